@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 SCALE  ?= 1
+END    ?=
 JOBS   ?= 4
 STORMS ?= 4
 PORT   ?= 8000
@@ -32,12 +33,13 @@ $(STAMP): requirements.lock pyproject.toml
 	  { echo "setup: $(PYTHON) is older than Python 3.11; name another one: make setup PYTHON=python3.11" >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "setup: this Python cannot make environments; on Debian: apt-get install python3-venv" >&2; exit 2; }
+	@echo "setup: installing what requirements.lock names into $(VENV); on a quiet machine that takes some two minutes"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install --require-hashes --requirement requirements.lock
 	@$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
-lint: setup ## style, form, types, the arrows of the house, the shipped mappings
+lint: setup ## style, form, types, the arrows of the house, the shipped mappings, licences, known vulnerabilities
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy --no-error-summary
@@ -48,38 +50,42 @@ lint: setup ## style, form, types, the arrows of the house, the shipped mappings
 	@$(BIN)/migrator mapping schema --of-jobs >$(VENV)/job.schema.json
 	$(BIN)/check-jsonschema --quiet --schemafile $(VENV)/job.schema.json jobs/*.yaml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker/compose.yaml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows docs/deploy/github-actions.yml
+	$(BIN)/cfn-lint docs/deploy/ecs.yaml jobs/spark/*.yaml
 	$(BIN)/hadolint docker/Dockerfile
 	@$(BIN)/migrator mapping check $(MAPPINGS) >$(VENV)/mappings.txt 2>&1 || { cat $(VENV)/mappings.txt; exit 1; }
+	$(BIN)/python -m pytest -q tests/unit/test_image.py -k "licences or gpl"
+	$(BIN)/python -m docs.audit_packages
 	$(BIN)/python -m docs.generate_site
 
 format: setup ## put every file into form
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format --quiet .
 
-test: setup ## all tests but the long ones: five minutes on two cores
+test: setup ## all tests but the long ones: six minutes on two cores
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench and not soak and not runbook and not other_engine and not long_journey"
 
-journeys: setup ## Chinook, moves, decommission, forget, undo, a storm, stores that go back and servers of services: three minutes
+journeys: setup ## Chinook, init, moves, status, decommission, forget, undo, a storm, stores that go back, servers of services: ten to fifteen minutes
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "long_journey and not other_engine and not soak"
 
-engines: setup ## the same on one engine more: Chinook and races on both servers, the rest on MariaDB
+engines: setup ## the same on one engine more: Chinook and races on both servers, the rest on MariaDB; faults on two lanes more
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "other_engine and not soak"
 
-soak: setup ## storms, kills and long properties: some 13 minutes
-	MIGRATOR_TEST_EXAMPLES=3000 $(BIN)/python -m pytest -q -n $(STORMS) --dist loadgroup \
+soak: setup ## storms, kills and long properties: some 20 minutes
+	MIGRATOR_TEST_EXAMPLES=1500 $(BIN)/python -m pytest -q -n $(STORMS) --dist loadgroup \
 	  -m "(soak and not alone) or property"
 
-alone: setup ## moves, reads and their noise under load, one after the other: some seven minutes
+alone: setup ## moves, reads and their noise under load, one after the other: some four minutes
 	$(BIN)/python -m pytest -q -m alone
 
-bench: setup ## figures of speed, which want a quiet machine: some fifteen minutes
-	$(BIN)/python -m pytest -q -s -m bench
+bench: setup ## figures of speed as the tables of docs/speed.md, printed at the end; they want a quiet machine: half an hour
+	$(BIN)/python -m pytest -q -s -m bench tests/bench
 
-runbook: setup ## every command of docs/runbook.md and docs/tutorial.md, as printed: four minutes
+runbook: setup ## every command of docs/runbook.md and docs/tutorial.md, as printed: three minutes
 	$(BIN)/python -m pytest -q -m runbook tests/journey/test_runbook.py
 
-demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10 for ten times as much)
-	PATH="$(CURDIR)/$(BIN):$$PATH" SCALE=$(SCALE) bash jobs/demo.sh
+demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10: ten times as much; END=1: until it needs no SQL)
+	$(BIN)/python docker/shop/demo.py --scale $(SCALE) $(if $(END),--end)
 
 shop: setup ## the shop as a web service, until Ctrl-C (PORT=8001 for another port)
 	PATH="$(CURDIR)/$(BIN):$$PATH" PORT=$(PORT) bash jobs/shop.sh

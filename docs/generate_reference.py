@@ -227,12 +227,14 @@ def log_lines() -> list[LogLine]:
 
 def _lines_of(tree: ast.Module, package: str) -> Iterator[LogLine]:
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        logger, _, level = ast.unparse(call.func).rpartition(".")
-        if level in LEVELS and logger.endswith("log") and call.args:
+        method = call.func
+        if not isinstance(method, ast.Attribute) or method.attr not in LEVELS or not call.args:
+            continue
+        if ast.unparse(method.value).endswith("log"):
             event = call.args[0]
             if isinstance(event, ast.Constant) and isinstance(event.value, str):
                 fields = tuple(word.arg or "counts" for word in call.keywords)
-                yield LogLine(event.value, level, fields, package)
+                yield LogLine(event.value, method.attr, fields, package)
 
 
 def _package(file: Path) -> str:
@@ -241,9 +243,11 @@ def _package(file: Path) -> str:
 
 def _log_page() -> str:
     head = (
-        "# Log lines\n\nA line is an event with fields: JSON where standard error is no terminal, or with "
+        "# Log lines\n\nA line is an event with fields: text on standard error, JSON in a `--log-file` and with "
         "`--log-format json`. Every line has `event`, `level`, `timestamp`, `room` (the package that logs) and, within a "
-        "run, `run`. No line holds a value of a row. *counts* are fields by the names of what is counted.\n"
+        "run, `run`. Lines of JSON also have `job`, `host`, `pid` and `version`, which tell processes apart where their "
+        "lines are gathered; lines of text leave them out. No line holds a value of a row. *counts* are fields by the names "
+        "of what is counted.\n"
     )
     rows = [
         (f"`{line.event}`", line.level, ", ".join(f"`{name}`" for name in line.fields), line.package)

@@ -6,33 +6,39 @@ import asyncio
 import atexit
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from importlib import import_module
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from migrator.mapping.patterns.results import Answer
 from migrator.model.errors import MigratorError, SettingsError
-from migrator.runtime.logs import get_logger
-from migrator.source.adapter import by_hand
-from migrator.source.adapter.sessions import connections_at_once
-from migrator.stages.reads.functions import RoutedPattern, Threads
-from migrator.stages.reads.reads import MappedReads, Page
-from migrator.wiring.service import (
-    Asking,
-    DualWriting,
-    Service,
-    WritingOptions,
-    open_dual_writing,
-    open_reading,
-    open_service,
-    question_of,
-)
 
-__all__ = ["Answer", "DualWrite", "Migration", "Page", "RoutedPattern", "worker_exit"]
+# All else is imported where it is first needed: a process that only imports this module (a worker of another kind, a
+# command of the service's own) pays for next to nothing.
+if TYPE_CHECKING:
+    from migrator.mapping.patterns.handed import Answer, Parts, Records
+    from migrator.settings.job import ReadSettings
+    from migrator.stages.reads.functions import RoutedPattern
+    from migrator.stages.reads.reads import MappedReads, Page
+    from migrator.wiring.service import DualWriting, Service
+
+__all__ = ["Answer", "DualWrite", "Migration", "Page", "Parts", "Records", "RoutedPattern", "worker_exit"]
 _Messages: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _Application: TypeAlias = Callable[[MutableMapping[str, Any], _Messages, _Send], Awaitable[None]]
-_log = get_logger("service")
+_ELSEWHERE = {
+    **dict.fromkeys(("Answer", "Parts", "Records"), "migrator.mapping.patterns.handed"),
+    "Page": "migrator.stages.reads.reads",
+    "RoutedPattern": "migrator.stages.reads.functions",
+}
+"""Where the names stand that are exported here and made elsewhere."""
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of this module
+
+    def __getattr__(name: str) -> Any:
+        if name not in _ELSEWHERE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_ELSEWHERE[name]), name)
 
 
 class Migration:
@@ -43,13 +49,22 @@ class Migration:
     """
 
     def __init__(self, service: Service, stack: ExitStack) -> None:
+        from migrator.wiring.service import Asking
+
         self._service = service
+        self._asking = Asking(service)
+        self._begin(stack, service.context.job.reads)
+
+    def _begin(self, stack: ExitStack, settings: ReadSettings) -> None:
+        """What this one and the fake of it (migrator/testing) have in common."""
+        from migrator.stages.reads.functions import Threads
+
         self._stack = stack
+        self._settings = settings
         self._by_hand: DualWriting | None = None
         self._reading: MappedReads | None = None
         self._is_closed = False
-        self._asking = Asking(service)
-        self._threads = Threads(service.context.job.reads.connections)
+        self._threads = Threads(settings.connections)
         stack.callback(self._threads.close)
         # A handler of signals may close while the thread that it interrupts opens.
         self._lock = RLock()
@@ -61,6 +76,8 @@ class Migration:
         `service`: what `migrator status` calls this one (default: the job's name), `version`: its own.
         Raises: SettingsError, MappingError, SourceError with what to mend: a service should not start then.
         """
+        from migrator.wiring.service import open_service
+
         with ExitStack() as stack:
             opened = stack.enter_context(open_service(Path(job), service, version))
             migration = cls(opened, stack.pop_all())
@@ -88,8 +105,11 @@ class Migration:
         Raises: SettingsError, StoppedError, TargetError, SourceError with what to mend. Later, a statement that cannot be
         marked raises UnmarkedError; strict mode raises what kept its items from being written.
         """
+        from migrator.source.adapter.sessions import connections_at_once
+        from migrator.wiring.service import WritingOptions, open_dual_writing
+
         self._refuse_closed()
-        _refuse(mode, unknown_rows, longest_transaction_s)
+        refuse_options(mode, unknown_rows, longest_transaction_s)
         at_once = connections_at_once(sessions)
         options = WritingOptions(mode, unknown_rows, flush, longest_transaction_s, at_once)
         with ExitStack() as stack:
@@ -116,6 +136,8 @@ class Migration:
         row and their values, None where there is no row; those that keys and links are made of must be among them.
         Raises: UnmarkedError, SettingsError.
         """
+        from migrator.source.adapter import by_hand
+
         by_hand.mark_changed(self._marking().adapter, connection, table, before, after)
 
     @contextmanager
@@ -125,6 +147,8 @@ class Migration:
         They are read before the block and after it, in the connection's transaction, which the service commits. A key of
         several columns is a tuple. Raises: UnmarkedError, SettingsError.
         """
+        from migrator.source.adapter import by_hand
+
         with by_hand.changing(self._marking().adapter, connection, table, keys):
             yield
 
@@ -136,6 +160,8 @@ class Migration:
         self._marking()
 
     def _marking(self) -> DualWriting:
+        from migrator.wiring.service import WritingOptions, open_dual_writing
+
         with self._lock:
             self._refuse_closed()
             if self._by_hand is None:
@@ -157,7 +183,8 @@ class Migration:
         """The answer of an access pattern, from SQL or DynamoDB as the pattern's phase says.
 
         A list of dicts by attribute; of a pattern with parts a dict of such by part (one dict, or None, of a part that says
-        `one: true`). Values are alike from both sides: str, int, Decimal, bool, bytes, None, list, dict; times are ISO text.
+        `one: true`). Its `origin` says which side answered, 'sql' or 'table'. Values are alike from both sides: str, int,
+        Decimal, bool, bytes, None, list, dict; times are ISO text. Its `typed()` gives datetime, UUID and so on.
         Raises: SettingsError for a pattern or parameters that are not the mapping's; SourceError, StoppedError, TargetError
         of the side that answers.
         """
@@ -188,9 +215,11 @@ class Migration:
 
         Raises: SettingsError for a pattern that the mapping has not, or a function of other parameters.
         """
-        settings = self._service.context.job.reads.shadow
-        question = question_of(self._asking, name)
-        return lambda function: RoutedPattern(function, question, lambda: self._reads().reads, settings)
+        from migrator.stages.reads.functions import RoutedPattern
+        from migrator.wiring.service import question_of
+
+        question, shadow = question_of(self._asking, name), self._settings.shadow
+        return lambda function: RoutedPattern(function, question, lambda: self._reads().reads, shadow)
 
     def phases(self) -> dict[str, str]:
         """The phase of each access pattern that this service acts by, such as 'shadow' or 'ramp 10 %'. Raises: as
@@ -205,8 +234,13 @@ class Migration:
         with self._lock:
             self._refuse_closed()
             if self._reading is None:
-                self._reading = self._stack.enter_context(open_reading(self._asking))
+                self._reading = self._open_reading()
             return self._reading
+
+    def _open_reading(self) -> MappedReads:
+        from migrator.wiring.service import open_reading
+
+        return self._stack.enter_context(open_reading(self._asking))
 
     # ── what it counts ──
 
@@ -263,7 +297,7 @@ class Migration:
         if self._is_closed:
             raise SettingsError("the migration is closed; load it anew")
 
-    def __enter__(self) -> Migration:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -295,13 +329,15 @@ def worker_exit(server: object = None, worker: object = None) -> None:
         try:
             migration.close()
         except MigratorError as error:
-            _log.warning("migration_not_closed", reason=str(error))
+            from migrator.runtime.logs import get_logger
+
+            get_logger("service").warning("migration_not_closed", reason=str(error))
 
 
 atexit.register(worker_exit)
 
 
-def _refuse(mode: str, unknown_rows: str, longest_transaction_s: float) -> None:
+def refuse_options(mode: str, unknown_rows: str, longest_transaction_s: float) -> None:
     """Raises: SettingsError with all that is wrong."""
     wrong = []
     if mode not in ("outbox", "strict"):

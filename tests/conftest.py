@@ -20,6 +20,7 @@ from botocore.session import Session
 from tests import support_mysql
 from tests import support_services as services
 from tests.support_database_pool import DatabasePool
+from tests.support_lanes import EXCHANGE, LANES
 from tests.support_pooler import pooler
 from tests.support_shared import share_clients, share_compiled_sql
 
@@ -31,36 +32,92 @@ _MARKER_OF_FIXTURE = {
     "dynamodb_url": "dynamodb",
 }
 _SERVER_MARKERS = frozenset(_MARKER_OF_FIXTURE.values())
-_ON_TWO_ENGINES = ("tests/races/", "tests/service/", "tests/designs/", "tests/integration/")
+_ON_TWO_ENGINES = (
+    *("tests/races/", "tests/service/", "tests/designs/", "tests/integration/"),
+    *("tests/contract/", "tests/language/", "tests/attacks/"),
+)
 """Folders whose tests run on SQLite and PostgreSQL in `make test`, and on MariaDB in `make engines`."""
+_ON_ONE_LANE = ("tests/integration/", "tests/attacks/")
+"""What runs on each lane to DynamoDB goes by the one that needs no setting in `make test`, and by the others in `make engines`."""
+_OTHER_LANES = [name for name in LANES if name != EXCHANGE]
 _ON_ONE_ENGINE = "tests/races/"
 """What can run on SQLite runs there in `make test`, and on both servers in `make engines`."""
 _JOURNEYS = (
+    "bad_input",
     "chinook",
     "complete",
     "cutover",
     "decommission",
     "direct",
+    "examples",
     "forget",
     "frozen_service",
+    "import",
+    "in_process",
+    "init",
+    "job_names",
+    "journal_place",
+    "json",
     "live_bad_input",
+    "live_findings",
     "live_line",
     "live_storm",
+    "metrics",
+    "phases_elsewhere",
+    "processes",
+    "revisions",
+    "shadow",
+    "shop",
     "standby",
+    "status",
     "stopped",
     "undo",
     "verify_again",
     "web_shop",
 )
 _LONGEST = ("tests/soak/", "tests/service/test_strict_", "tests/simulation/test_schedules")
-_OF_SERVICES = ("ends", "example", "shadow_noise")
-_OF_ATTACKS = ("old_mappings", "poolers", "sources_that_go_back", "tables_that_go_back")
+_OF_SERVICES = (
+    "bad_input",
+    "ends",
+    "example",
+    "old_revisions",
+    "outbox",
+    "shadow",
+    "shadow_noise",
+)
+_OF_ATTACKS = (
+    "capture_after_backfill",
+    "journal_away",
+    "journals_that_are_lost",
+    "long_snapshot",
+    "moves_at_once",
+    "old_mappings",
+    "poolers",
+    "refused_rows",
+    "relay_once",
+    "row_keys",
+    "sources_that_go_back",
+    "tables_that_go_back",
+    "unproved_keys",
+)
+_OF_INTEGRATION = ("look", "sample_cost", "write_limit")
 _LONG_JOURNEYS = (
     *(f"tests/journey/test_{name}" for name in _JOURNEYS),
     *(f"tests/service/test_{name}" for name in _OF_SERVICES),
     *(f"tests/attacks/test_{name}" for name in _OF_ATTACKS),
+    *(f"tests/integration/test_{name}" for name in _OF_INTEGRATION),
+    *(
+        "tests/browser/",
+        "tests/bench/test_counts",
+        "tests/outside/test_extras",
+        "tests/races/test_atomic",
+        "tests/simulation/test_atomic",
+        "tests/simulation/test_rules",
+    ),
+    *("tests/exports/test_cloudformation", "tests/exports/test_policies", "tests/exports/test_python_items"),
 )
-"""They wait for services, relays and lifetimes, or start many processes; `make journeys` runs them."""
+"""They wait for services, relays, lifetimes or a browser, count the work of many rows, or start many processes; `make journeys`
+runs them."""
 
 
 def pytest_report_header() -> list[str]:
@@ -74,6 +131,13 @@ def pytest_report_header() -> list[str]:
     return [f"real parts: {servers}; DynamoDB: {dynamodb}; Chinook: {chinook}"]
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A run that is asked to be quiet has no header; this is said all the same, since such a test passes without it."""
+    reports = (report for reports in terminalreporter.stats.values() for report in reports)
+    if any("exports/test_terraform.py" in getattr(report, "nodeid", "") for report in reports):
+        terminalreporter.write_line(f"Terraform: {services.terraform_source()}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks every test that asks for a real part, however far down its fixtures do, or for one engine more."""
     for item in items:
@@ -81,6 +145,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if fixture in _MARKER_OF_FIXTURE:
                 item.add_marker(_MARKER_OF_FIXTURE[fixture])
         if item.nodeid.startswith(_ON_TWO_ENGINES) and "mariadb" in _parameters(item):
+            item.add_marker("other_engine")
+        if item.nodeid.startswith(_ON_ONE_LANE) and any(one in _OTHER_LANES for one in _parameters(item)):
             item.add_marker("other_engine")
         if item.nodeid.startswith(_ON_ONE_ENGINE) and "postgresql" in _parameters(item):
             named = item.get_closest_marker("engines")
@@ -92,6 +158,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
 
 
+def pytest_configure() -> None:
+    """Nothing that collecting makes is garbage, and it would be looked through again and again.
+
+    Hypothesis would look through all of it, too, for whoever holds the chance of trio, which selenium brings along.
+    """
+    gc.disable()
+    os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
+
+
 def pytest_collection_finish() -> None:
     """Some hundred thousand objects of the tests stay to the end; garbage collection need not look at them.
 
@@ -100,6 +175,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
+    gc.enable()
 
 
 def _parameters(item: pytest.Item) -> list[object]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from migrator.model.edges import RawPage
+from migrator.model.journal import Page
 from migrator.model.table import RowTree
 from migrator.stages.backfill.encoded import encoded_where_possible
 from migrator.stages.backfill.write import Claims, FastPath, PagePath, Puts
@@ -29,6 +30,7 @@ class PageOf:
 
     read: Callable[[], list[RowTree]]
     read_raw: Callable[[frozenset[int]], RawPage] | None = None
+    page: Page = Page("", 1, None, None)
 
     def __call__(self) -> list[RowTree]:
         return self.read()

@@ -37,7 +37,7 @@ def connect(url: str, **words: Any) -> pymysql.connections.Connection[Any]:
         database=unquote(parts.path.lstrip("/")) or None,
         charset="utf8mb4",
         autocommit=True,
-        connect_timeout=3,
+        connect_timeout=60,
         init_command="SET sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES'), time_zone = '+00:00'",
         **words,
     )

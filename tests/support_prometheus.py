@@ -102,6 +102,8 @@ def prometheus(folder: Path, texts: Sequence[str], rules: Path) -> Iterator[Serv
 
 def _scraped(server: Server, count: int) -> bool:
     try:
+        if fetched(f"{server.url}/-/ready")[0] != 200:  # it listens before it can answer
+            return False
         found = server.asked("query", query="count_over_time(up[1m]) >= 3 and up == 1")["result"]
     except OSError:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from migrator.model.capacity import Costs, HotKey, PatternCost, Place, Spread
 from migrator.model.report import (
     Cell,
     Coverage,
@@ -24,6 +25,8 @@ from migrator.model.report import (
     Timeline,
     Verdict,
     View,
+    WorkSeries,
+    WorkSpan,
 )
 from migrator.stages.patterns.latencies import CURVE
 
@@ -168,7 +171,7 @@ MODEL = ReportModel(
         "different",
         "Differences stand; do not move a pattern yet",
         (
-            "2 difference(s) between rows and items, of 1 kind(s), in user",
+            "2 difference(s) between rows and items, in user",
             "251 answer(s) differ, of get_product, order_with_items",
             "3 row(s) were refused and have no items",
             "1 of 4 pattern(s) were not compared by this mapping: orders_of_day",
@@ -196,6 +199,44 @@ MODEL = ReportModel(
             )
             for place in range(71)
         ),
+    ),
+    work=WorkSeries(
+        900,
+        tuple(
+            WorkSpan(
+                int(NOW_S) // 900 * 900 - 900 * (70 - place),
+                40_000 if place < 4 else int(300 + 250 * math.sin(place / 7)),
+                61_000.5 if place < 4 else int(420 + 330 * math.sin(place / 7)),
+                0.0 if place < 4 else round(2 + 1.5 * math.sin(place / 3), 1) + (90 if place == 44 else 0),
+            )
+            for place in range(71)
+        ),
+    ),
+    costs=Costs(
+        (
+            PatternCost("orders_of_day", None, None, None, None, None),
+            PatternCost("get_product", 0.5, 4.0, 4.1, 0.8, 0.82),
+            PatternCost("order_with_items", 1.5, 2.0, 2.5, 1.2, 1.5),
+            PatternCost("recent_orders", 6.25, 120.0, 120.0, 300.4, 300.4),
+        ),
+        (
+            Place(
+                "",
+                96_702,
+                40_000_000,
+                48_000,
+                Spread(900, 40_000, 650_000),
+                Spread(2, 90, 1_200),
+                (
+                    HotKey("USER#4", 1_200, 650_000, 0.016, ("Order", "User")),
+                    HotKey("USER#19", 300, 90_000, 0.002, ("Order", "User")),
+                ),
+                False,
+            ),
+        ),
+        False,
+        "eu-central-1, 2025",
+        "",
     ),
     lag=LagReport(12, 4.2, 0, ("relay",)),
     runs=(

@@ -74,7 +74,7 @@ def chinook_postgres_script(folder: Path) -> str:
 def postgres_version(url: str) -> str | None:
     """The server's version, or None where no server answers or lets us in."""
     try:
-        with psycopg.connect(url, connect_timeout=3) as connection:
+        with psycopg.connect(url, connect_timeout=60) as connection:
             return str(connection.info.parameter_status("server_version"))
     except psycopg.Error:
         return None
@@ -87,7 +87,7 @@ def answering_postgres() -> str | None:
         return named
     host, port = LOCAL_POSTGRES
     with socket.socket() as probe:
-        probe.settimeout(2)
+        probe.settimeout(60)
         if probe.connect_ex((host, port)) != 0:
             return None
     users = dict.fromkeys([getpass.getuser(), "postgres", "root"])
@@ -293,3 +293,27 @@ if __name__ == "__main__":
     if url is None:
         sys.exit(1)
     sys.stdout.write(url + "\n")
+
+
+# ── Terraform ──
+
+_TERRAFORM_MIRRORS = ("/opt/*", "/usr/share/terraform/*", "/usr/local/share/terraform/*", "~/.terraform.d/*")
+
+
+def terraform_mirror() -> Path | None:
+    """The folder that Terraform finds the AWS provider in; None where that, or Terraform itself, is not on this machine."""
+    named = os.environ.get("MIGRATOR_TEST_TERRAFORM_PLUGINS")
+    patterns = [
+        f"{os.path.expanduser(mirror)[1:]}/registry.terraform.io/hashicorp/aws"
+        for mirror in _TERRAFORM_MIRRORS
+    ]
+    found = [path.parents[2] for pattern in patterns for path in Path("/").glob(pattern)]
+    mirrors = [Path(named)] if named else found
+    return mirrors[0] if mirrors and shutil.which("terraform") else None
+
+
+def terraform_source() -> str:
+    """What a test run says of it."""
+    if terraform_mirror() is None:
+        return "none, what it is given was read by python-hcl2 alone"
+    return f"found, its providers in {terraform_mirror()}"

@@ -51,7 +51,9 @@ def _is_plain(words: dict[str, Any]) -> bool:
 
 def _aws_settings() -> list[tuple[str, str]]:
     return sorted(
-        (name, value) for name, value in os.environ.items() if name.startswith(("AWS_", "MIGRATOR_LANE"))
+        (name, value)
+        for name, value in os.environ.items()
+        if name.startswith(("AWS_", "MIGRATOR_LANE")) or name.endswith("_PROXY")
     )
 
 

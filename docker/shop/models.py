@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import ForeignKey, Numeric, String
+from sqlalchemy import DateTime, ForeignKey, Numeric, String
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+Moment = DateTime().with_variant(sqlite.DATETIME(truncate_microseconds=True), "sqlite")
+"""SQLite keeps and compares it as a text: one with `.000000` at its end would be another than those that build.py writes."""
 
 
 class Base(DeclarativeBase):
@@ -19,7 +23,7 @@ class User(Base):
     email: Mapped[str] = mapped_column(String(254), unique=True)
     name: Mapped[str] = mapped_column(String(120))
     phone: Mapped[str | None] = mapped_column(String(30))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(Moment)
 
 
 class Product(Base):
@@ -38,7 +42,7 @@ class Order(Base):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     status: Mapped[str] = mapped_column(String(20))
     total: Mapped[Decimal] = mapped_column(Numeric(12, 2))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(Moment)
     lines: Mapped[list[OrderLine]] = relationship(cascade="all, delete-orphan")
 
 

@@ -1,7 +1,8 @@
-"""Spoils items of the shop's table on purpose, past the migrator, so that the demo has something to find.
+"""Writes items of the shop's table past the migrator: spoils some, so that the demo has something to find.
 
     python docker/shop/plant.py products http://127.0.0.1:4566     three kinds of corruption, one item each
-    python docker/shop/plant.py orders http://127.0.0.1:4566       orders of every third customer lose their status
+    python docker/shop/plant.py orders http://127.0.0.1:4566       the newest order of every third customer loses its status
+    python docker/shop/plant.py lines http://127.0.0.1:4566        no corruption: a service writes a line of an order itself
 
 It is for a table on this machine alone.
 """
@@ -38,35 +39,45 @@ def products(table: Any) -> list[str]:
 
 
 def orders(table: Any) -> list[str]:
+    """The newest order of each third customer."""
+    newest = {"KeyConditionExpression": "PK = :user AND begins_with(SK, :order)", "ScanIndexForward": False}
     spoilt = 0
-    for user in range(1, 2001, 3):
-        asked = {":user": f"USER#{user}", ":order": "ORDER#"}
-        condition = "PK = :user AND begins_with(SK, :order)"
-        found = table.query(KeyConditionExpression=condition, ExpressionAttributeValues=asked)["Items"]
-        for item in found:
-            table.update_item(
-                Key={"PK": item["PK"], "SK": item["SK"]},
-                UpdateExpression="SET #s = :lost",
-                ExpressionAttributeNames={"#s": "status"},
-                ExpressionAttributeValues={":lost": "lost"},
-            )
-        spoilt += len(found)
+    with table.batch_writer() as batch:
+        for user in range(1, 2001, 3):
+            asked = {":user": f"USER#{user}", ":order": "ORDER#"}
+            found = table.query(**newest, Limit=1, ExpressionAttributeValues=asked)["Items"]
+            for item in found:
+                batch.put_item(Item=item | {"status": "lost"})
+            spoilt += len(found)
     return [f"{spoilt:,} orders: status 'lost'"]
+
+
+def lines(table: Any) -> list[str]:
+    """The first line of order 8000 has another quantity."""
+    key = {"KeyConditionExpression": "PK = :order AND begins_with(SK, :item)", "Limit": 1}
+    (line,) = table.query(**key, ExpressionAttributeValues={":order": "ORDER#8000", ":item": "ITEM#"})[
+        "Items"
+    ]
+    table.put_item(Item={name: value for name, value in line.items() if name[0] != "_"} | {"quantity": 9})
+    return [f"{line['PK']} {line['SK']}: quantity 9"]
+
+
+KINDS = {"products": products, "orders": orders, "lines": lines}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["products", "orders"])
+    parser.add_argument("what", choices=list(KINDS))
     parser.add_argument("endpoint", help="of a DynamoDB on this machine")
     asked = parser.parse_args()
     if urlsplit(asked.endpoint).hostname not in LOOPBACK:
         parser.error("this spoils data: it is for a table on this machine alone")
     keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "eu-central-1"}
     table = boto3.resource("dynamodb", endpoint_url=asked.endpoint, **keys).Table(TABLE)
-    for line in {"products": products, "orders": orders}[asked.what](table):
-        print(f"spoilt: {line}")
+    for line in KINDS[asked.what](table):
+        print(f"written: {line}" if asked.what == "lines" else f"spoilt: {line}")
     return 0
 
 

@@ -3,258 +3,68 @@
 from __future__ import annotations
 
 import json
-import sys
+import secrets
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from threading import Event
 from typing import cast
 
 import click
 
-from migrator.cli.operate.metrics import Watched, address_of, failure_kept, signs_of
+from migrator.cli.operate.cost import Allowed, Bill, bill_of, need_allowed
+from migrator.cli.operate.processes import Others, Part, end_with_parent, options_of
+from migrator.cli.operate.spark import Engine, Spark, open_spark
 from migrator.cli.options import (
     belonging,
-    chosen,
     findings_to_print,
-    need_yes,
     progress,
+    say,
     stdout,
     stop_on_signals,
     stopped_says,
     tell_masked,
 )
-from migrator.cli.runs import (
-    RunEnd,
+from migrator.cli.runs import RunEnd
+from migrator.journal.run_starts import keep_installation
+from migrator.journal.writers import newest_of
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.model.errors import DIFFERENT
+from migrator.model.instances import Share
+from migrator.model.journal import Progress, Run, RunIdentity
+from migrator.model.results import BackfillResult
+from migrator.output.runs import backfill_data, explained_lines, print_backfill
+from migrator.output.text import SHOWN, estimate_data, print_findings
+from migrator.processes.budget import (
+    divided,
+    processes_of,
+    scope_of_run,
+    shares_of,
+    taken_by,
+)
+from migrator.processes.joined import Joining, open_joined_backfill
+from migrator.processes.session import (
     Session,
     begin,
+    chosen,
     dry_session,
     identity_of,
     live_session,
     need_bucket,
     pages_of,
     scope_of,
-    tell_unmarked,
 )
-from migrator.journal.run_starts import keep_installation
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import newest_of
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.heart.wire import Estimate, Price
-from migrator.model.capture import Installation
-from migrator.model.edges import Rows
-from migrator.model.errors import DIFFERENT, Interrupted, OldRevisionError, SettingsError
-from migrator.model.instances import Standing
-from migrator.model.journal import Run, RunIdentity
-from migrator.model.live import Memory
-from migrator.model.results import BackfillResult
-from migrator.output.runs import backfill_data, explained_lines, print_backfill
-from migrator.output.text import SHOWN, estimate_data, estimate_line, print_findings, usd
+from migrator.processes.spark.executor import Given
+from migrator.processes.watched import Watched, address_of, failure_kept, signs_of
+from migrator.processes.write_path import PathChoice, choose_path
 from migrator.settings.job import Hook, Job
-from migrator.settings.transforms import known_regions, price_of
-from migrator.stages.backfill.encoded import encoded_where_possible
 from migrator.stages.backfill.estimate import estimate
-from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
-from migrator.stages.backfill.write import (
-    Claims,
-    ConditionalPath,
-    FastPath,
-    PagePath,
-    PutsAmongOthers,
-)
-from migrator.stages.live.writers import WriterLease, both, outlive
 from migrator.wiring import job as job_wiring
-from migrator.wiring import live
-from migrator.wiring.job import CommandJob, JobContext, write_ownership
-from migrator.wiring.live import ConcurrentEdges
-
-# ──
-# On which path a backfill writes: alone, alone while changes leave marks (fast), or beside other writers
-# (conditional).
-
-_PATH_MESSAGES = {
-    "fast": "path: fast; nothing else writes items yet, and every change since leaves a mark for the relay",
-    "conditional": "path: conditional; a relay (or a strict service) writes too, so nothing newer is replaced",
-}
-
-
-_UNCAPTURED = (
-    "capture is not installed: right for a source that stands still. What changes from now on leaves no mark, and items of"
-    " rows that are deleted stay; where services write, run `migrator capture install` first, or `migrator verify --repair`"
-    " after it"
-)
-
-
-@dataclass
-class PathChoice:
-    """What a backfill finds around it. `installation`: of capture; '' where changes leave no marks."""
-
-    installation: str = ""
-    edges: ConcurrentEdges | None = None
-    writer_lease: WriterLease | None = None
-
-    def path(self, context: JobContext, session: Session) -> PagePath:
-        if self.edges is None or self.writer_lease is None:
-            claims = _claims(context, session, None)
-            alone = FastPath(
-                session.store, claims, time.time, session.check, session.objects, None, frozenset()
-            )
-            return encoded_where_possible(alone, context.checked.entities)
-        check = both(session.check, self.writer_lease.check)
-        if self.writer_lease.writer.kind == "conditional":
-            return inserts_where_possible(
-                ConditionalPath(self.edges.refresh(check), self.edges.open_findings)
-            )
-        target = self.edges.target
-        store = PutsAmongOthers(self.edges.store, target.design) if session.is_shared else target.store
-        memory = self.edges.memory if self.installation else None
-        remembered = frozenset(name for name, entity in self.edges.entities.items() if entity.remembered)
-        claims = _claims(context, session, memory)
-        fast = FastPath(store, claims, time.time, check, session.objects, memory, remembered)
-        return encoded_where_possible(fast, context.checked.entities)
-
-    def source(self, context: JobContext) -> Rows:
-        """Where pages are read: beside others only where every ticket is already known."""
-        conditional = self.writer_lease is not None and self.writer_lease.writer.kind == "conditional"
-        return context.source.at_primary() if conditional else context.source
-
-
-def _claims(context: JobContext, session: Session, memory: Memory | None) -> Claims:
-    entities = {entity.name: entity for entity in context.checked.entities}
-    unproved = context.checked.unproved
-    return Claims(session.journal, context.source, entities, unproved, session.table_id, memory=memory)
-
-
-def choose_path(stack: ExitStack, context: JobContext, session: Session, stop: Event) -> PathChoice:
-    """Enters the run among the writers, so that a relay that starts waits for it; it leaves when the stack unwinds.
-
-    Raises: SettingsError where others write and nothing captures what changes.
-    """
-    if session.target is None:
-        return PathChoice()
-    opened = live.open_concurrent_edges(
-        context, session.target, session.journal, session.table_id, stop.is_set
-    )
-    edges = stack.enter_context(opened)
-    live.revisions_of(context, session.journal).refuse_old()
-    installation = live.installation_of_job(edges.live, context)
-    if installation is not None:
-        edges.guard()
-        tell_unmarked(context.job, session.journal, installation)
-    begin_revision(edges, stop)
-    writer_lease = edges.heartbeats.enter("fast")
-    # A run that was refused since another mapping is the newest has no request under way.
-    stack.push(
-        lambda kind, *_: edges.heartbeats.leave(
-            writer_lease, clean=kind is None or issubclass(kind, OldRevisionError)
-        )
-    )
-    if installation is not None:
-        click.echo(_PATH_MESSAGES[writer_lease.writer.kind], err=True)
-        tell_unverified(session.journal, context.job, installation)
-    elif writer_lease.writer.kind != "fast":
-        what = "a relay or a strict service has written to this table, and capture is not installed any more"
-        raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
-    else:
-        click.echo(_UNCAPTURED, err=True)
-    return PathChoice("" if installation is None else installation.id, edges, writer_lease)
-
-
-def tell_unverified(journal: SqlJournal, job: Job, installation: Installation) -> None:
-    """Says it where what changed between a backfill and the install of capture has not been looked for."""
-    if what := live.unverified(journal, job, installation):
-        click.echo(f"warning: {what}", err=True)
-
-
-def begin_revision(edges: ConcurrentEdges, stop: Event) -> None:
-    """Makes this mapping the one that the job's writers work by, where none has yet, and waits for those of another one.
-
-    Raises: OldRevisionError where the job has gone on from it; Interrupted.
-    """
-    heartbeats = edges.heartbeats
-    tell_registered(live.revisions_of(edges.context, edges.journal).register())
-    if heartbeats.revisions.old(heartbeats.writers.living(edges.lifetimes.gone_s)):
-        what = f"writers by another mapping are waited for, {edges.lifetimes.gone_s:g} s at most"
-        click.echo(what, err=True)
-
-    def wait(wait_s: float) -> None:
-        if stop.wait(wait_s):
-            raise Interrupted("stopped before it began")
-
-    outlive(heartbeats.writers, heartbeats.revisions, edges.lifetimes, wait)
-
-
-def tell_registered(before: Standing) -> None:
-    """Says that the job has gone on to this mapping, where it has."""
-    if before in ("new", "old"):
-        verb = "goes on" if before == "new" else "goes back"
-        what = f"the job {verb} to this mapping (or to these columns): a process that writes by another one is told to stop"
-        rest = "start relays and services anew; rows that do not change keep their items until `migrator backfill`"
-        click.echo(f"{what}; {rest}", err=True)
-
-
-# ── What a backfill will cost, shown before it starts, and compared with the limit that was given ──
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """`max_cost`: US dollars above which nothing starts; `yes`: no question is asked."""
-
-    max_cost: Decimal | None = None
-    yes: bool = False
-
-
-@dataclass(frozen=True)
-class Bill:
-    """An estimate with the prices of the job's region and table class; None where they are not known, and why."""
-
-    estimate: Estimate
-    price: Price | None
-    unpriced: str = ""
-
-    @property
-    def cost(self) -> Decimal | None:
-        return None if self.price is None else self.estimate.write_cost(self.price)
-
-    def line(self) -> str:
-        return estimate_line(self.estimate, self.price, self.unpriced)
-
-
-def bill_of(job: Job, estimate: Estimate) -> Bill:
-    options, region = job.target.options, job_wiring.region_of(job)
-    if options.provisioned is not None:
-        what = "the table's capacity is provisioned: AWS bills it by the hour, whatever is written"
-        return Bill(estimate, None, what)
-    price = price_of(region, options.table_class)
-    regions = ", ".join(known_regions())
-    unpriced = f"no price is known for the region {region or '(none set)'}; known: {regions}"
-    return Bill(estimate, price, "" if price else unpriced)
-
-
-def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
-    """Returns where the run may start.
-
-    Raises: SettingsError above --max-cost, where the price is not known, or without a terminal; RefusedError where
-    the person who is asked says no.
-    """
-    limit, asks = allowed.max_cost, None if allowed.yes else job.tuning.confirm_above
-    if limit is None and asks is None:
-        return
-    if bill.cost is None:
-        raise SettingsError(f"the cost cannot be held against a limit: {bill.unpriced}")
-    if limit is not None and bill.cost > limit:
-        what = f"writing would cost about {usd(bill.cost)}, more than --max-cost {limit}"
-        raise SettingsError(f"{what}; raise it, or move fewer entities or rows at once")
-    if asks is None or bill.cost <= Decimal(str(asks)):
-        return
-    if not sys.stdin.isatty():
-        what = f"writing would cost about {usd(bill.cost)}, more than tuning.confirm_above"
-        raise SettingsError(f"{what}, and there is no terminal to ask at; say --yes")
-    need_yes(f"Writing will cost about {usd(bill.cost)}. Start?")
-
+from migrator.wiring.job import CommandJob, JobContext, Target, write_ownership
 
 # ── `migrator backfill`: every row into the table ──
 
@@ -265,6 +75,11 @@ class BackfillFlags:
 
     entities: tuple[str, ...]
     workers: int | None
+    processes: int | None
+    join: bool
+    part: str | None
+    engine: str | None
+    master: str | None
     limit: int | None
     dry_run: bool
     explain: bool
@@ -281,34 +96,32 @@ def backfill(
     command_job: CommandJob, max_refused: int | None, as_json: bool, whole_keys: bool, **values: object
 ) -> int:
     """The exit code of `migrator backfill`."""
-    if values["explain"] and not values["dry_run"]:
-        raise click.UsageError("--explain goes with --dry-run")
     address = address_of(str(values.pop("metrics_host")), cast("int | None", values.pop("metrics_port")))
     flags = BackfillFlags(**values)  # type: ignore[arg-type]
+    _refuse_unfit(flags)
     read = _tuned(command_job.job, flags)
+    if flags.join or flags.part:
+        return _join(command_job, read, flags, address)
     allowed = read.tuning.max_refused if max_refused is None else max_refused
     with failure_kept("backfill", command_job), ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        context = stack.enter_context(
-            job_wiring.open_job(read, "backfill", workers=flags.workers, stop=stop.is_set)
-        )
-        entities = chosen(context.checked.entities, flags.entities)
-        need_bucket(read, entities)
+        spark = open_spark(stack, command_job, read, "backfill", Engine(flags.engine, flags.master))
+        read = spark.driver_job(read) if spark else divided(read, flags.processes or 1)
+        context, entities = _open(stack, read, flags, stop)
         if flags.explain:
             _explain(context, entities)
         session = _session(stack, command_job, context, flags, stop)
         _need_rows(context, session, flags)
-        path_choice = choose_path(stack, context, session, stop)
+        path_choice = choose_path(stack, context, session, stop, say, force=flags.force)
         identity = _identity(context, session, entities, flags, path_choice.installation)
         bill = _bill(context, session, entities, flags, identity)
         need_allowed(read, bill, Allowed(flags.max_cost, flags.yes or flags.dry_run))
         run = _begin(session, identity, flags)
         keep_installation(session.journal.database, run.id, path_choice.installation)
-        stage = _stage(context, session, flags, path_choice, stop)
+        stage = _stage(context, session, flags, path_choice, stop, progress())
         if session.target is not None and run.state != "done":
-            signs = signs_of(read.tuning)
-            watched = Watched("backfill", context, session.journal, session.target, signs, address)
-            stage = watched.open_backfill(stack, stage, bill.estimate.rows)
+            works = _Works(context, session, session.target, flags, address)
+            stage = works.beside(stack, stage, run, bill.estimate.rows, command_job.job, spark)
         with stopped_says(lambda: _stopped(session, run, dry_run=flags.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:
@@ -316,6 +129,126 @@ def backfill(
         else:
             _print(result, session, context, whole_keys=whole_keys)
     return DIFFERENT if result.total.refused > allowed else 0
+
+
+def _refuse_unfit(flags: BackfillFlags) -> None:
+    """Raises: click.UsageError for options that do not go together."""
+    if flags.explain and not flags.dry_run:
+        raise click.UsageError("--explain goes with --dry-run")
+    if flags.dry_run and (flags.processes or 1) > 1:
+        raise click.UsageError("--dry-run writes nothing, and goes without --processes")
+    unfit = {"--dry-run": flags.dry_run, "--restart": flags.restart, "--into-existing": flags.into_existing}
+    unfit["--processes"] = flags.processes is not None
+    by_host = {"--dry-run": flags.dry_run, "--processes": flags.processes is not None, "--join": flags.join}
+    Engine(flags.engine, flags.master).refuse_unfit(by_host | {"--workers": flags.workers is not None})
+    if flags.join and (named := [name for name, is_given in unfit.items() if is_given]):
+        raise click.UsageError(f"--join works on a run that was begun, and goes without {', '.join(named)}")
+
+
+def _open(
+    stack: ExitStack, job: Job, flags: BackfillFlags, stop: Event
+) -> tuple[JobContext, list[CompiledEntity]]:
+    opened = job_wiring.open_job(job, "backfill", workers=flags.workers, stop=stop.is_set)
+    context = stack.enter_context(opened)
+    entities = chosen(context.checked.entities, flags.entities)
+    need_bucket(job, entities)
+    return context, entities
+
+
+# ── Several processes on one run: the one that began it, those that it starts, and those that join ──
+
+
+@dataclass(frozen=True)
+class _Works:
+    """One process of a run, which is about to work on its pages."""
+
+    context: JobContext
+    session: Session
+    target: Target
+    flags: BackfillFlags
+    address: tuple[str, int] | None
+
+    def beside(
+        self, stack: ExitStack, stage: Backfill, run: Run, rows: int, whole: Job, spark: Spark | None
+    ) -> Backfill:
+        """The stage as it works beside the run's other processes. `whole`: the job with all its limits."""
+        if spark is not None:
+            return self._by_spark(stack, stage, run, rows, spark)
+        job = self.context.job
+        limits = (job.tuning.max_write_units, job.source.max_rows_per_s)
+        processes = processes_of(whole, self.flags.processes, rows, limits)
+        return self.with_others(stack, stage, run, rows, processes)
+
+    def _by_spark(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, spark: Spark) -> Backfill:
+        """This process writes nothing, and takes no part of the budgets."""
+        flags = self.flags
+        given = Given(
+            spark.text,
+            "backfill",
+            entities=flags.entities,
+            limit=flags.limit,
+            max_write_units=flags.max_write_units,
+            force=flags.force,
+        )
+        stage = self._watched(run, None).open_backfill(stack, stage, rows)
+        return replace(stage, pages=spark.pages(given), is_shared=lambda: True)
+
+    def with_others(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, processes: int) -> Backfill:
+        """The stage as it works beside so many processes less one, which end with it."""
+        job, journal = self.context.job, self.session.journal
+        connections = taken_by(divided(job, 1), stage.options.workers)
+        shares = shares_of(job, journal, scope_of_run(run))
+        others = Others.reserved(shares, processes - 1, connections)
+        stage = self.alone(stack, stage, run, rows, connections)
+        others.start(stack, self._words(), stage.stop, partial(journal.release_pages, run))
+        return stage
+
+    def alone(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, connections: int) -> Backfill:
+        """The stage on record, with its part of the run's budgets."""
+        watched = self._watched(run, Share(stage.who, connections=connections))
+        return watched.open_backfill(stack, stage, rows)
+
+    def _watched(self, run: Run, own: Share | None) -> Watched:
+        job, journal = self.context.job, self.session.journal
+        signs, scope = signs_of(job.tuning), scope_of_run(run)
+        return Watched("backfill", self.context, journal, self.target, signs, self.address, scope, own)
+
+    def _words(self) -> list[str]:
+        """What another process of the same run is given."""
+        flags = self.flags
+        options = {
+            "--workers": flags.workers,
+            "--limit": flags.limit,
+            "--max-write-units": flags.max_write_units,
+            "--force": flags.force,
+        }
+        named = [word for name in flags.entities for word in ("--entity", name)]
+        return ["backfill", str(self.context.job.path), *named, *options_of(options)]
+
+
+def _join(command_job: CommandJob, job: Job, flags: BackfillFlags, address: tuple[str, int] | None) -> int:
+    """Works on pages of the run that another process has begun, on this host or another one, until it is over."""
+    part = Part.of(flags.part) if flags.part else None
+    with failure_kept("backfill", command_job), ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        if part is not None:
+            end_with_parent(stop)
+        joining = Joining(
+            job,
+            part.id if part else secrets.token_hex(8),
+            part.connections if part else None,
+            flags.workers or job.tuning.workers,
+            flags.entities,
+            flags.limit,
+            force=flags.force,
+            address=address,
+        )
+        opened = open_joined_backfill(command_job.journal(stop.is_set), joining, stop, say)
+        joined = stack.enter_context(opened)
+        with stopped_says(lambda: "stopped; the run goes on without this process"):
+            joined.until_over()
+    click.echo(f"run {joined.run.id} is done", err=True)
+    return 0
 
 
 def _tuned(job: Job, flags: BackfillFlags) -> Job:
@@ -404,7 +337,12 @@ def _begin(session: Session, identity: RunIdentity, flags: BackfillFlags) -> Run
 
 
 def _stage(
-    context: JobContext, session: Session, flags: BackfillFlags, path_choice: PathChoice, stop: Event
+    context: JobContext,
+    session: Session,
+    flags: BackfillFlags,
+    path_choice: PathChoice,
+    stop: Event,
+    shown: Progress,
 ) -> Backfill:
     tuning = context.job.tuning
     options = BackfillOptions(flags.workers or tuning.workers, tuning.page_rows, flags.limit)
@@ -412,7 +350,7 @@ def _stage(
         source=path_choice.source(context),
         journal=session.journal,
         path=path_choice.path(context, session),
-        progress=progress(),
+        progress=shown,
         options=options,
         stop=stop,
     )

@@ -36,12 +36,12 @@ LOG = "migrator.log"
 def log_from(
     *, verbose: bool = False, quiet: bool = False, log_format: str = "", log_file: Path | None = None
 ) -> None:
-    """Nothing; from now on the log is as asked, and else as the kind of standard error suggests."""
+    """Nothing; from now on the log is as asked; else it is text for people, and JSON in a file."""
     from migrator.runtime import logs  # here, so that --version does not wait for it
 
     is_terminal = log_file is None and sys.stderr.isatty()
     level = "debug" if verbose else "error" if quiet else "warning" if is_terminal else "info"
-    is_json = log_format == "json" or (not log_format and not is_terminal)
+    is_json = log_format == "json" or (not log_format and log_file is not None)
     logs.configure(json=is_json, level=level, file=log_file)
 
 
@@ -61,17 +61,18 @@ class Leaf(click.Command):
     """A command that takes the options of the log, too, and refuses an option with one value that is given twice.
 
     Its callback returns the work, which it imports: so a help, a completion or wrong use waits for no SQL and no AWS.
-    `example`: the words of one use, behind the command's name.
+    `example`: the words of one use, behind the command's name. `for_words`: the option for words left over.
     """
 
-    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, example: str = "", for_words: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.example = example
+        self.for_words = for_words
+        self.allow_extra_args = bool(for_words)
         self.params += _log_options()
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Example"):
-            formatter.write(f"  {ctx.command_path} {self.example}".rstrip() + "\n")
+        write_example(formatter, ctx.command_path, self.example)
         super().format_epilog(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -81,7 +82,11 @@ class Leaf(click.Command):
         args = self._renamed(args, tell=not ctx.resilient_parsing)
         if not ctx.resilient_parsing:
             self._refuse_twice(ctx, args)
-        return super().parse_args(ctx, args)
+        words = super().parse_args(ctx, args)
+        if words and self.for_words and not ctx.resilient_parsing:
+            told = " ".join(f"{self.for_words} {shlex.quote(word)}" for word in words)
+            raise click.UsageError(f"Got unexpected extra argument(s) ({' '.join(words)}); write {told}", ctx)
+        return words
 
     def _renamed(self, args: Sequence[str], *, tell: bool) -> list[str]:
         """The words with options under their present names; each former one is warned of once on standard error."""
@@ -148,6 +153,12 @@ class Branch(click.Group):
                 with formatter.section(heading):
                     formatter.write_dl([(name, _summary(self.get_command(ctx, name))) for name in listed])
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        first = next(iter(self.commands.values()))
+        if isinstance(first, Leaf):
+            write_example(formatter, f"{ctx.command_path} {first.name}", first.example)
+        super().format_epilog(ctx, formatter)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -158,6 +169,11 @@ class Branch(click.Group):
             near = did_you_mean(name, self.list_commands(ctx))
             raise click.UsageError(f"No such command '{name}'{near}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def write_example(formatter: click.HelpFormatter, path: str, words: str) -> None:
+    with formatter.section("Example"):
+        formatter.write(f"  {path} {words}".rstrip() + "\n")
 
 
 def _summary(command: click.Command | None) -> str:
@@ -184,7 +200,7 @@ def _log_options() -> list[click.Parameter]:
         option(
             "--log-format",
             type=click.Choice(["json", "text"]),
-            help="Of log lines (default: text on a terminal, else json).",
+            help="Of log lines (default: text; of a --log-file json).",
         ),
         option(
             "--log-file",
@@ -349,12 +365,36 @@ def entity_option(command: Any) -> Any:
 
 def metrics_options(command: Any) -> Any:
     """Of a process that can be monitored while it is at work."""
-    what = "Serve /metrics (Prometheus), /healthz and /readyz on this port."
+    what = "Serve /metrics (Prometheus), /healthz, /readyz and /phases on this port."
     port = click.option("--metrics-port", type=click.IntRange(1, 65535), help=what)
     host = click.option(
         "--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on."
     )
     return port(host(command))
+
+
+MOST_PROCESSES = 64
+processes_option = click.option(
+    "--processes",
+    type=click.IntRange(1, MOST_PROCESSES),
+    help="Processes at once (default: one; as many as there are cores for 200,000 rows and more).",
+)
+part_option = click.option("--part", hidden=True)
+
+
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Who works the pages."""
+    master = click.option(
+        "--master",
+        metavar="URL",
+        help="Spark's, such as local[4] or spark://host:7077; not where spark-submit begins it.",
+    )
+    engine = click.option(
+        "--engine",
+        type=click.Choice(["spark"]),
+        help="Work pages by Spark's executors; needs the extra spark, Java 17 and a journal on a server.",
+    )
+    return engine(master(command))
 
 
 def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:

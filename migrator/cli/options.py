@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -21,8 +21,9 @@ from rich.segment import Segment
 from rich.text import Text
 
 from migrator.cli.command_line import whole
+from migrator.journal.at_work.lease import refuse_absent
+from migrator.journal.identity import location_of
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.show.redaction import key_templates
 from migrator.model import mapping as mappings
 from migrator.model.errors import (
@@ -31,7 +32,6 @@ from migrator.model.errors import (
     MappingError,
     MigratorError,
     RefusedError,
-    SettingsError,
 )
 from migrator.model.evidence import Line
 from migrator.model.journal import Finding
@@ -41,6 +41,7 @@ from migrator.output.inert import plain
 from migrator.output.runs import Bars, Lines, live_line
 from migrator.output.text import masked
 from migrator.runtime import logs
+from migrator.runtime.system import HOME
 from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping
 from migrator.stages.ownership import AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError
@@ -61,15 +62,23 @@ from migrator.wiring.live import ONCE, Live
 # ── Questions, consoles, signals ──
 
 
+def say(line: str) -> None:
+    """A line for the operator, on standard error: standard output is for results alone."""
+    click.echo(line, err=True)
+
+
 def need_yes(question: str) -> None:
-    """Returns where the person at the terminal says yes. Raises: RefusedError. Standard output is for results alone."""
+    """Returns where the person at the terminal says yes. Raises: RefusedError, Interrupted. Standard output is for results
+    alone."""
     _asking.set()
     try:
         is_confirmed = click.confirm(question, err=True)
+    except click.Abort:
+        raise Interrupted("stopped at the question; what it asks for was not done") from None
     finally:
         _asking.clear()
     if not is_confirmed:
-        raise RefusedError("you said no; nothing was changed")
+        raise RefusedError("you said no; what was asked for was not done")
 
 
 _asking = Event()
@@ -84,30 +93,20 @@ def stopped_says(what: Callable[[], str]) -> Iterator[None]:
         raise Interrupted(what()) from None
 
 
-def read_job(path: Path) -> Job:
-    return job_wiring.read_job(path)
-
-
 def shown_path(path: str) -> str:
     """A file as people see it from the working directory; anything else as it is."""
     here = os.path.join(os.getcwd(), "")
     return path.removeprefix(here)
 
 
-def chosen(compiled: tuple[CompiledEntity, ...], names: tuple[str, ...]) -> list[CompiledEntity]:
-    """The named entities in the mapping's order; all where none is named."""
-    names_known = {entity.name for entity in compiled}
-    unknown = sorted(set(names) - names_known)
-    if unknown:
-        raise SettingsError(
-            f"the mapping has no entity '{unknown[0]}'; it has: {', '.join(sorted(names_known))}"
-        )
-    return [entity for entity in compiled if not names or entity.name in names]
-
-
 def stdout() -> Console:
     """The console that results go to; as wide as needed where it is no terminal."""
     return console_on(sys.stdout, None if sys.stdout.isatty() else 160)
+
+
+def print_folded(line: str) -> None:
+    """A line of a result, between whose words a terminal begins another one; elsewhere as long as it is."""
+    stdout().print(Text(line), soft_wrap=not sys.stdout.isatty())
 
 
 def progress() -> Bars | Lines:
@@ -177,16 +176,19 @@ def stop_on_signals() -> Iterator[Event]:
     """
     stop = Event()
 
+    def tell(line: bytes) -> None:
+        # Not by the stream: the signal may have come in the middle of a line that is written to it.
+        with suppress(OSError):
+            os.write(2, line)
+
     def ask(number: int, frame: FrameType | None) -> None:
         if _asking.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         if stop.is_set():
-            os.write(
-                2, b"stopped at once; what was under way may be written or not, the same command goes on\n"
-            )
+            tell(b"stopped at once; what was under way may be written or not, the same command goes on\n")
             os._exit(INTERRUPTED)
         stop.set()
-        click.echo("stopping when what is under way has ended; again to stop at once", err=True)
+        tell(b"stopping when what is under way has ended; again to stop at once\n")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -251,6 +253,8 @@ def belonging(
         def guarded(job: Path, adopt_journal: bool, **options: Any) -> int:
             is_dry = bool(options.get("dry_run"))
             with CommandJob(job) as command_job:
+                if options.get("join") and not options.get("engine"):
+                    _refuse_absent_journal(command_job.job)
                 # What tells or moves phases needs the right journal even where it only looks.
                 if not applies(options) or (is_dry and not keeps):
                     return command(command_job, **options)
@@ -267,6 +271,14 @@ def belonging(
         return guarded
 
     return decorated
+
+
+def _refuse_absent_journal(job: Job) -> None:
+    """Of a run that is to be joined on this host; what goes with --engine the command itself refuses.
+
+    Raises: SettingsError. Nothing is made or moved.
+    """
+    refuse_absent(location_of(job.journal, job.name, job.path.parent, os.environ.get(HOME)), job.name)
 
 
 def refuse_strange(command_job: CommandJob, *, older: bool, warns: bool, begins: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from threading import Event
 
@@ -19,9 +19,10 @@ from migrator.cli.options import (
     stopped_says,
 )
 from migrator.cli.row_keys import entity_named, row_key
-from migrator.journal.lease import RunLease
+from migrator.cli.runs import known_revision
+from migrator.journal.at_work.lease import RunLease
 from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlWriters
+from migrator.journal.writers import SqlWriters, newest_of
 from migrator.mapping.check.check import Checked
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.plan import entities_of
@@ -56,7 +57,6 @@ def undo(command_job: CommandJob, entities: tuple[str, ...], yes: bool, as_json:
     """The exit code of `migrator undo`."""
     read, dry_run = command_job.job, how["dry_run"]
     mapping = _mapping(read)
-    chosen = _chosen(mapping, entities, read.direct)
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
             "undo deletes items, and there is no terminal to ask at; say --yes, or --dry-run to count"
@@ -66,6 +66,8 @@ def undo(command_job: CommandJob, entities: tuple[str, ...], yes: bool, as_json:
         target = job_wiring.open_target(read, mapping.table, stop.is_set)
         table_id = target.table_id()
         journal = command_job.journal(stop.is_set)
+        chosen = _chosen(mapping, entities, read.direct, journal.writers(table_id).get(read.name, set()))
+        _refuse_older_file(read, journal, chosen - _names(mapping))
         _refuse_late(read, mapping, journal, chosen, how)
         names = _own(journal, read, table_id, chosen, named=bool(entities), force=how["force"])
         if dry_run:
@@ -162,17 +164,37 @@ def _mapping(job: Job) -> Mapping:
     return parsed.mapping
 
 
-def _chosen(mapping: Mapping, names: tuple[str, ...], direct: Sequence[str]) -> frozenset[str]:
-    """The named entities; where none is named, all of the mapping's that the service does not write itself."""
+def _names(mapping: Mapping) -> frozenset[str]:
+    return frozenset(entity.name for entity in entities_of(mapping))
+
+
+def _chosen(
+    mapping: Mapping, names: tuple[str, ...], direct: Sequence[str], written: Collection[str]
+) -> frozenset[str]:
+    """The named entities; where none is named, all of the mapping's that the service does not write itself.
+
+    `written`: those that the job wrote, by its journal, of which the mapping may have some no more.
+    """
     all_names = [entity.name for entity in entities_of(mapping) if entity.written not in direct]
     for name in names:
         if name.partition("@")[0] in direct:
             raise SettingsError(
                 f"the service writes {name} itself (writes.direct of the job): its items are not to be undone"
             )
-        if name not in all_names:
-            raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, all_names)}")
+        if name not in all_names and name not in written:
+            what = f"the mapping has no entity '{name}', nor did this job write one into the table"
+            raise SettingsError(f"{what}{did_you_mean(name, [*all_names, *written])}")
     return frozenset(names or all_names)
+
+
+def _refuse_older_file(job: Job, journal: SqlJournal, gone: Collection[str]) -> None:
+    """`gone`: entities that the mapping in hand does not have. Raises: SettingsError where the job's newest one may."""
+    newest = newest_of(journal.database, job.name)
+    if gone and newest is not None and newest.revision.mapping != known_revision(job):
+        what = (
+            f"the mapping has no entity {', '.join(sorted(gone))}, and is not the one that the job works by"
+        )
+        raise SettingsError(f"{what}; make it the newest first: `migrator capture install {job.path}`")
 
 
 def _stage(job: Job, target: Target, names: frozenset[str], check: Callable[[], None], stop: Event) -> Undo:

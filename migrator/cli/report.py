@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
@@ -14,19 +15,25 @@ import click
 
 from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import belonging, stdout, stop_on_signals
+from migrator.journal.at_work.operations import SqlProcesses
 from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
-from migrator.model.errors import MappingError, MigratorError, SettingsError
+from migrator.mapping.capacity.ways import Host
+from migrator.model.capacity import Capacity, Writes
+from migrator.model.errors import Interrupted, MappingError, MigratorError, SettingsError
 from migrator.model.report import LagReport
 from migrator.output.report.page import html_page
 from migrator.output.report.terminal import print_report, report_data
 from migrator.settings.job import Job
-from migrator.settings.transforms import load_transforms, sound_mapping
+from migrator.settings.transforms import USUAL_REGION, load_transforms, price_of, sound_mapping
+from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
+from migrator.stages.design.sizing import Sizing
+from migrator.stages.report.costs import LIGHT
 from migrator.stages.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
-from migrator.wiring.job import CommandJob
+from migrator.wiring.job import CommandJob, JobContext
 
 _PATIENCE_S = 5.0
 """How long a side that does not answer is asked again: the rest is worth showing without it."""
@@ -45,7 +52,9 @@ def report(
     with ExitStack() as stack:
         stack.enter_context(stop_on_signals())
         journal, file = command_job.journal(), command_job.path
-        stage = Report(_records(journal, read), _sides(stack, read), _around(read, journal, file), options)
+        stage = Report(
+            _records(journal, read), _sides(stack, read, options), _around(read, journal, file), options
+        )
         if stage.is_empty():
             what = f"job {read.name}: nothing is on record yet"
             raise SettingsError(
@@ -68,7 +77,11 @@ def report(
 def _records(journal: SqlJournal, job: Job) -> ReportRecords:
     database = journal.database
     return ReportRecords(
-        journal, SqlFindingGroups(database), SqlEvidence(database, job.name), SqlPhases(database, job.name)
+        journal,
+        SqlFindingGroups(database),
+        SqlEvidence(database, job.name),
+        SqlPhases(database, job.name),
+        SqlProcesses(database, job.name),
     )
 
 
@@ -86,7 +99,7 @@ def _lag(lag: Lag) -> LagReport:
     return LagReport(state.waiting, state.oldest_age_s, state.failed, kinds, open_findings=lag.open_findings)
 
 
-def _sides(stack: ExitStack, job: Job) -> ReportSides:
+def _sides(stack: ExitStack, job: Job, options: ReportOptions) -> ReportSides:
     """Source and table as far as they can be reached: what the journal holds is shown all the same.
 
     Raises: MappingError, SettingsError where the job or the mapping is wrong.
@@ -102,6 +115,7 @@ def _sides(stack: ExitStack, job: Job) -> ReportSides:
         raise
     except MigratorError as error:
         return ReportSides(parsed.mapping, table, notes=[f"the source cannot be asked: {error}"])
+    capacity = _capacity(context, options, notes)
     store = None
     try:
         target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
@@ -109,7 +123,42 @@ def _sides(stack: ExitStack, job: Job) -> ReportSides:
         store = target.store
     except MigratorError as error:
         notes.append(f"the table cannot be asked: {error}")
-    return ReportSides(context.checked.mapping, table, context.checked.read, context.source, store, notes)
+    checked = context.checked
+    return ReportSides(checked.mapping, table, checked.read, context.source, store, capacity, notes)
+
+
+def _capacity(context: JobContext, options: ReportOptions, notes: list[str]) -> Capacity | None:
+    """What patterns read, measured on some rows; None where rows are not to be read, or cannot be: `notes` says why."""
+    if not options.values:
+        return None
+    job, checked, source = context.job, context.checked, context.source
+    region = job_wiring.region_of(job)
+    price = price_of(region or USUAL_REGION, job.target.options.table_class)
+    around = Around(
+        mapping=str(job.mapping),
+        triggers=0,
+        unread_tables=(),
+        fan_outs=(),
+        writes=Writes(),
+        page_rows=job.tuning.page_rows,
+        units_per_s=float(NEW_TABLE_UNITS),
+        limit="",
+        price=price,
+        unpriced=f"no price is known for the region {region}",
+        host=Host(1, on_server=False),
+        whole_keys=options.whole_keys or options.whole_values,
+    )
+    try:
+        return capacity_of(
+            checked,
+            Sizing(source, checked.mapping, checked.entities, LIGHT, time.time()).sized(),
+            around,
+        )
+    except Interrupted:
+        raise
+    except MigratorError as error:
+        notes.append(f"costs and the largest item collections are missing: {error}")
+        return None
 
 
 # ── the file ──

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import click
@@ -16,149 +14,23 @@ from migrator.cli.command_line import print_json
 from migrator.cli.options import (
     findings_to_print,
     mapping_of,
-    read_job,
     stdout,
     tell_masked,
 )
-from migrator.journal.lease import RunLease
-from migrator.journal.memory import SqlMemory
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.plan import columns_digest
-from migrator.model.capture import Installation
-from migrator.model.edges import ItemStore, ObjectStore
-from migrator.model.errors import Interrupted, MigratorError, SettingsError, TargetError
+from migrator.model.errors import Interrupted, MigratorError, SettingsError
 from migrator.model.instances import ServiceRegistry
-from migrator.model.journal import Finding, Journal, Run, RunIdentity, RunKind
-from migrator.model.table import TableDesign
+from migrator.model.journal import Finding, Journal, Run
 from migrator.output.cutover import instance_label, instances_lines, instances_table
 from migrator.output.text import finding_line
 from migrator.runtime import logs
 from migrator.settings.job import Hook, Job
 from migrator.settings.transforms import load_transforms, sound_mapping
-from migrator.stages.backfill.estimate import DryStore, sends_nothing
 from migrator.stages.cutover.watch import tell
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
-from migrator.wiring.job import CommandJob, JobContext, Target
 
-# ── Runs as commands begin them: the table is there and fits, one run a job, resumed where one was left ──
-
-DRY_TABLE = "dry-run"
-
-
-@dataclass(frozen=True)
-class Session:
-    """The edges of one command's run. `check` raises when the run has lost its lease. `is_shared`: the table holds, or may
-    hold, items that are not of this job."""
-
-    journal: SqlJournal
-    store: ItemStore
-    table_id: str
-    check: Callable[[], None]
-    objects: ObjectStore | None = None
-    target: Target | None = None
-    is_shared: bool = False
-
-
-def dry_session(stack: ExitStack, design: TableDesign) -> Session:
-    """A session that writes nowhere."""
-    journal = SqlJournal.in_memory()
-    stack.callback(journal.close)
-    return Session(journal, DryStore(design), DRY_TABLE, sends_nothing)
-
-
-def live_session(
-    stack: ExitStack,
-    job: Job,
-    design: TableDesign,
-    command_job: CommandJob,
-    stop: Event,
-    *,
-    into_existing: bool,
-) -> Session:
-    """A session on the job's table, holding the job's lease until the stack unwinds.
-
-    Raises: TargetError when the table is not there, is another one or belongs to another job; SettingsError when
-    another run of the job is at work.
-    """
-    target = job_wiring.open_target(job, design, stop.is_set)
-    table_id = target.table_id()
-    journal = command_job.journal(stop.is_set)
-    lease = stack.enter_context(RunLease(journal, job.name))
-    if into_existing:
-        # For good: a run that goes on without the option finds the same items there.
-        journal.keep_shared(table_id)
-    else:
-        _refuse_foreign(job, target, journal, table_id)
-    is_shared = journal.is_shared(table_id)
-    return Session(journal, target.store, table_id, lease.check, target.objects, target, is_shared)
-
-
-def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
-    """Raises SettingsError where the mapping keeps attributes in S3 and the job names no bucket."""
-    keeping = [entity.name for entity in entities if entity.contents]
-    if keeping and job.target.bucket is None:
-        what = f"{job.path}: {', '.join(keeping)} keeps attributes in S3; write target: {{bucket: …}}"
-        raise SettingsError(what)
-
-
-def _refuse_foreign(job: Job, target: Target, journal: SqlJournal, table_id: str) -> None:
-    """Raises TargetError when the table holds items though this job has not begun to write to it."""
-    if table_id in journal.written_tables(job.name):
-        return
-    # A strict service, or one that flushes, has no run; but every ticket that it wrote with is known here.
-    if SqlMemory(journal.database, table_id).highest():
-        return
-    for page in target.store.scan(0, 1):
-        # A relay that has just begun has written its journal into the table, and not yet its run into the journal.
-        if any(not target.design.is_hidden(item) for item in page.items):
-            what = "holds items that this job's journal knows nothing of"
-            raise TargetError(
-                f"table {target.design.name} {what}; take an empty table, or say --into-existing"
-            )
-
-
-def identity_of(
-    kind: RunKind,
-    context: JobContext,
-    table_id: str,
-    entities: Sequence[CompiledEntity],
-    scope: str = "",
-    *,
-    installation: str = "",
-) -> RunIdentity:
-    """Columns that changed make another run: it begins anew, since half of the items would be made of the old ones.
-
-    So does another `installation` of capture: what changed before it left no mark.
-    """
-    revision = columns_digest(
-        context.checked.mapping.revision + installation, [entity.plan for entity in entities]
-    )
-    return RunIdentity(kind, context.job.name, table_id, revision, scope)
-
-
-def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bool) -> str:
-    """What a run covers, as text: two runs of one scope are the same work."""
-    names = ",".join(entity.name for entity in entities) if named else ""
-    return f"{names};limit={limit}" if limit is not None else names
-
-
-def begin(journal: Journal, identity: RunIdentity, *, again: bool, after: int) -> Run:
-    """The run to work on: an unfinished one resumed, or a new one; a finished one as it is unless `again`.
-
-    `after`: the last run whose work is of no use any more, since the job went on to another mapping and back.
-    """
-    latest = journal.find_run(identity)
-    if latest is None or latest.id <= after or (latest.state == "done" and again):
-        return journal.start_run(identity)
-    return latest if latest.state == "done" else journal.resume_run(latest)
-
-
-def pages_of(journal: Journal, run: Run) -> tuple[int, int]:
-    """(done, planned by now)."""
-    counts = [journal.page_counts(run, entity) for entity in journal.planned(run)]
-    return sum(done for done, _ in counts), sum(planned for _, planned in counts)
+# ── How a run ended ──
 
 
 class RunEnd:
@@ -207,16 +79,6 @@ def print_instances(service_registry: ServiceRegistry, revision: str | None) -> 
         click.echo(line)
 
 
-def tell_unmarked(job: Job, journal: SqlJournal, installation: Installation) -> None:
-    """Warns where services are to leave the marks, and none is there that would."""
-    if installation.marked_by == "triggers":
-        return
-    service_registry = live_wiring.registry_of(job, journal)
-    if not service_registry.marking:
-        what = "warning: changes are marked by services, and no instance of one is alive: what is written now is missed"
-        click.echo(f"{what}; start the services with the adapter first (see `migrator status`)", err=True)
-
-
 def refuse_living(service_registry: ServiceRegistry) -> None:
     """Raises: SettingsError, naming them, where instances live whose next write would fail or leave no mark."""
     if living := service_registry.marking:
@@ -231,7 +93,7 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
 
 def findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:
     """The exit code of `migrator findings`."""
-    read = read_job(job)
+    read = job_wiring.read_job(job)
     with job_wiring.open_journal(read) as journal:
         listed = list(_listed(read, journal, number, None if everything else 100))
     unmasked = [finding for listing in listed for finding in listing.findings]
@@ -279,7 +141,7 @@ def _listed(job: Job, journal: SqlJournal, number: int | None, limit: int | None
 def _run(journal: Journal, job: str, number: int | None) -> Run:
     runs = journal.runs(job)
     if not runs:
-        raise SettingsError(f"job {job}: nothing has run yet")
+        raise SettingsError(f"job {job}: nothing has run yet by this journal; see `migrator status`")
     if number is None:
         return runs[-1]
     for run in runs:

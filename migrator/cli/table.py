@@ -14,26 +14,32 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from migrator.cli.command_line import print_json, whole
-from migrator.cli.options import read_job, refuse_strange, shown_path, stdout
+from migrator.cli.options import refuse_strange, shown_path, stdout
 from migrator.journal.runs import SqlJournal
+from migrator.model.edges import Probe
 from migrator.model.errors import CLEAN, DIFFERENT, MappingError, TargetError
+from migrator.model.mapping import Mapping
 from migrator.model.results import Check, CheckState
 from migrator.model.table import TableDesign
-from migrator.output.definitions import cloudformation, terraform
+from migrator.output.export.cloudformation import cloudformation
+from migrator.output.export.terraform import terraform
+from migrator.output.tables import FittedTable
 from migrator.runtime.retry import Backoff
 from migrator.settings.job import Job
 from migrator.settings.source import TableOptions
 from migrator.settings.transforms import read_mapping, sound_mapping
-from migrator.source.connect import extra_for
+from migrator.source.connect import engine_of, extra_for
+from migrator.source.grants import SqlGrants, readable
+from migrator.source.rights import SQL_ROLES, SqlRole
 from migrator.stages.doctor import (
     Checkup,
     check_bucket,
     check_capture,
     check_clock,
     check_entities,
+    check_grants,
     check_hidden_rows,
     check_jobs,
     check_journal,
@@ -43,13 +49,16 @@ from migrator.stages.doctor import (
     check_server,
     check_statements,
     check_table,
+    check_untried,
     check_verified,
 )
-from migrator.target.create import creation_request, definition, later_requests
+from migrator.target.admin.create import creation_request, definition, later_requests
+from migrator.target.admin.permissions import ROLES, rights_of
 from migrator.wiring import adoption as adoption_wiring
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
 from migrator.wiring.job import CommandJob, JobContext
+from migrator.wiring.reverse import open_grants
 
 # ── `migrator table`: the DynamoDB table that a mapping describes ──
 
@@ -58,7 +67,7 @@ _FORMS = {"terraform": terraform, "cloudformation": cloudformation}
 
 def create(job: Path, dry_run: bool, as_json: bool) -> int:
     """The exit code of `migrator table create`."""
-    read = read_job(job)
+    read = job_wiring.read_job(job, asks_source=False)
     if dry_run:
         _print_requests(job_wiring.design_for(read, _design(read)), read.target.options, as_json=as_json)
         return 0
@@ -94,7 +103,7 @@ def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool
 
 def check(job: Path, form: str | None, as_json: bool) -> int:
     """The exit code of `migrator table check`."""
-    read = read_job(job)
+    read = job_wiring.read_job(job, asks_source=False)
     target = job_wiring.open_target(read, _design(read), _never)
     state = target.admin.state(target.design)
     if state is None:
@@ -102,7 +111,7 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
     unlike = target.admin.unlike(target.design, read.target.options)
     differences = [*state.differences, *unlike.values()]
     designed = definition(target.design, read.target.options)
-    edits = [] if form is None else list(_edits(form, [*state.parts, *unlike], designed))
+    edits = [] if form is None else list(edits_of(form, [*state.parts, *unlike], designed))
     if as_json:
         print_json({"table": target.design.name, "differences": differences, "edits": edits})
         return DIFFERENT if differences else 0
@@ -113,7 +122,7 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
     return DIFFERENT if differences else 0
 
 
-def _edits(form: str, parts: list[str], designed: dict[str, Any]) -> Iterator[str]:
+def edits_of(form: str, parts: list[str], designed: dict[str, Any]) -> Iterator[str]:
     """The definition's lines of each part that differs, once."""
     for part in dict.fromkeys(parts):
         lines = _FORMS[form](part, designed)
@@ -160,7 +169,7 @@ def _extras(job: Job | None) -> list[tuple[str, str]]:
 _COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 
-def doctor(job: Path, write: bool, as_json: bool) -> int:
+def doctor(job: Path, write: bool, role: str | None, as_json: bool) -> int:
     """The exit code of `migrator doctor`."""
     checkup, journal = Checkup(), None
     with ExitStack() as stack:
@@ -169,9 +178,10 @@ def doctor(job: Path, write: bool, as_json: bool) -> int:
         check_packages(checkup, packages_for(read))
         if read is not None:
             parsed = checkup.ask("mapping file", lambda: sound_mapping(read.mapping), "its form is right")
-            _source(checkup, stack, command_job)
-            if parsed is not None:
-                _target(checkup, read, parsed.mapping.table, write=write)
+            if role not in _WITHOUT_SOURCE:
+                _source(checkup, stack, command_job, role)
+            if parsed is not None and role not in _WITHOUT_TABLE:
+                _target(checkup, read, parsed.mapping, write=write, role=role)
             journal = check_journal(checkup, lambda: job_wiring.try_journal(command_job))
             if journal is not None:
                 checkup.ask(
@@ -188,7 +198,7 @@ def doctor(job: Path, write: bool, as_json: bool) -> int:
     return DIFFERENT if any(check.state == "failed" for check in checkup.checks) else CLEAN
 
 
-def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob) -> None:
+def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob, role: str | None) -> None:
     job = command_job.job
     context = checkup.ask(
         "source and mapping",
@@ -197,11 +207,23 @@ def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob) -> None
     )
     if context is None:
         return
+    rights = SQL_ROLES.get(role or "", _EVERYTHING)
     check_server(checkup, lambda: job_wiring.health_of(context))
-    check_entities(checkup, context.source, context.checked.entities)
-    if context.source.hides_rows:
-        check_hidden_rows(checkup, context.checked.entities, context.source.hidden_fault)
-    check_statements(checkup, context.source, context.checked.mapping)
+    if role is not None and not engine_of(context.source.dialect).is_file:
+        grants = stack.enter_context(open_grants(context))
+        check_grants(checkup, lambda: _grants(grants, role))
+    if rights.rows:
+        check_entities(checkup, context.source, context.checked.entities)
+        if context.source.hides_rows:
+            check_hidden_rows(checkup, context.checked.entities, context.source.hidden_fault)
+    if rights.asks:
+        check_statements(checkup, context.source, context.checked.mapping)
+    if role is None or "UPDATE" in rights.mark:
+        _marks(checkup, context, command_job)
+
+
+def _marks(checkup: Checkup, context: JobContext, command_job: CommandJob) -> None:
+    job = command_job.job
     captured = check_capture(
         checkup,
         lambda: live.capture_status(context),
@@ -219,36 +241,66 @@ def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob) -> None
         checkup.ask("tickets", lambda: adoption_wiring.try_tickets(context, command_job.journal), fine)
 
 
+_EVERYTHING = SqlRole("", rows=True, asks=True)
+
+
+def _grants(grants: SqlGrants, role: str) -> dict[str, str]:
+    """Of each right of the role's what it is, and the GRANT that its user lacks, or ''."""
+    needed = grants.needed(role)
+    missing = grants.missing(needed)
+    return {
+        readable(grant): grants.statements([grant], "USER")[0] if grant in missing else "" for grant in needed
+    }
+
+
 def _unverified(context: JobContext, journal: SqlJournal) -> str:
     return live.unverified(journal, context.job, live.capture_status(context).installation)
 
 
-def _target(checkup: Checkup, job: Job, design: TableDesign, *, write: bool) -> None:
+def _target(checkup: Checkup, job: Job, mapping: Mapping, *, write: bool, role: str | None) -> None:
     target = checkup.ask(
         "target",
-        lambda: job_wiring.open_target(job, design, lambda: False),
+        lambda: job_wiring.open_target(job, mapping.table, lambda: False),
         "region and credentials are there",
     )
-    if target is None or not check_table(checkup, target.admin, target.design, str(job.path)):
+    if target is None:
         return
-    check_jobs(checkup, lambda: job_wiring.jobs_of(target), job.name)
-    check_clock(checkup, "clock of DynamoDB", lambda: target.admin.clock(target.design))
-    check_permissions(checkup, target.admin.probe(target.design, write=write), str(job.path), written=write)
-    if target.objects is not None:
+    rights = None if role is None else rights_of(ROLES[role], mapping.patterns.values())
+    if rights is None or "DescribeTable" in rights.table:
+        if not check_table(checkup, target.admin, target.design, str(job.path)):
+            return
+        check_jobs(checkup, lambda: job_wiring.jobs_of(target), job.name)
+        check_clock(checkup, "clock of DynamoDB", lambda: target.admin.clock(target.design))
+    probes = target.admin.probe(target.design, write=write, only=rights)
+    check_permissions(checkup, probes, str(job.path), written=write, role=role)
+    if target.objects is not None and (role is None or ROLES[role].objects):
         objects = target.objects
-        probes = checkup.ask("bucket", lambda: objects.probe(write=write))
-        check_bucket(checkup, probes or [])
+        # The object of a try is taken away again, which no role but a person's own may do.
+        tried = checkup.ask("bucket", lambda: objects.probe(write=write and role is None)) or []
+        untried = role is not None and "s3:PutObject" in ROLES[role].objects
+        check_bucket(checkup, [*tried, *([_PUT_UNTRIED] if untried else [])])
+    if role is not None:
+        check_untried(checkup, ROLES[role].files, "exported items", _NO_PLACE)
+        check_untried(checkup, ROLES[role].logs, "", _NO_LOG)
+        check_untried(checkup, ROLES[role].stream, "", _NO_STREAM)
+
+
+_WITHOUT_SOURCE = ROLES.keys() - SQL_ROLES.keys()
+_WITHOUT_TABLE = SQL_ROLES.keys() - ROLES.keys()
+_NO_PLACE = (
+    "the job does not name their place; `migrator export items --to s3://…` tries each before it writes a row"
+)
+_NO_LOG = "the log of imports is there from the first import on, and AWS writes it with the rights of who asks for one"
+_NO_STREAM = "`migrator reverse check` and `migrator reverse start` ask for each before they write a row"
+_PUT_UNTRIED = Probe("PutObject", "not tried: without DeleteObject the object would stay", tried=False)
 
 
 def _print(checks: list[Check]) -> None:
-    table = Table("check", "state", "what", "what mends it", box=None, pad_edge=False)
+    # One column for both: few checks have anything to mend, and theirs would leave the others no width.
+    table = FittedTable("check", "state", "what, and what mends it", box=None, pad_edge=False)
     for check in checks:
-        table.add_row(
-            check.name,
-            f"[{_COLOURS[check.state]}]{check.state}[/]",
-            _plain(whole(check.what)),
-            _plain(whole(check.mend)),
-        )
+        said = "\n→ ".join(_plain(whole(text)) for text in (check.what, check.mend) if text)
+        table.add_row(check.name, f"[{_COLOURS[check.state]}]{check.state}[/]", said)
     stdout().print(table)
     counts = Counter(check.state for check in checks)
     states = ", ".join(f"{counts[state]} {state}" for state in _COLOURS if counts[state])

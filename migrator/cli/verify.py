@@ -1,4 +1,4 @@
-"""`migrator verify`, `migrator query` and `migrator shadow replay`: rows against items, SQL against the table."""
+"""`migrator verify`: rows against items and items against rows, by one process or by several."""
 
 from __future__ import annotations
 
@@ -6,118 +6,239 @@ import hashlib
 import json
 import re
 import secrets
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from threading import Event
 from typing import Any
 
 import click
 
+from migrator.cli.operate.processes import Others, Part, end_with_parent, options_of
+from migrator.cli.operate.spark import Engine, Spark, open_spark
 from migrator.cli.options import (
     adopt_repaired,
     belonging,
-    console_on,
     findings_to_print,
     progress,
-    read_job,
+    say,
     stdout,
     stop_on_signals,
     stopped_says,
     tell_masked,
 )
-from migrator.cli.runs import RunEnd, identity_of, need_bucket, pages_of
+from migrator.cli.runs import RunEnd
 from migrator.journal import run_starts
-from migrator.journal.lease import RunLease
-from migrator.journal.phases import SqlEvidence
+from migrator.journal.at_work.lease import JoinedLease, RunLease
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
-from migrator.mapping.patterns.answers import read_params
-from migrator.mapping.show.redaction import json_text
-from migrator.model import mapping as mappings
 from migrator.model.capture import Installation
-from migrator.model.errors import DIFFERENT, Interrupted, SettingsError, did_you_mean
+from migrator.model.errors import DIFFERENT, SettingsError
 from migrator.model.journal import Run, RunIdentity
 from migrator.model.live import Root
-from migrator.model.mapping import Pattern
-from migrator.model.results import ReplayResult, Sample, VerifyResult
+from migrator.model.results import Sample, VerifyResult
 from migrator.model.table import ItemKey
-from migrator.output.patterns import answer_data, print_answer, print_explanation, print_replay, replay_data
-from migrator.output.runs import SampleBars, SampleLines, print_verify, verify_data
+from migrator.output.runs import print_verify, verify_data
 from migrator.output.text import SHOWN, print_findings
-from migrator.runtime import logs
+from migrator.processes.budget import (
+    divided,
+    processes_of,
+    scope_of_run,
+    shares_of,
+    taken_by,
+)
+from migrator.processes.joined import Joining, open_joined_verify, sharing
+from migrator.processes.session import identity_of, need_bucket, pages_of
+from migrator.processes.spark.executor import Given
 from migrator.runtime.retry import nap
 from migrator.settings.job import Job
 from migrator.settings.source import place
-from migrator.stages.live.daemon import RelayLag
-from migrator.stages.patterns import question
-from migrator.stages.patterns.question import ask
-from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
 from migrator.stages.verify.recheck import LOOKED_AT, Recheck
 from migrator.stages.verify.scan import direct_items
 from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions, begin, keep_look
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring.job import CommandJob, JobContext, Target, write_ownership
-from migrator.wiring.live import ONCE, Live, open_live
+from migrator.wiring.live import Live
 
 # ── `migrator verify`: rows against items, both ways ──
 
 DEFAULT_SETTLE_S = 10.0
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asked for. `rows_of`: the job, its rows read as it says."""
+
+    rows_of: Job
+    workers: int | None
+    sample: Sample | None
+    is_seed_drawn: bool
+    options: Mapping[str, Any]
+
+    @property
+    def scope(self) -> str:
+        return _scope(self.sample, self.options["source_url"])
+
+    def words(self, sample: str | None) -> list[str]:
+        """What another process of the same run is given."""
+        seed = None if self.sample is None else self.sample.seed
+        given = {"--sample": sample, "--seed": seed, "--source-url": self.options["source_url"]}
+        return ["verify", str(self.rows_of.path), *options_of(given | {"--workers": self.workers})]
+
+
 @belonging(applies=lambda options: options["repair"], older=False, begins=True)
 def verify(
-    command_job: CommandJob, workers: int | None, part: str | None, seed: int | None, **options: Any
+    command_job: CommandJob, workers: int | None, sample: str | None, seed: int | None, **options: Any
 ) -> int:
     """The exit code of `migrator verify`."""
-    if options["dry_run"] and not options["repair"]:
-        raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
-    read, sample = command_job.job, _sample(part, seed)
-    rows_of = _read_by(read, options["source_url"])
+    _refuse_unfit(dict(options) | {"workers": workers})
+    read = _read_by(command_job.job, options["source_url"])
+    drawn = _sample(sample, seed)
+    asked = _Asked(read, workers, drawn, drawn is not None and seed is None, options)
+    if options["join"] or options["part"]:
+        return _join(command_job, asked)
+    engine = Engine(options["engine"], options["master"])
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        context = stack.enter_context(
-            job_wiring.open_job(rows_of, "verify", workers=workers, stop=stop.is_set)
-        )
-        need_bucket(read, context.checked.entities)
-        target = job_wiring.open_target(read, context.checked.mapping.table, stop.is_set)
-        table_id = target.table_id()
-        journal = command_job.journal(stop.is_set)
-        lease = stack.enter_context(RunLease(journal, read.name))
-        if options["repair"] and not options["force"]:
-            write_ownership(read, context.checked.mapping, journal).refuse_complete()
-        entities, again = context.checked.entities, options["restart"]
-        identity = identity_of("verify", context, table_id, entities, _scope(sample, options["source_url"]))
-        # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
-        live, captured = _live(stack, context, stop, options | {"job": read})
-        recheck = _recheck(live, context, target, journal, stop, options["settle_s"]) if captured else _STILL
-        stage = _stage(context, target, journal, lease, recheck, _options(context, sample, workers), stop)
-        run = _begin(journal, identity, captured, again=again)
-        stack.enter_context(stopped_says(lambda: _stopped(journal, run, sample, seed, again=again)))
-        with RunEnd(journal, run, read.hooks), stage.progress:
-            if sample is None:
-                keep = partial(run_starts.keep_look, journal.database, run.id)
-                keep_look(partial(live_wiring.changes_counted, live, context), keep)
-            result = stage.run(run, entities)
-        _print(result, journal, context, as_json=options["as_json"], whole_keys=options["whole_keys"])
-        if captured and _marked(live, context, journal, result, options) and sample is None:
-            adopt_repaired(replace(context, job=read), live, target, journal, table_id)
+        spark = open_spark(stack, command_job, read, "verify", engine, options["source_url"] or "")
+        limited = spark.driver_job(read) if spark else divided(read, options["processes"] or 1, writes=False)
+        asked = replace(asked, rows_of=limited)
+        return _drive(stack, command_job, asked, stop, asked.words(sample), spark)
+
+
+def _refuse_unfit(options: Mapping[str, Any]) -> None:
+    """Raises: SettingsError, click.UsageError for options that do not go together."""
+    if options["dry_run"] and not options["repair"]:
+        raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
+    unfit = ("repair", "restart", "settle_s", "processes", "as_json")
+    by_host = {f"--{name}": bool(options[name]) for name in ("processes", "join", "workers")}
+    Engine(options["engine"], options["master"]).refuse_unfit(by_host)
+    named = [f"--{name.removesuffix('_s').removeprefix('as_')}" for name in unfit if options[name]]
+    if options["join"] and named:
+        raise click.UsageError(f"--join works on a run that was begun, and goes without {', '.join(named)}")
+
+
+def _drive(
+    stack: ExitStack,
+    command_job: CommandJob,
+    asked: _Asked,
+    stop: Event,
+    words: Sequence[str],
+    spark: Spark | None,
+) -> int:
+    """Begins the run, or goes on with it, and ends it. `words`: what other processes are given."""
+    read, options, sample = command_job.job, asked.options, asked.sample
+    context, target = _open(stack, asked.rows_of, asked, stop)
+    table_id = target.table_id()
+    journal = command_job.journal(stop.is_set)
+    lease = stack.enter_context(RunLease(journal, read.name))
+    ownership = write_ownership(read, context.checked.mapping, journal)
+    ownership.refuse_all_direct()
+    if options["repair"] and not options["force"]:
+        ownership.refuse_complete()
+    entities = context.checked.entities
+    identity = identity_of("verify", context, table_id, entities, asked.scope)
+    # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
+    live, captured = _live(stack, context, stop, dict(options) | {"job": read})
+    recheck = recheck_of(live, context, target, journal, stop, options["settle_s"]) if captured else _STILL
+    stage = stage_of(context, target, journal, lease, recheck, _options(context, asked), stop)
+    run = begun_run(journal, identity, captured, again=options["restart"])
+    stack.enter_context(stopped_says(lambda: _stopped(journal, run, asked)))
+    if spark is not None:
+        stage = _by_spark(stage, spark, asked, identity)
+    else:
+        stage = _with_others(stack, stage, journal, context, run, asked, words)
+    with RunEnd(journal, run, read.hooks), stage.progress:
+        if sample is None:
+            keep = partial(run_starts.keep_look, journal.database, run.id)
+            keep_look(partial(live_wiring.changes_counted, live, context), keep)
+        result = stage.run(run, entities)
+    _print(result, journal, context, as_json=options["as_json"], whole_keys=options["whole_keys"])
+    if captured and _marked(live, context, journal, result, options) and sample is None:
+        adopt_repaired(replace(context, job=read), live, target, journal, table_id)
     return DIFFERENT if result.findings else 0
 
 
-def _stopped(journal: SqlJournal, run: Run, sample: Sample | None, seed: int | None, *, again: bool) -> str:
+def _open(stack: ExitStack, job: Job, asked: _Asked, stop: Event) -> tuple[JobContext, Target]:
+    opened = job_wiring.open_job(job, "verify", workers=asked.workers, stop=stop.is_set)
+    context = stack.enter_context(opened)
+    need_bucket(job, context.checked.entities)
+    return context, job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
+
+
+# ── Several processes on one run ──
+
+
+def _by_spark(stage: Verify, spark: Spark, asked: _Asked, identity: RunIdentity) -> Verify:
+    given = Given(
+        spark.text,
+        "verify",
+        scope=identity.scope,
+        sample=asked.sample,
+        source_url=asked.options["source_url"] or "",
+    )
+    return replace(stage, is_shared=True, pages=spark.pages(given))
+
+
+def _with_others(
+    stack: ExitStack,
+    stage: Verify,
+    journal: SqlJournal,
+    context: JobContext,
+    run: Run,
+    asked: _Asked,
+    words: Sequence[str],
+) -> Verify:
+    """The stage as it works beside the processes that were asked for, or that are worth it; they end with it."""
+    given, source = asked.options["processes"], context.source
+    rows = 0 if asked.sample else sum(source.rows_expected(one.plan) for one in context.checked.entities)
+    processes = processes_of(context.job, given, rows, (context.job.source.max_rows_per_s,))
+    if given is None and processes == 1:
+        return stage
+    connections = taken_by(context.job, stage.options.workers)
+    shares = shares_of(context.job, journal, scope_of_run(run))
+    others = Others.reserved(shares, processes - 1, connections)
+    stage = sharing(stack, stage, context, shares, connections)
+    others.start(stack, words, stage.stop, partial(journal.release_pages, run))
+    return stage
+
+
+def _join(command_job: CommandJob, asked: _Asked) -> int:
+    """Compares pages of the run that another process has begun, on this host or another one, until it is over."""
+    part = Part.of(asked.options["part"]) if asked.options["part"] else None
+    job = asked.rows_of
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        if part is not None:
+            end_with_parent(stop)
+        joining = Joining(
+            job,
+            part.id if part else secrets.token_hex(8),
+            part.connections if part else None,
+            asked.workers or job.tuning.workers,
+            sample=asked.sample,
+            scope=asked.scope,
+        )
+        opened = open_joined_verify(command_job.journal(stop.is_set), joining, stop, say)
+        joined = stack.enter_context(opened)
+        with stopped_says(lambda: "stopped; the run goes on without this process"):
+            joined.until_over()
+    click.echo(f"run {joined.run.id} is done", err=True)
+    return 0
+
+
+def _stopped(journal: SqlJournal, run: Run, asked: _Asked) -> str:
     """What a verify that is stopped has done; one that would look at other rows, or at all of them, goes on otherwise."""
     compared, planned = pages_of(journal, run)
     message = (
         f"stopped; nothing was changed, and {compared:,} of {planned:,} page(s) planned by now were compared"
     )
-    drawn = f"--seed {sample.seed}" if sample is not None and seed is None else ""
+    drawn = f"--seed {asked.sample.seed}" if asked.sample is not None and asked.is_seed_drawn else ""
+    again = asked.options["restart"]
     if drawn or again:
         how = " and ".join(
             filter(None, (f"with {drawn}" if drawn else "", "without --restart" if again else ""))
@@ -145,7 +266,7 @@ def _scope(sample: Sample | None, source_url: str | None) -> str:
     return ";".join(parts)
 
 
-def _begin(
+def begun_run(
     journal: SqlJournal, identity: RunIdentity, installation: Installation | None, *, again: bool
 ) -> Run:
     """The run, with the installation of capture that it began beside."""
@@ -163,6 +284,7 @@ def _marked(
 ) -> bool:
     """Whether rows were marked, as --repair asks: those that differ, and those of findings of live change that are open."""
     if not options["repair"]:
+        _tell_next(live, result)
         return False
     names = {entity.name for entity in context.checked.entities}
     open_roots = live_wiring.open_findings_of(context.job, journal).roots()
@@ -176,15 +298,29 @@ def _marked(
     return True
 
 
+def _tell_next(live: Live, result: VerifyResult) -> None:
+    """What to do about findings; while marks wait they may be nothing but changes on their way."""
+    if not result.findings:
+        return
+    state = live.marks.state()
+    if state.waiting:
+        what = f"{state.waiting:,} mark(s) wait for a relay, the oldest for {state.oldest_age_s:,.0f} s"
+        click.echo(
+            f"{what}: what differs may be on its way; run `migrator relay`, then verify again", err=True
+        )
+    elif result.confirmed:
+        click.echo("next: `migrator verify --repair`, which marks these rows for the relay", err=True)
+
+
 @dataclass(frozen=True)
-class _Recheck:
+class RecheckEdges:
     """What a verify knows of rows that change meanwhile: how differences are confirmed, and whether anything changed."""
 
     confirm: Confirm | None
     is_quiet: Callable[[], bool]
 
 
-_STILL = _Recheck(None, lambda: True)
+_STILL = RecheckEdges(None, lambda: True)
 """Of a source whose changes leave no marks: it is taken to stand still."""
 
 
@@ -206,9 +342,9 @@ def _live(
     return live, installation
 
 
-def _recheck(
+def recheck_of(
     live: Live, context: JobContext, target: Target, journal: SqlJournal, stop: Event, settle_s: float | None
-) -> _Recheck:
+) -> RecheckEdges:
     entities = {entity.name: entity for entity in context.checked.entities}
     recheck = Recheck(
         *(context.source, target.store, journal, entities, target.design, time.time, target.objects)
@@ -220,7 +356,7 @@ def _recheck(
         return recheck.confirm(run)
 
     before = (live.tickets.highest(), live.marks.state().waiting)
-    return _Recheck(
+    return RecheckEdges(
         confirm,
         lambda: before == (live.tickets.highest(), live.marks.state().waiting) and not before[1],
     )
@@ -239,12 +375,12 @@ def _print(
     tell_masked(printed, unmasked)
 
 
-def _stage(
+def stage_of(
     context: JobContext,
     target: Target,
     journal: SqlJournal,
-    lease: RunLease,
-    recheck: _Recheck,
+    lease: RunLease | JoinedLease,
+    recheck: RecheckEdges,
     options: VerifyOptions,
     stop: Event,
 ) -> Verify:
@@ -260,9 +396,10 @@ def _stage(
     )
 
 
-def _options(context: JobContext, sample: Sample | None, workers: int | None) -> VerifyOptions:
+def _options(context: JobContext, asked: _Asked) -> VerifyOptions:
     tuning = context.job.tuning
-    return VerifyOptions(workers or tuning.workers, tuning.page_rows, tuning.scan_segments, sample)
+    workers = asked.workers or tuning.workers
+    return VerifyOptions(workers, tuning.page_rows, tuning.scan_segments, asked.sample)
 
 
 def _sample(part: str | None, seed: int | None) -> Sample | None:
@@ -281,141 +418,3 @@ def _sample(part: str | None, seed: int | None) -> Sample | None:
     if seed is None:
         click.echo(f"the sample's seed is {drawn}; --seed {drawn} looks at the same rows again", err=True)
     return Sample(drawn, share, None if share is not None else int(match["rows"]))
-
-
-# ── `migrator query`: one access pattern, asked of both sides ──
-
-
-def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_json: bool) -> int:
-    """The exit code of `migrator query`."""
-    read = read_job(job)
-    texts = _param_texts(params)
-    with job_wiring.open_job(read, "query") as context:
-        mapping = context.checked.mapping
-        if pattern not in mapping.patterns:
-            advice = did_you_mean(pattern, mapping.patterns)
-            raise SettingsError(f"the mapping has no access pattern '{pattern}'{advice}")
-        chosen = mapping.patterns[pattern]
-        values = read_params(chosen, texts)
-        target = job_wiring.open_target(read, mapping.table, lambda: False)
-        plans = context.checked.read_plans
-        answer = ask(mapping, chosen, values, context.source, target.store, plans=plans)
-    if as_json:
-        click.echo(json_text(answer_data(answer)))
-    else:
-        print_answer(stdout(), answer)
-        if explain:
-            print_explanation(stdout(), answer)
-    return 0 if answer.same else DIFFERENT
-
-
-def _param_texts(params: tuple[str, ...]) -> dict[str, str]:
-    """Raises: SettingsError where a parameter is no name=value, or has two values."""
-    texts: dict[str, str] = {}
-    for name, value in map(_pair, params):
-        if name in texts:
-            raise SettingsError(f"-p {name}= is given twice; keep one (a list is one value: -p {name}=1,2,3)")
-        texts[name] = value
-    return texts
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise SettingsError("a parameter is written -p name=value")
-    return name, value
-
-
-DEFAULT_SETTLE_S = 3.0
-_PATIENCE_S = 10.0
-"""How long one question is tried again: a caller of the service would not have waited longer, and thousands follow."""
-
-
-@belonging(applies=lambda asked: not (asked["control"] or asked["no_record"]))
-def replay(
-    command_job: CommandJob, names: tuple[str, ...], questions: int, workers: int, **flags: Any
-) -> int:
-    """The exit code of `migrator shadow replay`."""
-    read = _tuned(command_job.job, workers)
-    seed = _seed(flags["seed"])
-    settle_s = DEFAULT_SETTLE_S if flags["settle_s"] is None else flags["settle_s"]
-    with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        context = stack.enter_context(job_wiring.open_job(read, "shadow", workers=workers, stop=stop.is_set))
-        patterns = _chosen(context.checked.mapping, names)
-        store, record, lag_s = None, None, _no_lag
-        if not flags["control"]:
-            if not flags["no_record"]:
-                record = _record(command_job, context.checked.mapping, stop)
-            target = job_wiring.open_target(read, context.checked.mapping.table, stop.is_set)
-            target.table_id()
-            store = target.store
-            live = stack.enter_context(open_live(read, "shadow", patience=ONCE, source=context.source))
-            lag_s = RelayLag(live.marks.state)
-        progress = replay_progress()
-        stack.enter_context(progress)
-        options = ReplayOptions(questions, seed, settle_s, workers)
-        mapping, entities = context.checked.mapping, context.checked.read
-        stage = Replay(
-            mapping, entities, context.source, store, options, progress=progress, stop=stop, lag_s=lag_s
-        )
-        result = _run(stage, patterns)
-        # Before it is kept: a journal that is gone by now takes nothing of it away.
-        _show(result, as_json=flags["as_json"])
-        if record is not None:
-            record.keep(result)
-    return 0 if result.clean else DIFFERENT
-
-
-def _show(result: ReplayResult, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(replay_data(result), sort_keys=True, ensure_ascii=True))
-    else:
-        print_replay(stdout(), result)
-
-
-def _no_lag() -> float:
-    """Between SQL and SQL nothing is on its way."""
-    return 0.0
-
-
-def _record(command_job: CommandJob, mapping: mappings.Mapping, stop: Event) -> ReplayRecord:
-    """Opened before anything is asked, so that a journal that cannot keep the findings is an error at once."""
-    evidence = SqlEvidence(command_job.journal(stop.is_set).database, command_job.job.name)
-    return ReplayRecord(evidence, mapping.revision)
-
-
-def _run(stage: Replay, patterns: list[Pattern]) -> ReplayResult:
-    try:
-        return stage.run(patterns)
-    except Interrupted:
-        what = f"stopped; nothing was written, and --seed {stage.options.seed} asks the same questions again"
-        raise Interrupted(what) from None
-
-
-def _chosen(mapping: mappings.Mapping, names: tuple[str, ...]) -> list[Pattern]:
-    """The named patterns, each once; all where none is named."""
-    if not mapping.patterns:
-        raise SettingsError("the mapping has no access patterns; write them under access_patterns:")
-    unknown = [name for name in names if name not in mapping.patterns]
-    if unknown:
-        advice = did_you_mean(unknown[0], mapping.patterns)
-        raise SettingsError(f"the mapping has no access pattern '{unknown[0]}'{advice}")
-    return [mapping.patterns[name] for name in dict.fromkeys(names or mapping.patterns)]
-
-
-def _seed(option: int | None) -> int:
-    return secrets.randbelow(1_000_000) if option is None else option
-
-
-def _tuned(job: Job, workers: int) -> Job:
-    """The job less patient, and with a connection for each request that a question of many partitions asks at once."""
-    patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
-    less = {"give_up_after_s": patience_s, "workers": workers * question.AT_ONCE}
-    return replace(job, tuning=job.tuning.model_copy(update=less))
-
-
-def replay_progress() -> SampleBars | SampleLines:
-    if sys.stderr.isatty():
-        return SampleBars(console_on(sys.stderr))
-    return SampleLines(logs.get_logger("migrator"))

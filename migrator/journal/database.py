@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial, update_wrapper
+from functools import cache, partial, update_wrapper
 from importlib.metadata import version as package_version
 from threading import RLock
 from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import (
     Column,
-    ColumnElement,
     Connection,
     Double,
     Engine,
     Insert,
+    Select,
     Table,
     create_engine,
     func,
@@ -31,13 +31,13 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
-from migrator.journal import schema
+from migrator.journal import schema, schema_at_work
 from migrator.journal.failures import LostAnswerError, PassingError, in_words
 from migrator.journal.sqlite import IN_MEMORY, READS, sqlite_engine
-from migrator.model.errors import MigratorError, SettingsError, StoppedError, how_to_install
+from migrator.model.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.measures import Answers
 from migrator.runtime.retry import Retry
-from migrator.runtime.system import tell_of_forks
+from migrator.runtime.system import how_to_install, tell_of_forks
 
 # ── The statements in which journals on SQLite, PostgreSQL and MySQL (MariaDB too) differ ──
 
@@ -45,10 +45,13 @@ _SETTING_UP = 0x6D696772
 """Any number, as long as it stays the same: the lock under which a server sets a journal up."""
 _SETTING_UP_S = 60
 
-_CLOCKS = {
-    "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
-    "postgresql": "extract(epoch FROM clock_timestamp())",
-    "mysql": "UNIX_TIMESTAMP(SYSDATE(6))",
+_CLOCKS: dict[str, Select[Any]] = {
+    dialect: select(literal_column(clock, Double()))
+    for dialect, clock in {
+        "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
+        "postgresql": "extract(epoch FROM clock_timestamp())",
+        "mysql": "UNIX_TIMESTAMP(SYSDATE(6))",
+    }.items()
 }
 
 
@@ -69,13 +72,18 @@ def insert_or_ignore(connection: Connection, table: Table) -> Insert:
 
 def insert_or_replace(connection: Connection, table: Table) -> Insert:
     """INSERT that gives a row with the same primary key, where there is one, its other values."""
+    return _put_into(connection.dialect.name, table)
+
+
+@cache
+def _put_into(dialect: str, table: Table) -> Insert:
     others = [column.name for column in table.columns if not column.primary_key]
-    if connection.dialect.name == "mysql":
+    if dialect == "mysql":
         from sqlalchemy.dialects import mysql
 
         statement = mysql.insert(table)
         return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
-    if connection.dialect.name == "postgresql":
+    if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql
 
         put = postgresql.insert(table)
@@ -90,8 +98,7 @@ def insert_or_replace(connection: Connection, table: Table) -> Insert:
 
 def seconds(connection: Connection) -> float:
     """The time by the database's clock, in seconds since 1970."""
-    clock: ColumnElement[float] = literal_column(_CLOCKS[connection.dialect.name], Double())
-    return float(connection.execute(select(clock)).scalar_one())
+    return float(connection.execute(_CLOCKS[connection.dialect.name]).scalar_one())
 
 
 def add_columns(connection: Connection, columns: Collection[Column[Any]]) -> None:
@@ -155,7 +162,13 @@ def _record_steps(connection: Connection) -> None:
     add_columns(connection, schema.ADDED)
 
 
-STEPS = (Step(3, _record_steps), Step(4, schema.make_operations))
+STEPS = (
+    Step(3, _record_steps),
+    Step(4, schema_at_work.make_operations),
+    Step(5, partial(add_columns, columns=schema.AUDIENCE)),
+    Step(6, partial(add_columns, columns=schema.OF_REVISIONS)),
+    Step(7, partial(add_columns, columns=schema.OF_REQUESTS)),
+)
 """In their order, without a gap; the last one makes what schema.VERSION says."""
 
 
@@ -172,7 +185,7 @@ def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
             version = _version(connection)
             if version is None or version == schema.VERSION:
                 # A table that was dropped by hand is created again, too.
-                schema.metadata.create_all(connection)
+                _create_missing(connection)
             if version is None:
                 connection.execute(insert(schema.meta).values(version=schema.VERSION))
                 _record(connection, schema.VERSION)
@@ -185,6 +198,14 @@ def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
             following.apply(connection)
             _record(connection, following.number)
             connection.execute(update(schema.meta).values(version=following.number))
+
+
+def _create_missing(connection: Connection) -> None:
+    """Creates the tables that one look at all names does not show; SQLAlchemy asks for each of those again."""
+    there = inspect(connection).get_table_names()
+    missing = [table for table in schema.metadata.sorted_tables if table.name not in there]
+    if missing:
+        schema.metadata.create_all(connection, missing)
 
 
 def _version(connection: Connection) -> int | None:

@@ -5,11 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Table,
+    bindparam,
+    delete,
+    func,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.dialects import sqlite
 
-from migrator.journal.database import Database, insert_or_ignore, insert_or_replace, repeatable
+from migrator.journal.database import (
+    Database,
+    insert_or_ignore,
+    insert_or_replace,
+    repeatable,
+)
 from migrator.journal.findings import NAMES, columns_of
 from migrator.journal.schema import (
     claim,
@@ -53,11 +71,14 @@ class SqlMemory:
                 before_of.update({roots[digest]: before[digest] for digest in chunk})
                 not_newer = [digest for digest in chunk if before[digest].ticket <= ticket]
                 _raise(connection, not_newer, ticket)
-                _insert(
-                    connection,
-                    remembered_key,
-                    [self._key(d, key) for d in not_newer for key in intended[roots[d]]],
-                )
+                # Mostly all of them are kept already, and to insert each once more would cost more than the rest.
+                new = [
+                    self._key(digest, key)
+                    for digest in not_newer
+                    for key in intended[roots[digest]]
+                    if key not in before[digest].keys
+                ]
+                _insert(connection, insert_or_ignore(connection, remembered_key), new)
         return {root: before_of[root] for root in intended}
 
     @repeatable
@@ -90,17 +111,19 @@ class SqlMemory:
     # ── key requests ──
 
     @repeatable
-    def request_keys(self, requests: Sequence[KeyRequest]) -> None:
+    def request_keys(self, requests: Sequence[KeyRequest], ticket: int) -> None:
         rows = [
             {
                 **self._key(self._root(request.root), request.key),
                 "entity": request.root[0],
                 "source_key": request.root[1],
+                "ticket": ticket,
             }
             for request in requests
         ]
         with self.database.begin() as connection:
-            _insert(connection, key_request, rows)
+            # In one statement: a request that is there already is not withdrawn between a look at it and its newer ticket.
+            _insert(connection, _insert_or_raise(connection.dialect.name, key_request, "ticket"), rows)
 
     @repeatable
     def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
@@ -118,10 +141,11 @@ class SqlMemory:
         return requests
 
     @repeatable
-    def withdraw(self, requests: Sequence[KeyRequest]) -> None:
+    def withdraw(self, requests: Sequence[KeyRequest], ticket: int) -> None:
         waiting = sorted({(self._digest(request.key), self._root(request.root)) for request in requests})
+        not_later = func.coalesce(key_request.c.ticket, _NO_TICKET) <= ticket
         with self.database.begin() as connection:
-            _delete(connection, key_request, waiting, ("digest", "root"))
+            _delete(connection, key_request, waiting, ("digest", "root"), not_later)
 
     # ── digests ──
 
@@ -148,13 +172,21 @@ def root_digest(table_id: str, root: Root) -> bytes:
 
 def _remembered(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, Remembered]:
     """What is remembered of each root, whose rows no other writer changes until the transaction ends."""
-    rows = [{"root": digest, "ticket": _NO_TICKET} for digest in digests]
-    connection.execute(insert_or_ignore(connection, remembered_root), rows)
+    # A look without locks, so that all are locked in one order, those that are new among them.
+    known = _known(connection, digests)
+    new = [{"root": digest, "ticket": _NO_TICKET} for digest in digests if digest not in known]
+    if new:
+        connection.execute(insert_or_ignore(connection, remembered_root), new)
     tickets = _tickets(connection, digests)
     keys: dict[bytes, set[ItemKey]] = {digest: set() for digest in digests}
     for (root, _), text in _stored_keys(connection, digests).items():
         keys[root].add(_read(text))
     return {digest: Remembered(tickets[digest], frozenset(keys[digest])) for digest in digests}
+
+
+def _known(connection: Connection, digests: Sequence[bytes]) -> set[bytes]:
+    query = select(remembered_root.c.root).where(remembered_root.c.root.in_(digests))
+    return {bytes(root) for (root,) in connection.execute(query)}
 
 
 def _tickets(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
@@ -181,17 +213,46 @@ def _has_rows(connection: Connection, table: Table, *where: ColumnElement[bool])
     return connection.execute(select(1).select_from(table).where(*where).limit(1)).first() is not None
 
 
-def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+def _insert(connection: Connection, insertion: Insert, rows: Sequence[Mapping[str, object]]) -> None:
     # In one order, so that no deadlock comes of it.
     for chunk in _chunks(sorted(rows, key=lambda row: (row["digest"], row["root"]))):
-        connection.execute(insert_or_ignore(connection, table), [dict(row) for row in chunk])
+        connection.execute(insertion, [dict(row) for row in chunk])
+
+
+@cache
+def _insert_or_raise(dialect: str, table: Table, number: str) -> Insert:
+    """INSERT that leaves a row with the same primary key as it is, but for this column: it is the higher number then."""
+    # No parameter: PyMySQL fills in none behind the values of many rows.
+    before = func.coalesce(table.c[number], literal_column("-1"))
+    if dialect == "mysql":
+        from sqlalchemy.dialects import mysql
+
+        statement = mysql.insert(table)
+        return statement.on_duplicate_key_update({number: func.greatest(before, statement.inserted[number])})
+    key = list(table.primary_key)
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        put = postgresql.insert(table)
+        return put.on_conflict_do_update(
+            index_elements=key, set_={number: func.greatest(before, put.excluded[number])}
+        )
+    new = sqlite.insert(table)
+    return new.on_conflict_do_update(
+        index_elements=key, set_={number: func.max(before, new.excluded[number])}
+    )
 
 
 def _delete(
-    connection: Connection, table: Table, places: Sequence[tuple[bytes, bytes]], names: tuple[str, str]
+    connection: Connection,
+    table: Table,
+    places: Sequence[tuple[bytes, bytes]],
+    names: tuple[str, str],
+    *where: ColumnElement[bool],
 ) -> None:
     first, second = names
-    deletion = delete(table).where(table.c[first] == bindparam("one"), table.c[second] == bindparam("other"))
+    at_place = (table.c[first] == bindparam("one"), table.c[second] == bindparam("other"))
+    deletion = delete(table).where(*at_place, *where)
     for chunk in _chunks(places):
         connection.execute(deletion, [{"one": first_value, "other": other} for first_value, other in chunk])
 
@@ -222,7 +283,7 @@ def take(connection: Connection, table_id: str, claims: Sequence[tuple[bytes, st
     of its claims won.
     """
     others: dict[bytes, str] = {}
-    number = _number(connection, table_id)
+    number = number_of(connection, table_id)
     # In the order of digests, so that two takers never deadlock; in equal digests the caller's order stays.
     for chunk in _chunks(sorted(claims, key=_digest)):
         stored = _stored(connection, number, chunk)
@@ -232,7 +293,7 @@ def take(connection: Connection, table_id: str, claims: Sequence[tuple[bytes, st
 
 def release(connection: Connection, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
     """Frees each digest that this owner has; one that another has taken meanwhile stays."""
-    here = claim.c.table_number == _number(connection, table_id)
+    here = claim.c.table_number == number_of(connection, table_id)
     deletion = delete(claim).where(
         here, claim.c.digest == bindparam("freed"), claim.c.owner == bindparam("by")
     )
@@ -240,7 +301,7 @@ def release(connection: Connection, table_id: str, given_up: Sequence[tuple[byte
         connection.execute(deletion, [{"freed": digest, "by": owner} for digest, owner in chunk])
 
 
-def _number(connection: Connection, table_id: str) -> int:
+def number_of(connection: Connection, table_id: str) -> int:
     """The number that stands for the table's id; the first claim gives it one."""
     query = select(claimed_table.c.number).where(claimed_table.c.table_id == table_id)
     while (number := connection.execute(query).scalar()) is None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from hashlib import blake2b
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, func, insert, select, update
 
@@ -37,7 +37,9 @@ from migrator.model.evidence import (
     MovedError,
     PatternPhase,
     Sample,
+    State,
     Window,
+    share_fits,
     state_named,
 )
 
@@ -85,9 +87,9 @@ class SqlPhases:
             phase = self._read(connection).get(pattern, PatternPhase(pattern))
             if phase.fault:
                 audited = and_(moves.c.job == self.job, moves.c.pattern == pattern)
-                last = select(moves.c.after).where(audited, moves.c.version == phase.version)
-                after = connection.execute(last).scalar()
-                if after is not None and state_named(after) is None:
+                last = select(moves).where(audited, moves.c.version == phase.version)
+                line = connection.execute(last).first()
+                if line is not None and _state(line, "after") is None:
                     raise SettingsError(phase.fault)
                 phase = replace(phase, fault="")
                 connection.execute(delete(phases).where(here))
@@ -104,6 +106,8 @@ class SqlPhases:
         here = and_(phases.c.job == self.job, phases.c.pattern == pattern)
         with self.database.begin() as connection:
             phase = self._read(connection).get(pattern, PatternPhase(pattern))
+            # The table keeps a ramp's share, and not whom it was for.
+            state = state if share_fits(state) else State("shadow")
             moved = PatternPhase(pattern, state, max(kept.version, phase.version + 1), seconds(connection))
             connection.execute(delete(phases).where(here))
             row = {"job": self.job, "pattern": pattern, **_columns(moved)}
@@ -154,7 +158,13 @@ class SqlPhases:
             moves.c.job == self.job, moves.c.pattern == last.c.pattern, moves.c.version == last.c.version
         )
         kept = and_(phases.c.job == self.job, phases.c.pattern == last.c.pattern)
-        columns = (moves.c.pattern, moves.c.after, moves.c.at, moves.c.version.label("audited"))
+        columns = (
+            moves.c.pattern,
+            moves.c.after,
+            moves.c.audience,
+            moves.c.at,
+            moves.c.version.label("audited"),
+        )
         query = select(*columns, phases.c.phase, phases.c.percent, phases.c.version, phases.c.since)
         rows = connection.execute(query.select_from(last.join(moves, own).outerjoin(phases, kept)))
         return {row.pattern: _checked(row) for row in rows} | self._unaudited(connection)
@@ -184,7 +194,7 @@ class SqlPhases:
 
 def _checked(row: Any) -> PatternPhase:
     """The phase, with a fault where the journal was edited by hand and holds another one than the audit ends with."""
-    audited = state_named(row.after)
+    audited = _state(row, "after")
     if audited is None:
         what = f"the audit of pattern {row.pattern} ends with what is no phase"
         fault = f"{what}; restore migrator_move from a backup of the journal"
@@ -198,6 +208,24 @@ def _checked(row: Any) -> PatternPhase:
     way_out = f"`migrator cutover rollback JOB {row.pattern}` writes it anew and moves it back"
     fault = f"{what}; its audit says {right} (see `migrator cutover history`), and {way_out}"
     return PatternPhase(row.pattern, audited, row.audited, row.at, fault)
+
+
+def _state(row: Row[Any], when: Literal["before", "after"]) -> State | None:
+    """The state before or after a move; None where the line holds none."""
+    state = state_named(getattr(row, when))
+    if state is None or not row.audience:
+        return state if state is None or share_fits(state) else None
+    try:
+        audience = tuple((str(param), str(text)) for param, text in json.loads(row.audience)[when])
+    except (ValueError, TypeError, KeyError):
+        return None
+    return aimed if share_fits(aimed := replace(state, audience=audience)) else None
+
+
+def _audience_text(move: Move) -> str | None:
+    if not (move.before.audience or move.after.audience):
+        return None
+    return json.dumps({"before": move.before.audience, "after": move.after.audience}, ensure_ascii=False)
 
 
 def _columns(pattern_phase: PatternPhase) -> dict[str, Any]:
@@ -216,8 +244,9 @@ def _line(move: Move, pattern_phase: PatternPhase) -> dict[str, Any]:
         "version": pattern_phase.version,
         "at": pattern_phase.since,
         "who": move.who[:_WHO_LETTERS],
-        "before": str(move.before),
-        "after": str(move.after),
+        "before": move.before.word,
+        "after": move.after.word,
+        "audience": _audience_text(move),
         "reason": move.reason,
         "evidence": move.evidence,
         "override": int(move.override),
@@ -226,7 +255,7 @@ def _line(move: Move, pattern_phase: PatternPhase) -> dict[str, Any]:
 
 
 def _move(row: Row[Any]) -> Move:
-    before, after = state_named(row.before), state_named(row.after)
+    before, after = _state(row, "before"), _state(row, "after")
     if before is None or after is None:
         what = f"line {row.version} of the audit of pattern {row.pattern} holds what is no phase"
         raise SettingsError(f"{what}; restore migrator_move from a backup of the journal")
@@ -242,7 +271,7 @@ _SWEEP_S = 3600.0
 """How often one process looks for windows that are too old."""
 _IN_COLUMNS = ("pattern", "begun_at", "writer", "service", "revision", "origin")
 _NUMBERS = ("compared", "same", "transient", "different")
-_COUNTED = [field_.name for field_ in fields(Window) if field_.name not in (*_IN_COLUMNS, "found")]
+_COUNTED = [field_.name for field_ in fields(Window) if field_.name not in (*_IN_COLUMNS, "found", "answer")]
 
 
 class SqlEvidence:
@@ -302,7 +331,7 @@ class SqlEvidence:
         return connection.execute(old).rowcount
 
     def _window_row(self, window: Window) -> dict[str, Any]:
-        return {"job": self.job, "counts": _counts_text(window)} | {
+        return {"job": self.job, "counts": _counts_text(window), "answer": window.answer or None} | {
             name: getattr(window, name) for name in _IN_COLUMNS
         }
 
@@ -363,7 +392,8 @@ def _window(row: Row[Any]) -> Window:
         at = moment(row.begun_at)
         what = f"the journal's window of pattern {row.pattern} of {at} by {row.writer} cannot be read"
         raise SettingsError(f"{what}; was it edited? Delete its row of migrator_window") from None
-    return Window(**{name: getattr(row, name) for name in _IN_COLUMNS}, found=found_counts, **counts_known)
+    in_columns = {name: getattr(row, name) for name in _IN_COLUMNS}
+    return Window(**in_columns, found=found_counts, answer=row.answer or "", **counts_known)
 
 
 def _as_kept(name: str, value: Any) -> Any:

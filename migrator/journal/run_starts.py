@@ -1,15 +1,18 @@
-"""What a run began with: which capture was installed, what the source had counted, and how long ago it was at work."""
+"""What a run began with: which capture was installed, what the source had counted, how long ago it was at work, and the
+export that an import made it of."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, delete, func, insert, literal, select, update
 
 from migrator.journal.database import Database, insert_or_ignore, seconds
-from migrator.journal.schema import page, run, run_capture, verified_look
-from migrator.model.journal import Run
+from migrator.journal.memory import number_of
+from migrator.journal.schema import claim, page, plan, run, run_capture, verified_look
+from migrator.model.durations import moment
+from migrator.model.journal import Run, RunIdentity
 from migrator.model.live import ActivityCounts
 
 _COUNT_FIELDS = ("tables", "whole", "source", "blind")
@@ -109,3 +112,44 @@ def _unverified_run(database: Database, job: str, installation: str) -> int | No
         and (candidate.table_id, candidate.installation) == (last.table_id, installation)
     ]
     return None if verified and verified[0] > last.id else int(last.id)
+
+
+# ── An import: what an export has read counts as written to the new table ──
+
+
+def count_as_done(database: Database, exported: Run, identity: RunIdentity, installation: str) -> None:
+    """Makes a backfill of that identity which is done, with the pages and claims of an export; once, however often it is
+    asked for."""
+
+    def work() -> None:
+        with database.begin() as connection:
+            there = select(run.c.id).where(
+                run.c.table_id == identity.table_id, run.c.kind == identity.kind, run.c.job == identity.job
+            )
+            if connection.execute(there).first() is None:
+                _count_as_done(connection, exported, identity, installation)
+
+    database.tried(work, twice=True)
+
+
+def _count_as_done(connection: Connection, exported: Run, identity: RunIdentity, installation: str) -> None:
+    now = moment(seconds(connection))
+    fields = ("kind", "job", "table_id", "revision", "scope")
+    values = {name: getattr(identity, name) for name in fields}
+    ended = {"state": "done", "started_at": exported.started_at, "ended_at": now}
+    key = connection.execute(insert(run).values(**values, **ended)).inserted_primary_key
+    assert key is not None
+    for table in (plan, page):
+        copied = [literal(int(key[0])) if column.name == "run_id" else column for column in table.columns]
+        rows = select(*copied).where(table.c.run_id == exported.id)
+        connection.execute(insert(table).from_select(list(table.columns.keys()), rows))
+    connection.execute(insert(run_capture).values(run_id=int(key[0]), installation=installation))
+    _move_claims(connection, exported.identity.table_id, identity.table_id)
+
+
+def _move_claims(connection: Connection, before: str, now: str) -> None:
+    """Claims are the table's from now on: where a row is forgotten, they are looked for there."""
+    number = number_of(connection, now)
+    connection.execute(delete(claim).where(claim.c.table_number == number))
+    here = claim.c.table_number == number_of(connection, before)
+    connection.execute(update(claim).where(here).values(table_number=number))

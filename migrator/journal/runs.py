@@ -7,12 +7,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, false, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    delete,
+    false,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.engine import URL, Engine
 
-from migrator.journal import findings, memory, schema
-from migrator.journal.database import Database, insert_or_ignore, once_only, repeatable, seconds
-from migrator.journal.schema import page, plan, run
+from migrator.journal import findings, memory, page_claims, schema
+from migrator.journal.database import (
+    Database,
+    insert_or_ignore,
+    once_only,
+    repeatable,
+    seconds,
+)
+from migrator.journal.schema import page, page_claim, page_part, plan, run
 from migrator.mapping.heart.wire import read_key, write_key
 from migrator.model.durations import moment
 from migrator.model.errors import StoppedError
@@ -65,6 +81,7 @@ def reopen(connection: Connection, job: str, table_id: str, entities: Sequence[s
 # ── The journal on SQLAlchemy: each method is one transaction ──
 
 _CHUNK = 1000
+_PARTS_AT_ONCE = 32
 _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "different")
 
 
@@ -117,6 +134,8 @@ class SqlJournal:
     def start_run(self, identity: RunIdentity) -> Run:
         with self.database.begin() as connection:
             values = {**_identity_columns(identity), "state": "running", "started_at": _now(connection)}
+            runs = select(run.c.id).where(run.c.job == identity.job)
+            connection.execute(delete(page_part).where(page_part.c.run_id.in_(runs)))
             key = connection.execute(insert(schema.run).values(values)).inserted_primary_key
         assert key is not None
         return Run(int(key[0]), identity, "running", str(values["started_at"]))
@@ -126,6 +145,7 @@ class SqlJournal:
         change = update(schema.run).where(schema.run.c.id == run.id).values(state="running", ended_at=None)
         with self.database.begin() as connection:
             connection.execute(change)
+            connection.execute(delete(page_claim).where(page_claim.c.run_id == run.id))
         return Run(run.id, run.identity, "running", run.started_at, resumed=True)
 
     @repeatable
@@ -133,6 +153,8 @@ class SqlJournal:
         change = update(schema.run).where(schema.run.c.id == run.id)
         with self.database.begin() as connection:
             connection.execute(change.values(state=state, ended_at=_now(connection)))
+            if state == "done":
+                connection.execute(delete(page_part).where(page_part.c.run_id == run.id))
 
     @repeatable
     def runs(self, job: str) -> list[Run]:
@@ -221,16 +243,89 @@ class SqlJournal:
             done, planned = connection.execute(query).one()
         return int(done), int(planned)
 
+    @once_only
+    def claim_pages(
+        self,
+        run: Run,
+        entity: str,
+        who: str,
+        n: int,
+        lease_s: float,
+        after: int = 0,
+        upto: int | None = None,
+    ) -> list[Page]:
+        with self.database.begin() as connection:
+            return page_claims.claim(connection, run, entity, who, n, lease_s, after, upto)
+
     @repeatable
-    def finish_page(self, run: Run, page: Page, tally: Tally, new_findings: Sequence[Finding]) -> None:
+    def renew_pages(self, run: Run, who: str, lease_s: float) -> None:
+        with self.database.begin() as connection:
+            page_claims.renew(connection, run, who, lease_s)
+
+    @repeatable
+    def release_pages(self, run: Run, who: str) -> None:
+        with self.database.begin() as connection:
+            page_claims.release(connection, run, who)
+
+    @repeatable
+    def claimed_by_others(self, run: Run, who: str) -> int:
+        with self.database.begin(reads=True) as connection:
+            return page_claims.of_others(connection, run, who)
+
+    @repeatable
+    def waiting_pages(self, run: Run, entity: str, limit: int) -> list[int]:
+        with self.database.begin(reads=True) as connection:
+            return page_claims.waiting(connection, run, entity, limit)
+
+    @repeatable
+    def now_s(self) -> float:
+        """The journal's time, in seconds since 1970."""
+        with self.database.begin(reads=True) as connection:
+            return seconds(connection)
+
+    @repeatable
+    def leave_page(self, run: Run, page: Page, who: str, new_findings: Sequence[Finding]) -> None:
+        with self.database.begin() as connection:
+            findings.add(connection, run.id, new_findings)
+            page_claims.leave(connection, run, page, who)
+
+    @repeatable
+    def finish_page(
+        self,
+        run: Run,
+        page: Page,
+        tally: Tally,
+        new_findings: Sequence[Finding],
+        *,
+        again: bool = False,
+        parts: Sequence[bytes] = (),
+    ) -> None:
         table = schema.page
         values = {name: getattr(tally, name) for name in _TALLY}
         here = (table.c.run_id == run.id, table.c.entity == page.entity, table.c.number == page.number)
+        is_open = () if again else (table.c.done_at.is_(None),)
         with self.database.begin() as connection:
             findings.add(connection, run.id, new_findings)
-            change = update(table).where(*here).values(done_at=_now(connection), **values)
-            if connection.execute(change).rowcount == 0:
+            change = update(table).where(*here, *is_open).values(done_at=_now(connection), **values)
+            is_kept = connection.execute(change).rowcount > 0
+            if not is_kept and connection.execute(select(table.c.number).where(*here)).first() is None:
                 raise StoppedError(_no_page(run, page))
+            page_claims.finish(connection, run, page, parts if is_kept else ())
+
+    def page_parts(self, run: Run, entity: str) -> Iterator[tuple[int, bytes]]:
+        # What is first is often all that is wanted.
+        last, at_once = (-1, -1), 1
+        while True:
+            rows = self._parts(page_claims.parts_query(run, entity, last, at_once))
+            yield from ((number, data) for number, _, data in rows)
+            if len(rows) < at_once:
+                return
+            last, at_once = rows[-1][:2], _PARTS_AT_ONCE
+
+    @repeatable
+    def _parts(self, query: Select[Any]) -> list[tuple[int, int, bytes]]:
+        with self.database.begin(reads=True) as connection:
+            return [(row[0], row[1], bytes(row[2])) for row in connection.execute(query)]
 
     @once_only
     def reopen_pages(self, job: str, table_id: str, entities: Sequence[str]) -> int:
@@ -296,8 +391,11 @@ class SqlJournal:
         here = (table.c.run_id == run.id, table.c.number == number)
         with self.database.begin() as connection:
             findings.add(connection, run.id, new_findings)
-            if connection.execute(update(table).where(*here).values(state=text)).rowcount == 0:
+            before = connection.execute(select(table.c.state).where(*here).with_for_update()).scalar()
+            if before is None:
                 connection.execute(insert(table).values(run_id=run.id, number=number, state=text))
+            elif state.done or not json.loads(before)["done"]:
+                connection.execute(update(table).where(*here).values(state=text))
 
     # ── claims ──
 

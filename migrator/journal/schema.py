@@ -5,12 +5,10 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Column,
-    Connection,
     Double,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     String,
     Table,
     Text,
@@ -18,11 +16,26 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-VERSION = 4
+from migrator.journal.schema_at_work import failure as failure
+from migrator.journal.schema_at_work import metadata as metadata
+from migrator.journal.schema_at_work import page_claim as page_claim
+from migrator.journal.schema_at_work import page_part as page_part
+from migrator.journal.schema_at_work import process as process
+from migrator.journal.schema_at_work import progress as progress
+from migrator.journal.schema_at_work import reverse_key as reverse_key
+from migrator.journal.schema_at_work import reverse_row as reverse_row
+from migrator.journal.schema_at_work import reverse_stop as reverse_stop
+from migrator.journal.schema_at_work import revision_change as revision_change
+from migrator.journal.schema_at_work import revision_text as revision_text
+from migrator.journal.schema_at_work import share as share
+from migrator.journal.schema_at_work import stream as stream
+from migrator.journal.schema_at_work import stream_reader as stream_reader
+from migrator.journal.schema_at_work import stream_shard as stream_shard
+from migrator.journal.schema_at_work import throttle as throttle
+
+VERSION = 7
 """Raised with every change of a table that is there already, by a step in database.py that brings older journals up. A table
 that is missing is made when a journal is opened."""
-
-metadata = MetaData()
 
 # MySQL keeps no BLOB in a key, no more than 64 KB in a TEXT.
 DIGEST = LargeBinary(16).with_variant(mysql.BINARY(16), "mysql")
@@ -173,6 +186,8 @@ key_request = Table(
     Column("item_key", Text, nullable=False),
     Column("entity", String(255), nullable=False),
     Column("source_key", Text, nullable=False),
+    # Of the reading that made it; NULL: an older migrator made it, which did not keep that.
+    Column("ticket", BigInteger),
 )
 
 open_finding = Table(
@@ -259,6 +274,10 @@ revision = Table(
     Column("mapping", String(64), nullable=False),
     Column("since", Double, nullable=False),
     Column("runs_before", BigInteger, nullable=False),
+    # By table the columns that marks are made of, as JSON; NULL: an older migrator registered it, which did not keep them.
+    Column("marked", LONG_TEXT),
+    # What its items are made of, as a digest, or NULL; another text of the mapping that means the same is no other revision.
+    Column("meaning", String(64)),
 )
 
 known_revision = Table(
@@ -266,6 +285,17 @@ known_revision = Table(
     metadata,
     Column("job", String(64), primary_key=True),
     Column("digest", String(64), primary_key=True),
+    Column("meaning", String(64)),
+)
+
+# By pattern what its answer is made of by the newest revision, and since when: what was compared before says nothing of it.
+answer = Table(
+    "migrator_answer",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("pattern", String(255), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("since", Double, nullable=False),
 )
 
 writer_revision = Table(
@@ -330,6 +360,8 @@ move = Table(
     Column("evidence", LONG_TEXT, nullable=False),
     Column("override", Integer, nullable=False),
     Column("revision", String(64), nullable=False),
+    # Whom a ramp was aimed at before and after the move, as JSON; NULL: nobody.
+    Column("audience", LONG_TEXT),
 )
 
 confirmed_phase = Table(
@@ -353,6 +385,8 @@ window = Table(
     Column("origin", String(16), nullable=False),
     # Counts and histograms as JSON: they are written and read whole.
     Column("counts", LONG_TEXT, nullable=False),
+    # What the pattern's answer was made of, as a digest; NULL: an older migrator counted, which did not keep it.
+    Column("answer", String(64)),
 )
 
 sample = Table(
@@ -367,58 +401,14 @@ sample = Table(
 )
 Index("migrator_sample_kind", sample.c.job, sample.c.pattern, sample.c.kind)
 
-# ── operations: who is at work, what failed, what was asked ──
+AUDIENCE = (move.c.audience,)
+"""The column of step 5."""
 
-process = Table(
-    "migrator_process",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("job", String(64), nullable=False, index=True),
-    Column("kind", String(16), nullable=False),
-    Column("host", String(255), nullable=False),
-    Column("pid", BigInteger, nullable=False),
-    Column("version", String(64), nullable=False),
-    Column("sees", String(255), nullable=False),
-    Column("born", String(64), nullable=False),
-    Column("since", Double, nullable=False),
-    Column("alive_at", Double, nullable=False),
-    Column("done", BigInteger, nullable=False),
-    Column("left", BigInteger, nullable=False),
-    Column("rate", Double, nullable=False),
-    Column("fall", Double, nullable=False),
-    Column("silent_s", Double, nullable=False),
-    Column("held", Text, nullable=False),
-    Column("trouble", Text, nullable=False),
-)
+OF_REVISIONS = (window.c.answer, revision.c.marked, revision.c.meaning, known_revision.c.meaning)
+"""The columns of step 6."""
 
-failure = Table(
-    "migrator_failure",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("kind", String(16), primary_key=True),
-    Column("host", String(255), nullable=False),
-    Column("pid", BigInteger, nullable=False),
-    Column("at", Double, nullable=False),
-    Column("reason", Text, nullable=False),
-)
-
-throttle = Table(
-    "migrator_throttle",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("paused", Integer, nullable=False),
-    Column("max_write_units", BigInteger),
-    Column("who", String(255), nullable=False),
-    Column("since", Double, nullable=False),
-    Column("reason", Text, nullable=False),
-)
-
-
-def make_operations(connection: Connection) -> None:
-    """Step 4. It is one although it only makes tables: a relay of the release before would not know of a pause."""
-    for made in (process, failure, throttle):
-        made.create(connection, checkfirst=True)
-
+OF_REQUESTS = (key_request.c.ticket,)
+"""The column of step 7."""
 
 ADDED = (finding.c.item_type, finding.c.owner)
 """Columns that came after their tables, while version 2 was written; each may be NULL."""

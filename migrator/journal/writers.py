@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
+from migrator.journal.at_work.changes import LONG_AGO, keep_text, refuse_third
 from migrator.journal.database import (
     Database,
     insert_or_ignore,
@@ -19,14 +21,14 @@ from migrator.journal.database import (
     repeatable,
     seconds,
 )
+from migrator.journal.schema import answer, fast_path, known_revision, run, writer, writer_revision
 from migrator.journal.schema import confirmed_phase as confirmed
-from migrator.journal.schema import fast_path, known_revision, run, writer, writer_revision
 from migrator.journal.schema import instance as instances
 from migrator.journal.schema import instance_process as processes
 from migrator.journal.schema import revision as newest_revision
 from migrator.journal.schema import writer as writers
 from migrator.model.errors import OldRevisionError
-from migrator.model.instances import Instance, Newest, Revision, Standing
+from migrator.model.instances import Answered, Instance, MarkedColumns, Newest, Revision, Standing
 from migrator.model.live import Writer, WriterKind
 
 # ── Writers of a table's items, by the journal database's own clock ──
@@ -219,6 +221,8 @@ class SqlInstances:
 # ── Mapping revisions: which one is the newest, and by which one each writer works ──
 
 _NONE = ""
+_UNKNOWN = "-"
+"""No meaning is this."""
 
 
 class SqlRevisions:
@@ -251,10 +255,15 @@ class SqlRevisions:
         """
         with self._alone() as connection:
             before = self._standing(connection, self._newest(connection))
+            if before in ("new", "old"):
+                refuse_third(connection, self.job, self.own)
             if before == "old" and not go_back:
                 raise OldRevisionError(OLD)
             if before != "newest":
                 self._register(connection, is_first=before == "first")
+            else:
+                self._keep_answers(connection)
+                keep_text(connection, self.job, self.own.mapping, self.own.text, LONG_AGO)
         return before
 
     # ── writers ──
@@ -269,7 +278,9 @@ class SqlRevisions:
                 raise OldRevisionError(OLD)
             forgotten = writer_revision.c.writer.not_in(select(writer.c.id))
             connection.execute(delete(writer_revision).where(forgotten))
-            row = {"writer": writer_.id, "job": self.job, "digest": self.own.digest}
+            newest = self._newest(connection)
+            digest = self.own.digest if newest is None else newest.revision.digest
+            row = {"writer": writer_.id, "job": self.job, "digest": digest}
             connection.execute(insert_or_replace(connection, writer_revision), row)
 
     @repeatable
@@ -280,7 +291,7 @@ class SqlRevisions:
     @repeatable
     def is_old(self) -> bool:
         newest = newest_of(self.database, self.job)
-        return newest is not None and newest.revision.digest != self.own.digest
+        return newest is not None and not newest.revision.is_same(self.own)
 
     @repeatable
     def old(self, writers: Sequence[Writer]) -> list[Writer]:
@@ -299,11 +310,12 @@ class SqlRevisions:
     def _standing(self, connection: Connection, newest: Newest | None) -> Standing:
         if newest is None:
             return "first"
-        if newest.revision.digest == self.own.digest:
+        if newest.revision.is_same(self.own):
             return "newest"
         table = known_revision
-        here = (table.c.job == self.job, table.c.digest == self.own.digest)
-        return "old" if connection.execute(select(table.c.digest).where(*here)).first() else "new"
+        same = (table.c.digest == self.own.digest) | (table.c.meaning == (self.own.meaning or _UNKNOWN))
+        known = select(table.c.digest).where(table.c.job == self.job, same)
+        return "old" if connection.execute(known).first() else "new"
 
     def _newest(self, connection: Connection) -> Newest | None:
         return _newest(connection, self.job)
@@ -313,13 +325,28 @@ class SqlRevisions:
         values = {
             "digest": self.own.digest,
             "mapping": self.own.mapping,
+            "meaning": self.own.meaning or None,
             "since": 0.0 if is_first else seconds(connection),
             "runs_before": 0 if is_first else int(connection.execute(runs).scalar_one()),
+            "marked": _marked_text(self.own.marked),
         }
         here = newest_revision.c.job == self.job
         connection.execute(update(newest_revision).where(here).values(**values))
-        row = {"job": self.job, "digest": self.own.digest}
+        row = {"job": self.job, "digest": self.own.digest, "meaning": self.own.meaning or None}
         connection.execute(insert_or_ignore(connection, known_revision), row)
+        keep_text(connection, self.job, self.own.mapping, self.own.text, None)
+        self._keep_answers(connection)
+
+    def _keep_answers(self, connection: Connection) -> None:
+        """An answer that is the same stays as old as it is; others are as old as the revision, with which items changed."""
+        before, newest = _answers(connection, self.job), self._newest(connection)
+        since = 0.0 if newest is None else newest.since
+        for pattern, digest in sorted(self.own.answers.items()):
+            if pattern not in before or before[pattern].digest != digest:
+                row = {"job": self.job, "pattern": pattern, "digest": digest, "since": since}
+                connection.execute(insert_or_replace(connection, answer), row)
+        gone = [name for name in before if name not in self.own.answers]
+        connection.execute(delete(answer).where(answer.c.job == self.job, answer.c.pattern.in_(gone)))
 
     @contextmanager
     def _alone(self) -> Iterator[Connection]:
@@ -349,6 +376,16 @@ def newest_of(database: Database, job: str) -> Newest | None:
     return database.tried(read, twice=True)
 
 
+def answers_of(database: Database, job: str) -> dict[str, Answered]:
+    """By pattern, what its answer is made of by the newest revision; empty where an older migrator registered it."""
+
+    def read() -> dict[str, Answered]:
+        with database.begin(reads=True) as connection:
+            return _answers(connection, job)
+
+    return database.tried(read, twice=True)
+
+
 def digests_of(database: Database, job: str) -> dict[str, str]:
     """By the ids of the job's writers, the revisions that they work by."""
     table = writer_revision
@@ -361,8 +398,29 @@ def digests_of(database: Database, job: str) -> dict[str, str]:
     return database.tried(read, twice=True)
 
 
+def _answers(connection: Connection, job: str) -> dict[str, Answered]:
+    rows = connection.execute(select(answer).where(answer.c.job == job))
+    return {row.pattern: Answered(row.digest, float(row.since)) for row in rows}
+
+
 def _newest(connection: Connection, job: str) -> Newest | None:
     row = connection.execute(select(newest_revision).where(newest_revision.c.job == job)).first()
     if row is None or row.digest == _NONE:
         return None
-    return Newest(Revision(row.digest, row.mapping), float(row.since), int(row.runs_before))
+    revision = Revision(row.digest, row.mapping, row.meaning or "", marked=_marked(row.marked))
+    return Newest(revision, float(row.since), int(row.runs_before))
+
+
+def _marked_text(marked: Mapping[str, MarkedColumns] | None) -> str | None:
+    if marked is None:
+        return None
+    return json.dumps({table: [columns.held, columns.watched] for table, columns in sorted(marked.items())})
+
+
+def _marked(text: str | None) -> dict[str, MarkedColumns] | None:
+    if text is None:
+        return None
+    return {
+        table: MarkedColumns(tuple(held), None if watched is None else tuple(watched))
+        for table, (held, watched) in json.loads(text).items()
+    }

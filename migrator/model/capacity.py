@@ -147,7 +147,7 @@ class Advice:
 @dataclass(frozen=True, slots=True)
 class Bills:
     """US dollars a month: reads, writes and storage on demand; reads and writes with capacity provisioned for seven tenths
-    of use. None where the rates or the prices are not known. `backfill`: once."""
+    of use. None where the rates or the prices are not known. `backfill`, `imported`: once, by batches or by an import."""
 
     reads: Decimal | None
     writes: Decimal | None
@@ -156,6 +156,7 @@ class Bills:
     backfill: Decimal | None
     source: str = ""
     why: str = ""
+    imported: Decimal | None = None
 
     @property
     def on_demand(self) -> Decimal | None:
@@ -165,7 +166,8 @@ class Bills:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What filling the table takes. `pages`: SELECTs of the source; `hours`: by the table's write units a second."""
+    """What filling the table takes. `pages`: SELECTs of the source; `hours`: by the table's write units a second;
+    `json_bytes`: of the files of an import; `no_import`: why there can be none ('')."""
 
     rows: int
     pages: int
@@ -174,11 +176,30 @@ class Load:
     units_per_s: float
     hours: float
     limit: str
+    json_bytes: int = 0
+    no_import: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to fill the table. `hours`: at least; `usd`: once, None where a price is not known; `bound`: what sets the
+    hours; `against`: what it needs, or does not bring; `workers`: of a cluster; `impossible`: why it cannot be ('');
+    `is_open_ended`: how long the last part of it takes is not known."""
+
+    name: str
+    hours: float
+    usd: Decimal | None
+    bound: str
+    against: tuple[str, ...] = ()
+    workers: int = 0
+    impossible: str = ""
+    is_open_ended: bool = False
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """All that `migrator plan` says of one design. `exact`: whether every row was read."""
+    """All that `migrator plan` says of one design. `exact`: whether every row was read; `cheapest`, `fastest`: of the ways
+    to fill it, None where that is not known."""
 
     table: str
     mapping: str
@@ -204,7 +225,50 @@ class Capacity:
     unmapped_columns: Mapping[str, tuple[str, ...]]
     usd_a_million_reads: Decimal | None = None
     notes: tuple[str, ...] = ()
+    ways: Sequence[Way] = ()
+    cheapest: Way | None = None
+    fastest: Way | None = None
 
     @property
     def misfits(self) -> list[Advice]:
         return [advice for advice in self.advice if advice.weight == "misfit"]
+
+
+# ── What patterns cost once services ask them ──
+
+
+@dataclass(frozen=True)
+class PatternCost:
+    """Reads of one pattern by DynamoDB. `units`: read units a call, on average; `now_per_s`: calls of it a second; and with
+    every call answered by it `all_per_s`. US dollars a month on demand. None where it is not known."""
+
+    pattern: str
+    units: float | None
+    now_per_s: float | None
+    all_per_s: float | None
+    usd_now: float | None
+    usd_all: float | None
+
+
+@dataclass(frozen=True)
+class Costs:
+    """`largest`: item collections of the table and of indexes; `exact`: whether all rows were read. `prices`: where they are
+    from; `why`: what is missing."""
+
+    patterns: Sequence[PatternCost] = ()
+    largest: Sequence[Place] = ()
+    exact: bool = False
+    prices: str = ""
+    why: str = ""
+
+    @property
+    def usd_now(self) -> float:
+        return sum(cost.usd_now or 0.0 for cost in self.patterns)
+
+    @property
+    def usd_all(self) -> float:
+        return sum(cost.usd_all or 0.0 for cost in self.patterns)
+
+    @property
+    def are_known(self) -> bool:
+        return any(cost.usd_all is not None for cost in self.patterns)

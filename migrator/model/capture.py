@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from migrator.model.facts import Captured, EntityPlan
+from migrator.model.facts import Captured, EntityPlan, TableFacts
 
 # ──
 # What the capture stage needs of a source: triggers that are there, and the statements that put them
 # there.
 
-CaptureState = Literal["captured", "services", "missing", "partition", "stale", "disabled", "extra"]
+CaptureState = Literal[
+    "captured", "services", "missing", "partition", "stale", "disabled", "extra", "refused"
+]
 
 MarkedBy = Literal["triggers", "services"]
 """What leaves the marks: triggers of ours, or the services themselves, by the adapter that they import."""
@@ -21,7 +23,8 @@ MarkedBy = Literal["triggers", "services"]
 @dataclass(frozen=True, slots=True)
 class TableCapture:
     """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it; `services`: it
-    has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no mark.
+    has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no mark;
+    `refused`: what others than `migrator reverse` write to it is refused.
 
     Where it is stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
     """
@@ -76,6 +79,12 @@ class Capture(Protocol):
         """What is still to be done until every table is captured as it should be; nothing for what is so already.
 
         Where services have left the marks so far, triggers come first, and only then it is they that leave them.
+        """
+
+    def refuse_steps(self, tables: Sequence[TableFacts]) -> list[Step]:
+        """What is still to be done until no other than `migrator reverse` can write these tables.
+
+        An install that captures such a table again takes it back.
         """
 
     def uninstall_steps(self) -> list[Step]:

@@ -151,10 +151,12 @@ class Questions(Protocol):
         schema: str | None = None,
         *,
         at_most: int | None = None,
+        what: str = "a query of the mapping",
     ) -> list[tuple[Any, ...]]:
         """Rows of a statement of the user's, with :name parameters. `schema`: of tables that name none.
 
-        `at_most`: how many are read; where there are more, one more comes, and the others never leave the database.
+        `at_most`: how many are read; where there are more, one more comes, and the others never leave the database. `what`:
+        errors call it so.
         """
 
     def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
@@ -267,7 +269,8 @@ class TableState:
     """A table that exists. `differences` are sentences: what is other than the mapping's design.
 
     `parts`: what each difference is about (key, ttl, index NAME). `unlike`, reported after a creation: options that are
-    other than the job's, which hinder no run.
+    other than the job's, which hinder no run. `extra`: those of `differences` that hinder none either: global indexes that
+    the mapping does not have.
     """
 
     table_id: str
@@ -275,15 +278,20 @@ class TableState:
     differences: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An action that the credentials may do (on an index, where one is named), or why it was `refused`."""
+    """An action that the credentials may do (on an index, where one is named), or why it was `refused`.
+
+    Not `tried`: a try would leave something behind, and `refused` says what.
+    """
 
     action: str
     refused: str = ""
     index: str = ""
+    tried: bool = True
 
 
 class TableAdmin(Protocol):
@@ -305,6 +313,12 @@ class Stripping(Protocol):
 
     def remove(self, own: Sequence[Item]) -> int:
         """Deletes each tombstone and control item that still is one; how many were."""
+
+
+class ItemOwner(Protocol):
+    def own(self, items: Sequence[Item]) -> int:
+        """Puts our attributes of each item onto what is stored under its key, where nothing with a higher ticket is; how
+        many were stored. All else of it stays. Raises: StoppedError when DynamoDB gave up, with any part of it done."""
 
 
 # ──
@@ -365,6 +379,10 @@ class Control(Protocol):
 
 UNREPAIRED = 2**62
 """Of a table that holds what a source has lost: no ticket is so high, so no writer goes on before the repair."""
+
+
+UNIMPORTED = UNREPAIRED - 1
+"""Of a table into which an import has not ended: keys of its rows are not remembered yet."""
 
 
 class Identity(Protocol):

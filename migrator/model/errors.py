@@ -77,6 +77,16 @@ class NeverTakenError(StoppedError):
     """Throttled, or left unprocessed, to the last try; others may be taken."""
 
 
+class ExpiredIteratorError(StoppedError):
+    """A place in a stream's shard was not asked on from for too long; the checkpoint says where to go on."""
+
+
+class LostRecordsError(MigratorError):
+    """A stream may have dropped changes that were not worked. No retry helps: the message names what mends it."""
+
+    exit_code = STOPPED
+
+
 class RefusedError(MigratorError):
     """What was asked for is not done: the evidence is against it, or the person who was asked said no."""
 
@@ -148,11 +158,6 @@ class MappingError(MigratorError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))
         self.faults = tuple(faults)
-
-
-def how_to_install(extra: str) -> str:
-    """What installs an extra of migrator. By no name: on a package index, anybody may register ours."""
-    return f"in migrator's clone run: pip install '.[{extra}]'"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -19,6 +19,8 @@ Side = Literal["table", "sql"]
 SIDES: tuple[Side, Side] = ("table", "sql")
 """The side that answers: DynamoDB's table, or SQL."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
+Member: TypeAlias = tuple[str, str]
+"""A parameter's name, and its value as text: one of a ramp's audience."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +49,38 @@ BACK: Mapping[Phase, tuple[Phase, ...]] = {
     "ramp": ("shadow", "off"),
     "live": ("ramp", "shadow", "off"),
 }
-"""There is no way back from `complete`: SQL may no longer be written."""
+"""From `complete` the way back is no move alone: rows have to be the truth again first (stages/cutover/back.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A pattern's phase; `percent` of its calls that the table answers: 1 to 100 in a ramp, else 0."""
+    """A pattern's phase; `percent` of its calls that the table answers: 1 to 100 in a ramp, else 0.
+
+    `audience`: of a ramp, whose calls the table answers whatever the share: parameters with a value as text, in order; each
+    is enough. A ramp that has one may have 0 percent.
+    """
 
     phase: Phase = "off"
     percent: int = 0
+    audience: tuple[Member, ...] = ()
 
     def __str__(self) -> str:
+        named = ", ".join(f"{param}={text}" for param, text in self.audience)
+        return f"{self.word} for {named}" if named else self.word
+
+    @property
+    def word(self) -> str:
+        """The phase and its share, without the audience."""
         return f"{self.phase} {self.percent} %" if self.phase == "ramp" else self.phase
+
+    @property
+    def masked(self) -> str:
+        """The same with the audience's number in place of its values."""
+        return f"{self.word} for an audience of {len(self.audience)}" if self.audience else self.word
 
 
 OFF = State()
-_RAMP = re.compile(r"ramp ([1-9]\d{0,2}) %")
+_RAMP = re.compile(r"ramp (0|[1-9]\d{0,2}) %")
 
 
 def state_named(text: str) -> State | None:
@@ -70,8 +88,8 @@ def state_named(text: str) -> State | None:
     if text in PHASES and text != "ramp":
         return State(cast("Phase", text))
     ramp = _RAMP.fullmatch(text)
-    percent = int(ramp[1]) if ramp else 0
-    return State("ramp", percent) if 1 <= percent <= 100 else None
+    percent = int(ramp[1]) if ramp else -1
+    return State("ramp", percent) if 0 <= percent <= 100 else None
 
 
 Params: TypeAlias = Mapping[str, str]
@@ -80,14 +98,20 @@ Params: TypeAlias = Mapping[str, str]
 
 def is_back(before: State, after: State) -> bool:
     """Whether a move goes back: more calls are SQL's, and nothing has to be proven."""
-    smaller = before.phase == after.phase == "ramp" and after.percent < before.percent
+    smaller = (
+        before.phase == after.phase == "ramp"
+        and after.percent <= before.percent
+        and set(after.audience) <= set(before.audience)
+        and after != before
+    )
     return smaller or after.phase in BACK.get(before.phase, ())
 
 
-def answering(state: State, share: float) -> Side:
-    """The side that answers a call whose parameters stand at `share` (see `share_of`)."""
+def answering(state: State, share: float, params: Params) -> Side:
+    """The side that answers a call with these parameters, which stand at `share` (see `share_of`)."""
     route = ROUTES[state.phase]
-    return route.in_share if share < state.percent / 100 else route.answers
+    is_named = any(params.get(name) == text for name, text in state.audience)
+    return route.in_share if is_named or share < state.percent / 100 else route.answers
 
 
 def share_of(pattern: str, params: Params) -> float:
@@ -96,15 +120,26 @@ def share_of(pattern: str, params: Params) -> float:
     return int.from_bytes(blake2b(call, digest_size=8).digest()) / 2**64
 
 
+SHARE_FAULT = "a ramp has 1 to 100 percent, or is for somebody (--for), and no other phase has any"
+AUDIENCE_AT_MOST = 100
+
+
+def share_fits(state: State) -> bool:
+    """Whether the phase is one that may have this share and this audience."""
+    if state.phase != "ramp":
+        return state.percent == 0 and not state.audience
+    return (0 if state.audience else 1) <= state.percent <= 100
+
+
 def move_fault(before: State, after: State) -> str:
     """Why this move is not allowed, '' where it is. What evidence it needs is another question."""
     old, new = before.phase, after.phase
-    if (new == "ramp") != (1 <= after.percent <= 100):
-        return "a ramp has 1 to 100 percent, and no other phase has any"
+    if not share_fits(after):
+        return SHARE_FAULT
     if before == after:
         return f"it is in {before} already"
     if old == "complete":
-        return "complete is the end: SQL may no longer be written, so nothing goes back from it"
+        return "complete is the last phase; back from it goes `migrator cutover rollback JOB PATTERN` alone"
     allowed = {FORWARD[old], *BACK.get(old, ()), *(["ramp"] if old == "ramp" else [])}
     if new in allowed:
         return ""
@@ -142,7 +177,8 @@ class Window:
     shadows; `compared`: both sides answered and were compared; `same`, `transient`, `different` add up to it. `dropped`:
     shadows that did not run, by why. `kinds`: compared calls by the optional parameters that were set, joined by commas.
     `found`: differences, of which one call may have many. `latency`: by side, how many answers took how many
-    microseconds, as stages/patterns/latencies.py writes it.
+    microseconds, as stages/patterns/latencies.py writes it. `answer`: the digest of what the pattern's answer was made of
+    (mapping/difference/answers.py); '' where an older version counted.
     """
 
     pattern: str
@@ -161,6 +197,7 @@ class Window:
     kinds: Mapping[str, int] = field(default_factory=dict)
     found: Mapping[DiffKey, int] = field(default_factory=dict)
     latency: Mapping[Side, str] = field(default_factory=dict)
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,9 +52,10 @@ class Kind:
     `length`: the most characters of a text.
 
     `single`: a float of 32 bits that the driver gives as one of 64. `element`: of a list, and of a map whose names
-    are not declared. `fields`: of a map whose names are. `precision`: the most digits of a number. `read_as`: the
-    type that the source casts it to, where its own text is not exact. `instead`: of an unknown kind, SQL that
-    gives a text, with {column} in the column's place. `no_key`: why a column of it cannot name rows, '' where it can.
+    are not declared. `fields`: of a map whose names are. `precision`: the most digits of a number, or of a second's
+    fraction where that is known. `read_as`: the type that the source casts it to, where its own text is not exact.
+    `instead`: of an unknown kind, SQL that gives a text, with {column} in the column's place. `no_key`: why a column
+    of it cannot name rows, '' where it can.
     """
 
     name: KindName
@@ -75,7 +76,8 @@ class Column:
     """`name` as a mapping writes it, `real` as the source has it, `declared` the type in the source's words.
 
     `sql`: what a computed column is made of, in the mapping's words. `alike`: by its collation. `widest`: the bytes
-    in UTF-8 that one character of it takes at most.
+    in UTF-8 that one character of it takes at most. `default`: a row that says nothing of it gets a value.
+    `generated`: the source computes it, and takes no value for it.
     """
 
     name: str
@@ -86,6 +88,8 @@ class Column:
     sql: str | None = None
     alike: tuple[Alike, ...] = field(default=(), compare=False)
     widest: int = field(default=4, compare=False)
+    default: bool = field(default=False, compare=False)
+    generated: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

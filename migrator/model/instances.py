@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from migrator.model.live import Writer
@@ -136,11 +136,72 @@ Standing = Literal["first", "newest", "new", "old"]
 
 
 @dataclass(frozen=True, slots=True)
+class MarkedColumns:
+    """Of one table, the columns that marks hold, and those of which a change leaves one; None: of any."""
+
+    held: tuple[str, ...]
+    watched: tuple[str, ...] | None
+
+    def beyond(self, other: MarkedColumns) -> set[str]:
+        """Columns that marks by this one hold or tell of, and marks by the other do not; `*` for any."""
+        found = set(self.held) - set(other.held)
+        if other.watched is not None:
+            found |= {"*"} if self.watched is None else set(self.watched) - set(other.watched)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Revision:
-    """`digest` stands for the mapping and for the columns that it reads, `mapping` for the mapping alone."""
+    """`digest` stands for the mapping and for the columns that it reads, `mapping` for the mapping alone.
+
+    `answers`: by pattern, the digest of what its answer is made of. `marked`: by table what marks are made of; None where
+    an older version registered the revision, which did not keep it. `meaning`: equal where the same items are made of the
+    same columns in the same way, however the mapping is written; '' where that is not known. `text`: of the mapping, where
+    it is at hand.
+    """
 
     digest: str
     mapping: str
+    meaning: str = field(default="", compare=False)
+    answers: Mapping[str, str] = field(default_factory=dict, compare=False)
+    marked: Mapping[str, MarkedColumns] | None = field(default=None, compare=False)
+    text: str = field(default="", compare=False, repr=False)
+
+    def is_same(self, other: Revision) -> bool:
+        """Whether writers of both may work side by side: they make the same items."""
+        return self.digest == other.digest or (self.meaning != "" and self.meaning == other.meaning)
+
+    def unmarked_by(self, other: Revision) -> list[str] | None:
+        """What this one marks and the other does not, as table or table.column; None where that is not known."""
+        if self.marked is None or other.marked is None:
+            return None
+        found: list[str] = []
+        for table, columns in sorted(self.marked.items()):
+            theirs = other.marked.get(table)
+            found += (
+                [table] if theirs is None else [f"{table}.{name}" for name in sorted(columns.beyond(theirs))]
+            )
+        return found
+
+    def unmarked(self, newest: Newest | None) -> list[str] | None:
+        """The same of the job's newest revision and this one."""
+        if newest is None or newest.revision.is_same(self):
+            return []
+        return newest.revision.unmarked_by(self)
+
+    def named_by(self, newest: Newest | None, whole: Callable[[], Revision]) -> Revision:
+        """The newest one, where it is the same in other words. `whole`: this one with its meaning."""
+        if newest is None or newest.revision.digest == self.digest:
+            return self
+        return newest.revision if newest.revision.is_same(whole()) else self
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a pattern's answer is made of by the newest revision, as a digest, and since when, by the journal's clock."""
+
+    digest: str
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +298,27 @@ AS_SET = Throttle()
 @dataclass(frozen=True, slots=True)
 class Advance:
     """How far a process is. `done`, `left`: as in ProcessState. `signs`: grows with whatever came to an end, done or not;
-    `trouble`: what is tried again."""
+    `trouble`: what is tried again. `items`, `write_units`: written since it began; `lag_s`: of the oldest waiting mark."""
 
     done: int = 0
     left: int = 0
     signs: int = 0
     trouble: str = ""
+    items: int = 0
+    write_units: float = 0.0
+    lag_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkMinute:
+    """What a process had written since it began, at its last heartbeat of one minute, and the lag then. `begun_at`: the
+    minute, in seconds since 1970 by the journal's clock."""
+
+    process: str
+    begun_at: int
+    items: int
+    write_units: float
+    lag_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +385,60 @@ class Processes(Protocol):
     Raises, from every method: StoppedError, SettingsError where the journal cannot be asked.
     """
 
-    def beat(self, state: ProcessState) -> tuple[ProcessState, Throttle]:
-        """The same, kept, with its id and times; and what is asked of it."""
+    def beat(self, state: ProcessState, advance: Advance) -> tuple[ProcessState, Throttle]:
+        """The same, kept, with its id and times; and what is asked of it. `advance` is kept by the minute."""
 
-    def leave(self, state: ProcessState) -> None: ...
+    def leave(self, state: ProcessState, advance: Advance) -> None: ...
+
+    def minutes(self, since: float) -> Sequence[WorkMinute]:
+        """What was done, from the first whole minute before `since` on, oldest first."""
 
     def failed(self, state: ProcessState, reason: str) -> None:
         """Keeps it as the last failure of its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one process of a run takes of its budgets: one of so many `parts` of each, 0 for nothing yet; and so many
+    connections to the source, 0 for as many as it likes."""
+
+    id: str
+    parts: int = 0
+    connections: int = 0
+
+
+class Shares(Protocol):
+    """The shares of one run. What all of them take together is never more than the budgets, over any ten seconds."""
+
+    def enter(self, entering: Sequence[Share]) -> None:
+        """Keeps them; also those of processes that begin a moment later."""
+
+    def beat(self, own: Share) -> int:
+        """Tells what it takes, and says of how many parts it may take one from now on; 0: of none yet."""
+
+    def leave(self, own: str) -> None: ...
+
+    def connections_taken(self) -> int: ...
+
+
+# ── A change of a job from one revision of its mapping to another ──
+
+ChangeStep = Literal["indexes", "newest", "items", "gone", "verify", "unasked", ""]
+"""What is to be done next, in this order: indexes that are missing are added; the revision becomes the newest, and is
+captured; items that change are written; those of entities that are gone are deleted; a verify of the whole table; indexes
+that nothing asks any more are removed. '': all is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionChange:
+    """`before` and `after`: revisions of the mapping. `goes_back`: to one that the job had left."""
+
+    number: int
+    before: str
+    after: str
+    goes_back: bool
+    step: ChangeStep
+
+    @property
+    def is_done(self) -> bool:
+        return not self.step

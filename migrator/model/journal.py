@@ -13,8 +13,9 @@ from migrator.model.table import ItemKey, SourceKey
 
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
 
-RunKind = Literal["backfill", "verify", "relay", "strip", "direct"]
-"""`direct` says which entities the service writes itself from then on: its scope names them."""
+RunKind = Literal["backfill", "verify", "relay", "gone", "strip", "direct", "export", "import"]
+"""`gone` puts tombstones in place of items of entities that a mapping has no more. `direct` says which entities the service
+writes itself from then on: its scope names them."""
 RunState = Literal["running", "interrupted", "failed", "done"]
 
 
@@ -62,6 +63,12 @@ class Tally:
             self.bytes + other.bytes,
             self.write_units + other.write_units,
             self.different + other.different,
+        )
+
+    def __neg__(self) -> Tally:
+        return Tally(
+            *(-self.rows, -self.items, -self.refused, -self.expired, -self.bytes),
+            *(-self.write_units, -self.different),
         )
 
 
@@ -119,6 +126,12 @@ class SegmentState:
     tally: Mapping[str, Any] = field(default_factory=dict)
 
 
+DIGESTS, TABLE = "(digests)", "(table)"
+SCANS = {DIGESTS, TABLE}
+"""What the pages of a verify's scans are called beside entities: segments of the table, of which digests are taken
+(page 0 is what its processes agree on), and those whose items are traced."""
+
+
 class Journal(Protocol):
     """What was done, kept outside of the process. Every method is one transaction; safe to call from threads."""
 
@@ -146,8 +159,56 @@ class Journal(Protocol):
     def page_counts(self, run: Run, entity: str) -> tuple[int, int]:
         """(done, planned)."""
 
-    def finish_page(self, run: Run, page: Page, tally: Tally, findings: Sequence[Finding]) -> None:
-        """The checkpoint. Findings of equal text are kept once, so a page that is repeated adds none."""
+    def claim_pages(
+        self,
+        run: Run,
+        entity: str,
+        who: str,
+        n: int,
+        lease_s: float,
+        after: int = 0,
+        upto: int | None = None,
+    ) -> list[Page]:
+        """The next open pages behind `after`, and up to `upto`, `n` at most, which nobody else is given for `lease_s`
+        seconds.
+
+        A page whose claim ran out is claimed again. No page is given twice to one claimant.
+        """
+
+    def renew_pages(self, run: Run, who: str, lease_s: float) -> None:
+        """What `who` has claimed and not finished stays claimed for so long from now on."""
+
+    def release_pages(self, run: Run, who: str) -> None:
+        """What `who` has claimed and not finished may be claimed at once; so may what processes have that it has started,
+        whose names begin with its own and a dot."""
+
+    def claimed_by_others(self, run: Run, who: str) -> int:
+        """Pages that others are at work on, or were when they were killed."""
+
+    def waiting_pages(self, run: Run, entity: str, limit: int) -> list[int]:
+        """The first numbers of pages that are neither done nor left open, claimed or not."""
+
+    def leave_page(self, run: Run, page: Page, who: str, findings: Sequence[Finding]) -> None:
+        """The page stays open, and nobody claims it before the run is resumed."""
+
+    def finish_page(
+        self,
+        run: Run,
+        page: Page,
+        tally: Tally,
+        findings: Sequence[Finding],
+        *,
+        again: bool = False,
+        parts: Sequence[bytes] = (),
+    ) -> None:
+        """The checkpoint. Where another process was first, its tally and its parts stay, unless `again`.
+
+        Findings of equal text are kept once, so a page that is repeated adds none. `parts`: what the page leaves for the
+        run's other processes, until the run is done.
+        """
+
+    def page_parts(self, run: Run, entity: str) -> Iterator[tuple[int, bytes]]:
+        """The parts of finished pages with the page's number, in their order, read in chunks."""
 
     def reopen_pages(self, job: str, table_id: str, entities: Sequence[str]) -> int:
         """Pages of these entities that this job's backfills finished count as not done; how many there were.
@@ -169,9 +230,8 @@ class Journal(Protocol):
 
     def segment(self, run: Run, number: int) -> SegmentState: ...
 
-    def save_segment(
-        self, run: Run, number: int, state: SegmentState, findings: Sequence[Finding]
-    ) -> None: ...
+    def save_segment(self, run: Run, number: int, state: SegmentState, findings: Sequence[Finding]) -> None:
+        """The segment's checkpoint. One that is done stays done, whatever a slower process says of it."""
 
     def written_tables(self, job: str) -> set[str]:
         """Ids of the tables that a backfill or a relay of this job has begun to write to."""
@@ -233,6 +293,9 @@ class Progress(Protocol):
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None: ...
 
     def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None: ...
+
+    def others_done(self, entity: str, tally: Tally) -> None:
+        """Other processes of the run have done so much since this was called last."""
 
     def entity_done(self, entity: str) -> None: ...
 

@@ -229,7 +229,8 @@ class Memory(Protocol):
     def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
         """Only the current keys stay remembered, where the highest ticket still is `ticket`."""
 
-    def request_keys(self, requests: Sequence[KeyRequest]) -> None: ...
+    def request_keys(self, requests: Sequence[KeyRequest], ticket: int) -> None:
+        """`ticket`: of the reading in which the rows want the keys; the highest one of each request is kept."""
 
     def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]: ...
 
@@ -239,8 +240,9 @@ class Memory(Protocol):
     def highest(self) -> int:
         """The highest ticket that was reached; 0 where none was."""
 
-    def withdraw(self, requests: Sequence[KeyRequest]) -> None:
-        """Forget these requests; those that are gone are no fault."""
+    def withdraw(self, requests: Sequence[KeyRequest], ticket: int) -> None:
+        """Forget these requests, as far as no later reading than that of `ticket` made them; those that are gone are no
+        fault."""
 
 
 class OpenFindings(Protocol):

@@ -396,7 +396,8 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A whole mapping file. `revision` is a digest of what it says: two equal revisions make equal items."""
+    """A whole mapping file. `revision` is a digest of what it says: two equal revisions make equal items. `text`: as it is
+    written, '' where that is not known."""
 
     name: str
     revision: str
@@ -407,6 +408,7 @@ class Mapping:
     schemas: tuple[str, ...] = ()
     maps: Dict[str, Dict[str, str]] = field(default_factory=dict)
     patterns: Dict[str, Pattern] = field(default_factory=dict)
+    text: str = field(default="", compare=False, repr=False)
 
     @property
     def schemas_read(self) -> tuple[str, ...]:

@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from migrator.model.capacity import Costs
 from migrator.model.evidence import Side
 
 Standing = Literal["clean", "different", "unproven"]
 """`unproven`: nothing speaks against it, and not all that must speak for it does."""
-Found = Literal["verify", "backfill", "relay", "strip", "direct", "service", "replay"]
+Found = Literal[
+    "verify", "backfill", "relay", "gone", "strip", "direct", "export", "import", "service", "replay"
+]
 """What found a difference: a run that looked at rows and items, reads of a service, or a replay."""
 
 
@@ -60,7 +63,8 @@ class Group:
 
     `count`: of all, of which `differences` are some; of a pattern they are differences in answers, and `rows` says of how
     many rows those in `differences` are (0: unknown, or a run found them row by row). `before_move`: found before the
-    pattern's last move, so that they stand against nothing any more.
+    pattern's last move, `before_verify`: before the last verify began, which found nothing; both stand against nothing
+    any more. `until`: when answers showed it last, in seconds since 1970, 0 where that does not matter.
     """
 
     id: str
@@ -74,12 +78,23 @@ class Group:
     advice: str
     differences: Sequence[Difference] = ()
     before_move: bool = False
+    before_verify: bool = False
+    until: float = 0.0
     rows: int = 0
+
+    @property
+    def is_history(self) -> bool:
+        return self.before_move or self.before_verify
 
     @property
     def is_of_answers(self) -> bool:
         """Whether answers of a pattern were compared, of which many may show one item; else rows and items were."""
         return any(origin in ("service", "replay") for origin in self.found_by)
+
+    @property
+    def is_of_totals(self) -> bool:
+        """Whether it is a count or a sum by plain SQL, which differs wherever an item of the entity does."""
+        return self.kind in ("count", "sum")
 
 
 @dataclass(frozen=True)
@@ -123,7 +138,10 @@ class PatternReport:
     """One access pattern. `phase` in words; `compared` and its parts, `errors` by side, and `dropped` shadows count the time
     since the pattern's last move that the report looks at, of this revision of the mapping; `before_move`: comparisons from
     before it, `outdated`: those of other revisions, both left out. `answered`, `errors`: by side, of callers and of shadows.
-    `coverage`, `latency`: of the whole time. `budget_ms`: what DynamoDB's p99 may be; None where the mapping sets none."""
+    `mended`: of the different ones those from before the last verify, which found nothing; the last of them was at
+    `mended_until`, and `compared_after` were compared after that verify began. `coverage`, `latency`: of the whole time.
+    `budget_ms`: what DynamoDB's p99 may be; None where the mapping sets none.
+    """
 
     name: str
     phase: str
@@ -132,6 +150,9 @@ class PatternReport:
     same: int = 0
     transient: int = 0
     different: int = 0
+    mended: int = 0
+    mended_until: float = 0.0
+    compared_after: int = 0
     before_move: int = 0
     outdated: int = 0
     answered: Mapping[Side, int] = field(default_factory=dict)
@@ -140,6 +161,11 @@ class PatternReport:
     coverage: Sequence[Coverage] = ()
     latency: Mapping[Side, Curve] = field(default_factory=dict)
     budget_ms: float | None = None
+
+    @property
+    def differing(self) -> int:
+        """Different answers that count: nothing shows that they are mended."""
+        return self.different - self.mended
 
     @property
     def is_over_budget(self) -> bool:
@@ -177,6 +203,22 @@ class Span:
 class Timeline:
     width_s: int
     spans: Sequence[Span]
+
+
+@dataclass(frozen=True)
+class WorkSpan:
+    """What backfills and relays wrote from `begun_at` on, and the longest lag that was seen in this time."""
+
+    begun_at: int
+    items: int = 0
+    write_units: float = 0.0
+    lag_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class WorkSeries:
+    width_s: int
+    spans: Sequence[WorkSpan]
 
 
 @dataclass(frozen=True)
@@ -303,6 +345,8 @@ class ReportModel:
     moves: Sequence[PhaseMove]
     groups: Sequence[Group]
     timeline: Timeline
+    work: WorkSeries
+    costs: Costs
     lag: LagReport
     runs: Sequence[RunReport]
     refused: Sequence[Refused]
@@ -313,12 +357,14 @@ class ReportModel:
     @property
     def standing(self) -> list[Group]:
         """Differences that count."""
-        return [group for group in self.groups if not group.before_move]
+        return [group for group in self.groups if not group.is_history]
 
     @property
     def items_differing(self) -> int:
-        """Differences between rows and items, those that many answers show once. The page's template asks for it."""
-        return sum(group.count for group in self.standing if not group.is_of_answers)
+        """Differences between rows and items, as verify counts them: without answers, which may show one item many times,
+        and without totals. The page's template asks for it."""
+        of_items = (group for group in self.standing if not group.is_of_answers and not group.is_of_totals)
+        return sum(group.count for group in of_items)
 
     @property
     def never_compared(self) -> list[str]:

@@ -66,6 +66,19 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class StoredRead:
+    """How a verify reads what is stored. `why`: the reason where that is not one scan; else ''."""
+
+    way: Literal["one scan", "keys"]
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.way == "one scan":
+            return "stored items: by one scan, and compared by digests"
+        return f"stored items: each by its key; {self.why}"
+
+
+@dataclass(frozen=True)
 class VerifyResult:
     """`scanned` items of the table; `findings` by kind; what could not be compared by plain SQL, and why. `not_proven`:
     tables of which this user may not see every row, and why.
@@ -80,6 +93,7 @@ class VerifyResult:
     findings: Mapping[str, int]
     not_compared: Sequence[NotCompared]
     took_s: float
+    stored: StoredRead
     sample: Sample | None = None
     not_proven: Sequence[NotCompared] = ()
     confirmed: Mapping[Root, set[ItemKey]] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from migrator.model.evidence import (
     lines_of,
 )
 from migrator.model.instances import Instance, ServiceRegistry
-from migrator.output.text import whole_names
+from migrator.output.tables import FittedTable
 
 # ── Phases, evidence and the audit of moves, for people and programs ──
 
@@ -68,6 +68,7 @@ def views_data(phase_views: Sequence[PhaseView]) -> list[dict[str, Any]]:
             "pattern": view.phase.pattern,
             "phase": view.phase.state.phase,
             "percent": view.phase.state.percent,
+            "for": [f"{param}={text}" for param, text in view.phase.state.audience],
             "version": view.phase.version,
             "since": moment(view.phase.since) if view.phase.version else None,
             "table_answers_percent": table_share(view.phase.state),
@@ -80,8 +81,39 @@ def views_data(phase_views: Sequence[PhaseView]) -> list[dict[str, Any]]:
     ]
 
 
+PHASES_FORMAT = 1
+"""Of the document that other languages read; raised where a key goes or means something else, not where one comes."""
+
+
+def phases_document(
+    job: str, patterns: Sequence[str], phases: Mapping[str, PatternPhase], age_s: float
+) -> dict[str, Any]:
+    """The phase of every pattern, for a service that migrator is no library of. `age_s`: how long ago they were read."""
+    known = {
+        name: phases.get(name, PatternPhase(name))
+        for name in [*patterns, *sorted(set(phases) - set(patterns))]
+    }
+    return {
+        "format": PHASES_FORMAT,
+        "job": job,
+        "age_s": round(age_s, 3),
+        "patterns": {name: _phase_entry(phase) for name, phase in known.items()},
+    }
+
+
+def _phase_entry(phase: PatternPhase) -> dict[str, Any]:
+    return {
+        "phase": phase.state.phase,
+        "percent": phase.state.percent,
+        "for": [f"{param}={text}" for param, text in phase.state.audience],
+        "version": phase.version,
+        "since": moment(phase.since) if phase.version else None,
+        "fault": phase.fault,
+    }
+
+
 def views_table(phase_views: Sequence[PhaseView], now_s: float) -> Table:
-    table = Table(box=None, pad_edge=False)
+    table = FittedTable(box=None, pad_edge=False)
     for column in (
         "pattern",
         "phase",
@@ -91,7 +123,7 @@ def views_table(phase_views: Sequence[PhaseView], now_s: float) -> Table:
         "readers that act by it",
         "next",
     ):
-        table.add_column(column, overflow="fold")
+        table.add_column(column)
     for view in phase_views:
         phase = view.phase
         lasted = age_text(max(0.0, now_s - phase.since)) if phase.version else "-"
@@ -105,7 +137,7 @@ def views_table(phase_views: Sequence[PhaseView], now_s: float) -> Table:
             _next(view),
         )
         table.add_row(*map(Text, cells))
-    return whole_names(table, (view.phase.pattern for view in phase_views))
+    return table
 
 
 def _next(view: PhaseView) -> str:
@@ -139,9 +171,9 @@ def evidence_shown(lines: Sequence[Line], *, every: bool) -> RenderableType:
 
 
 def _evidence_table(lines: Sequence[Line]) -> Table:
-    table = Table(box=None, pad_edge=False)
+    table = FittedTable(box=None, pad_edge=False)
     for column in ("", "evidence", "asked", "found", "age", "what mends it"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column)
     for line in lines:
         verdict = Text(line.verdict, style=_COLOURS[line.verdict])
         age = "now" if line.age_s is None else age_text(line.age_s)

@@ -1,4 +1,4 @@
-"""A process's address for monitoring: /metrics for Prometheus, /healthz and /readyz for whoever restarts or waits for it."""
+"""A process's address: /metrics for Prometheus, /healthz and /readyz for what restarts it, and /phases for services."""
 
 from __future__ import annotations
 
@@ -102,12 +102,18 @@ class Readiness:
 
 @dataclass(frozen=True)
 class Monitored:
-    """`held`: why the process waits on purpose; '' where it does not."""
+    """`phases`: the document of all patterns' phases. `held`: why the process waits on purpose; '' where it does not."""
 
     metrics: Collector
     signs: Signs
     readiness: Readiness
+    phases: Callable[[], Mapping[str, object]]
     held: Callable[[], str] = lambda: ""
+
+    @property
+    def documents(self) -> Mapping[str, Callable[[], tuple[int, Mapping[str, object]]]]:
+        """By path what gives a status code and JSON."""
+        return {"/healthz": self.healthz, "/readyz": self.readyz, "/phases": lambda: (200, self.phases())}
 
     def healthz(self) -> tuple[int, dict[str, object]]:
         """503: the process is stuck, and only a restart helps. A store that is away is no reason for one."""
@@ -137,11 +143,12 @@ def serve(monitored: Monitored, host: str, port: int) -> None:
             if path == "/metrics":
                 encode, kind = choose_encoder(self.headers.get("Accept", ""))
                 self._send(200, kind, encode(registry))
-            elif path in ("/healthz", "/readyz"):
-                code, body = monitored.healthz() if path == "/healthz" else monitored.readyz()
+            elif path in monitored.documents:
+                code, body = monitored.documents[path]()
                 self._send(code, "application/json", json.dumps(body).encode() + b"\n")
             else:
-                self._send(404, "text/plain; charset=utf-8", b"/metrics, /healthz and /readyz are here\n")
+                here = f"/metrics, {', '.join(monitored.documents)} are here\n"
+                self._send(404, "text/plain; charset=utf-8", here.encode())
 
         def _send(self, code: int, kind: str, body: bytes) -> None:
             self.send_response(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -18,6 +19,7 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Controls, marks of direction, halves of characters, separators of lines: each could change how the rest is read."""
 _LINES = "\n\t"
 _LAST_OF_ONE = 0xFFFF
+_LONGEST_PART = 16
 
 
 def inert(text: object) -> Markup:
@@ -26,6 +28,14 @@ def inert(text: object) -> Markup:
         return text
     pieces = groupby(str(text), key=_is_unseen)
     return Markup("").join(_code("".join(run)) if unseen else escape("".join(run)) for unseen, run in pieces)
+
+
+def name_text(name: str) -> Markup:
+    """A name that breaks after `_` and nowhere else; one with a long part breaks anywhere, or it would widen its page."""
+    parts = re.split("(?<=_)", name)
+    if max(len(plain(word)) for word in re.split("[_ ]", name)) > _LONGEST_PART:
+        return inert(name)
+    return Markup('<span class="name">{}</span>').format(Markup("<wbr>").join(map(inert, parts)))
 
 
 def plain(text: object, *, lines: bool = False) -> str:

@@ -263,9 +263,9 @@ def relay_part(report: Marked) -> Part:
             yield families.counter(f"migrator_relay_{name}", help_text, [((), report.totals[name])])
         yield families.histogram(
             "migrator_change_to_item_seconds",
-            "From the change of a row to its items in the table, by the table of the source.",
+            "From the change of a row to its items in the table, by the table of the source and the entities that it is of.",
             report.changes.items(),
-            ("table",),
+            ("table", "entity"),
         )
         kinds = [((kind,), float(number)) for kind, number in report.open_counts.items()]
         yield families.gauge(
@@ -330,10 +330,12 @@ class CountedProgress:
     tallies: dict[str, Tally] = field(default_factory=dict)
     expected: dict[str, int] = field(default_factory=dict)
     _signs: int = 0
+    _others: Tally = Tally()
 
     def advance(self) -> Advance:
-        done = sum(tally.rows for tally in list(self.tallies.values()))
-        return Advance(done, max(0, self.left - done), self._signs)
+        run = sum(list(self.tallies.values()), Tally())
+        own = run + -self._others
+        return Advance(own.rows, max(0, self.left - run.rows), self._signs, items=own.items)
 
     def __enter__(self) -> CountedProgress:
         self.shown.__enter__()
@@ -357,6 +359,12 @@ class CountedProgress:
         self._sign()
         self.tallies[entity] = self.tallies.get(entity, Tally()) + tally
         self.shown.page_done(entity, number, tally, took_ms)
+
+    def others_done(self, entity: str, tally: Tally) -> None:
+        """Counted as this process's for what is left, and for metrics of the run; not for its own rate."""
+        self._others += tally
+        self.tallies[entity] = self.tallies.get(entity, Tally()) + tally
+        self.shown.others_done(entity, tally)
 
     def entity_done(self, entity: str) -> None:
         self._sign()

@@ -17,7 +17,7 @@ from migrator.model.evidence import SIDES, DiffKey
 from migrator.model.mapping import Request
 from migrator.model.results import Answer, Example, Latency, PartAnswer, PatternReplay, ReplayResult
 from migrator.output.inert import plain
-from migrator.output.text import whole_names
+from migrator.output.tables import FittedTable
 
 # ── Answers of access patterns, and what was asked for them: for people, and as plain data for programs ──
 
@@ -266,8 +266,8 @@ def _params(replay: PatternReplay, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _counts(result: ReplayResult) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("pattern", overflow="fold")
+    table = FittedTable(box=None, pad_edge=False)
+    table.add_column("pattern")
     first, second = _names(result)
     latencies = [f"{side} {share}" for side in (first, second) for share in ("p50", "p99")]
     for column in ("samples", "same", "empty", "transient", "different", *latencies):
@@ -277,7 +277,7 @@ def _counts(result: ReplayResult) -> Table:
         table.add_row(
             escape(replay.pattern.name), *(f"{count:,}" for count in counts), *_milliseconds(replay)
         )
-    return whole_names(table, (replay.pattern.name for replay in result.patterns))
+    return table
 
 
 def _verdict(result: ReplayResult) -> str:

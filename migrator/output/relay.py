@@ -48,6 +48,8 @@ class RelayReport:
     keep: Callable[[], None]
     seen: Callable[[MarksState], None]
     totals: Counter[str] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+    """What the relays have worked that this one's command has started, when they have ended."""
     state: MarksState = MarksState()
     open_counts: Mapping[str, int] = field(default_factory=dict)
     """Findings of live change that were open when the marks were looked at last, by kind."""
@@ -55,7 +57,9 @@ class RelayReport:
     trouble: str = ""
     """Why it has not got on since; '' where it has."""
     changes: Histograms = field(default_factory=lambda: Histograms(CHANGE_S))
-    """From a change to its items, by table."""
+    """From a change to its items, by table and what `entities` says of it."""
+    entities: Mapping[str, str] = field(default_factory=dict)
+    """By table of the source, the entities whose items follow from its rows, as one text."""
     signs: Signs = field(default_factory=lambda: Signs(float("inf")))
     """Of its workers."""
     _reported_totals: Counter[str] = field(default_factory=Counter)
@@ -69,7 +73,7 @@ class RelayReport:
             self.trouble = ""
         self.signs.give()
         for name, seconds in worked.changes:
-            self.changes.observe((name,), seconds)
+            self.changes.observe((name, self.entities.get(name, name)), seconds)
         _log.debug("marks_worked", took_ms=took_ms, **counts)
         if new_findings := _findings(worked):
             self.journal.add_findings(self.run, new_findings)
@@ -98,7 +102,8 @@ class RelayReport:
         with self._lock:
             done = self.totals["finished"]
             signs = done + self.totals["advanced"] + self.totals["put_back"]
-            return Advance(done, self.state.waiting, signs, self.trouble)
+            items, lag_s = self.totals["stored"] + self.totals["buried"], self.state.oldest_age_s
+            return Advance(done, self.state.waiting, signs, self.trouble, items, lag_s=lag_s)
 
     def _look(self) -> bool:
         """Whether it was time to look at the marks."""
@@ -131,7 +136,7 @@ class RelayReport:
             if totals["rows"]:
                 self.journal.plan_pages(self.run, self._page.entity, [self._page])
                 tally = Tally(rows=totals["rows"], items=totals["stored"])
-                self.journal.finish_page(self.run, self._page, tally, [])
+                self.journal.finish_page(self.run, self._page, tally, [], again=True)
 
     def _since(self) -> dict[str, int]:
         """What was worked since the last line."""
@@ -159,7 +164,7 @@ class RelayReport:
 
     def _worked_line(self) -> str:
         self._keep_totals()
-        state, totals = self.marks.state(), self.totals
+        state, totals = self.marks.state(), self._worked
         self.state = state
         self._look_at_findings(state)
         remaining = state.waiting + state.unripe
@@ -168,11 +173,23 @@ class RelayReport:
             f" {totals['buried']:,} tombstone(s); {remaining:,} mark(s) left, {state.failed:,} of them failed before"
         )
 
+    @property
+    def _worked(self) -> Counter[str]:
+        """Of the whole command."""
+        return Counter(
+            {name: self.totals[name] + self.others[name] for name in {**self.totals, **self.others}}
+        )
+
     def data(self) -> dict[str, Any]:
         """What was worked, and the marks that are left, as plain values."""
         open_counts = self.open_findings.counts()
         marks = asdict(self.marks.state())
-        return {"run": self.run.id, "worked": dict(self.totals), "marks": marks, "open_findings": open_counts}
+        return {
+            "run": self.run.id,
+            "worked": dict(self._worked),
+            "marks": marks,
+            "open_findings": open_counts,
+        }
 
 
 def open_line(counts: Mapping[str, int]) -> str:

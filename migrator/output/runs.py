@@ -17,6 +17,7 @@ from rich.text import Text
 from migrator.model.journal import Tally
 from migrator.model.results import BackfillResult, Explained, Sample, VerifyResult
 from migrator.output.inert import plain
+from migrator.output.tables import FittedTable
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -45,6 +46,7 @@ def verify_data(result: VerifyResult) -> dict[str, Any]:
         "entities": {name: asdict(tally) for name, tally in result.entities.items()},
         "total": asdict(result.total),
         "scanned_items": result.scanned,
+        "stored_items_read": asdict(result.stored),
         "findings": dict(result.findings),
         "sample": _sample_data(result.sample),
         "not_compared": [asdict(part) for part in result.not_compared],
@@ -81,6 +83,7 @@ def print_verify(console: Console, result: VerifyResult) -> None:
         table.add_row(name, *(f"{cell:,}" for cell in cells))
     console.print(table)
     console.print(_looked_at(result))
+    console.print(str(result.stored), markup=False)
     if result.total.different and not result.findings:
         console.print(
             f"{result.total.different:,} that differed at the first look agreed at a later one: changes on their way"
@@ -113,7 +116,7 @@ def _sample_data(sample: Sample | None) -> dict[str, Any] | None:
 
 
 def _tallies(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False)
+    table = FittedTable(box=None, pad_edge=False)
     table.add_column("entity")
     for column in columns:
         table.add_column(column, justify="right")
@@ -125,10 +128,33 @@ def _row(table: Table, name: str, tally: Tally) -> None:
     table.add_row(name, *(f"{cell:,}" for cell in cells), f"{tally.write_units:,.0f}")
 
 
-# ── How a stage gets on: bars on a terminal, one JSON line a page elsewhere ──
+# ── How a stage gets on: bars on a terminal, a line now and then elsewhere ──
 
-PLANNING_S = 10.0
-"""How often the log has a line on the pages planned by now."""
+LINE_S = 10.0
+"""How often the log has a line on the pages planned, and on those done, by now."""
+
+
+class Unshown:
+    """Of a process whose work another one shows. Use as a context manager."""
+
+    def __enter__(self) -> Unshown:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def page_planned(self, entity: str, number: int) -> None:
+        """Nothing, as all of these."""
+
+    def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None: ...
+
+    def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None: ...
+
+    def others_done(self, entity: str, tally: Tally) -> None: ...
+
+    def entity_done(self, entity: str) -> None: ...
 
 
 class Bars:
@@ -164,12 +190,20 @@ class Bars:
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None:
         if entity in self._planning:
             self._bars.remove_task(self._planning.pop(entity))
+        # The table is read twice by a verify that compares digests.
+        if entity in self._tasks:
+            self._bars.remove_task(self._tasks[entity])
         self._tasks[entity] = self._bars.add_task(entity, total=rows_total, completed=rows_done, rate="")
 
     def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None:
         task = self._bars.tasks[self._bars.task_ids.index(self._tasks[entity])]
-        speed = f"{task.finished_speed or task.speed or 0:,.0f} rows/s"
-        self._bars.update(self._tasks[entity], advance=tally.rows, rate=speed)
+        # Of a table of one page no speed is known.
+        speed = task.finished_speed or task.speed
+        rate = f"{speed:,.0f} rows/s" if speed else ""
+        self._bars.update(self._tasks[entity], advance=tally.rows, rate=rate)
+
+    def others_done(self, entity: str, tally: Tally) -> None:
+        self.page_done(entity, 0, tally, 0)
 
     def entity_done(self, entity: str) -> None:
         task = self._tasks[entity]
@@ -188,13 +222,16 @@ def live_line(console: Console, text: Callable[[], str], *, redirect_stdout: boo
 
 
 class Lines:
-    """One line a page through the log."""
+    """A line now and then through the log, so that a run of seconds has none; one a page for who wants all (--verbose)."""
 
     def __init__(self, log: FilteringBoundLogger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._clock = clock
         self._planning: dict[str, float] = {}
         """When the log last had a line on an entity whose pages are being planned."""
+        self._rows: dict[str, tuple[int, int]] = {}
+        """By entity its rows done by now, and all."""
+        self._told_at = clock()
 
     def __enter__(self) -> Lines:
         return self
@@ -206,16 +243,22 @@ class Lines:
 
     def page_planned(self, entity: str, number: int) -> None:
         now = self._clock()
-        if now - self._planning.setdefault(entity, now) >= PLANNING_S:
+        if now - self._planning.setdefault(entity, now) >= LINE_S:
             self._planning[entity] = now
             self._log.info("pages_planned", entity=entity, pages=number)
 
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None:
         self._planning.pop(entity, None)
-        self._log.info("entity_started", entity=entity, rows_done=rows_done, rows_total=rows_total)
+        self._rows[entity] = rows_done, rows_total
+        self._log.debug("entity_started", entity=entity, rows_done=rows_done, rows_total=rows_total)
 
     def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None:
-        self._log.info(
+        done, total = self._rows.get(entity, (0, 0))
+        self._rows[entity] = done + tally.rows, total
+        if self._clock() - self._told_at >= LINE_S:
+            self._told_at = self._clock()
+            self._log.info("pages_done", entity=entity, rows_done=done + tally.rows, rows_total=total)
+        self._log.debug(
             "page_done",
             entity=entity,
             page=number,
@@ -225,8 +268,13 @@ class Lines:
             took_ms=took_ms,
         )
 
+    def others_done(self, entity: str, tally: Tally) -> None:
+        self._log.info(
+            "pages_done_by_others", entity=entity, rows=tally.rows, items=tally.items, refused=tally.refused
+        )
+
     def entity_done(self, entity: str) -> None:
-        self._log.info("entity_done", entity=entity)
+        self._log.debug("entity_done", entity=entity)
 
 
 # ── How a replay gets on: bars on a terminal, one log line a pattern elsewhere ──
@@ -260,7 +308,7 @@ class SampleBars:
 
 
 class SampleLines:
-    """One line a pattern through the log."""
+    """One line a pattern through the log, with --verbose."""
 
     def __init__(self, log: FilteringBoundLogger) -> None:
         self._log = log
@@ -280,4 +328,4 @@ class SampleLines:
         """Nothing: no line a sample."""
 
     def pattern_done(self, pattern: str, samples: int, suspects: int) -> None:
-        self._log.info("pattern_asked", pattern=pattern, samples=samples, looked_at_again=suspects)
+        self._log.debug("pattern_asked", pattern=pattern, samples=samples, looked_at_again=suspects)

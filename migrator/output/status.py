@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from migrator.model.durations import age_text
@@ -37,7 +37,7 @@ def standing_of(process: ProcessState, now_s: float, *, is_dead: bool) -> Proces
     heard_s = now_s - process.alive_at
     if is_dead:
         return ProcessStanding(
-            process, "dead", f"ended without a goodbye; last heard of {age_text(heard_s)} ago"
+            process, "dead", f"ended without a goodbye; last heard of {age_text(heard_s)} ago; start it again"
         )
     if heard_s > HEARD_S:
         why = f"not heard of for {age_text(heard_s)}: killed, frozen, or cut off from the journal"
@@ -63,22 +63,32 @@ def standing_of(process: ProcessState, now_s: float, *, is_dead: bool) -> Proces
     return ProcessStanding(process, "works", _rate(process.rate, process))
 
 
-def standings(operations: Operations, is_dead: Callable[[ProcessState], bool]) -> list[ProcessStanding]:
-    return [
-        standing_of(process, operations.now_s, is_dead=is_dead(process)) for process in operations.processes
+def standings(
+    operations: Operations, is_dead: Callable[[ProcessState], bool], waiting: int | None = None
+) -> list[ProcessStanding]:
+    """`waiting`: marks in the source just now; a relay that is kept by one request knows only what waited before it."""
+    known = [
+        replace(process, left=waiting) if waiting is not None and process.kind == "relay" else process
+        for process in operations.processes
     ]
+    return [standing_of(process, operations.now_s, is_dead=is_dead(process)) for process in known]
 
 
 # ── For people ──
 
 
-def status_lines(lag: str, operations: Operations, standing: Sequence[ProcessStanding]) -> Iterator[str]:
-    """`lag`: how far items are behind rows."""
+def status_lines(
+    lag: str,
+    operations: Operations,
+    standing: Sequence[ProcessStanding],
+    ended_at: Mapping[str, float] | None = None,
+) -> Iterator[str]:
+    """`lag`: how far items are behind rows. `ended_at`: when a run of each kind last came to its end."""
     at_work = [one for one in standing if one.is_at_work]
     yield f"lag      {lag}"
     yield f"rate     {_rates(at_work)}"
     yield f"left     {_left(at_work)}"
-    yield f"failure  {_failure(operations.failures, operations.now_s)}"
+    yield f"failure  {_failure(operations, at_work, ended_at or {})}"
     yield f"pace     {pace_line(operations.throttle, operations.now_s)}"
     label = "alive   "
     for one in standing:
@@ -94,7 +104,7 @@ def pace_line(throttle: Throttle, now_s: float) -> str:
     limit = (
         "write units as the job says"
         if units is None
-        else f"at most {units:,} write units a second for each process"
+        else f"at most {units:,} write units a second for a run, and for all relays"
     )
     since = f"by {throttle.who}, {age_text(now_s - throttle.since)} ago"
     why = f" ({throttle.reason})" if throttle.reason else ""
@@ -125,7 +135,7 @@ def _left(at_work: Sequence[ProcessStanding]) -> str:
 def left_text(process: ProcessState) -> str:
     """How much a process has left, and when it will be done at the pace of the last minute."""
     if not process.left:
-        return "has nothing left"
+        return "cannot say while it tries again" if process.trouble else "has nothing left"
     what = f"has {process.left:,} {process.unit} left"
     eta = eta_s(process)
     if eta is not None:
@@ -145,11 +155,23 @@ def eta_s(process: ProcessState) -> float | None:
     return process.left / process.fall
 
 
-def _failure(failures: Sequence[Failure], now_s: float) -> str:
-    if not failures:
+def _failure(
+    operations: Operations, at_work: Sequence[ProcessStanding], ended_at: Mapping[str, float]
+) -> str:
+    if not operations.failures:
         return "none on record"
-    last = failures[0]
-    return f"{age_text(now_s - last.at)} ago, {last.kind} on {last.host}:{last.pid}: {last.reason}"
+    last = operations.failures[0]
+    gets_on = any(_gets_on_after(last, one) for one in at_work)
+    over = "none now; last " if gets_on or ended_at.get(last.kind, 0.0) > last.at else ""
+    ago = age_text(operations.now_s - last.at)
+    return f"{over}{ago} ago, {last.kind} on {last.host}:{last.pid}: {last.reason}"
+
+
+def _gets_on_after(failure: Failure, one: ProcessStanding) -> bool:
+    """Whether this is the process that had failed, or one of its kind that began since, and nothing holds it up."""
+    process, same = one.process, (failure.host, failure.pid)
+    is_next = (process.host, process.pid) == same or process.since > failure.at
+    return process.kind == failure.kind and is_next and one.standing in ("works", "idle", "slow")
 
 
 def _process(one: ProcessStanding, now_s: float) -> str:

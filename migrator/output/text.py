@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Column
 
 from migrator.mapping.heart.wire import Estimate, Price
 from migrator.mapping.show.redaction import integers_of, json_text, masked_keys
@@ -20,12 +20,9 @@ from migrator.model.mapping import Template
 from migrator.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.model.table import Item, RowTree
 from migrator.output.inert import plain
+from migrator.output.tables import FittedTable
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-
-# ── Row trees and items as text that a person reads, and tables whose names can be copied ──
+# ── Row trees and items as text that a person reads ──
 
 
 def row_tree_lines(plan: EntityPlan, row: RowTree) -> Iterator[str]:
@@ -39,12 +36,6 @@ def row_tree_lines(plan: EntityPlan, row: RowTree) -> Iterator[str]:
 def item_text(item: Item) -> str:
     """The item as indented JSON; numbers stay exact, bytes become {"b64": …}."""
     return json_text(item, indent=2)
-
-
-def whole_names(table: Table, names: Iterable[str]) -> Table:
-    """The table, its first column never narrower than the names in it."""
-    table.columns[0].min_width = max(map(len, names), default=0)
-    return table
 
 
 def _slots(slots: Sequence[Slot], row: Sequence[Any], indent: str) -> Iterator[str]:
@@ -110,7 +101,7 @@ def undo_data(counts: UndoCounts) -> dict[str, Any]:
 
 
 def print_undo(console: Console, counts: UndoCounts, *, dry_run: bool) -> None:
-    table = Table("entity", "type", Column("items", justify="right"), box=None, pad_edge=False)
+    table = FittedTable("entity", "type", Column("items", justify="right"), box=None, pad_edge=False)
     for (name, kind), number in sorted(counts.types.items()):
         table.add_row(name, kind, f"{number:,}")
     console.print(table)
@@ -274,7 +265,7 @@ def estimate_line(cost_estimate: Estimate, price: Price | None, unpriced: str) -
     """One line: what the rows take, and what that costs on AWS; `unpriced`: why that is not known."""
     units = f"{cost_estimate.write_units:,} write units, {cost_estimate.index_units:,} of them for indexes"
     stored_mb = cost_estimate.stored_bytes / _MB
-    amounts = f"{cost_estimate.rows:,} rows make about {cost_estimate.items:,} items: {units}; {stored_mb:,.1f} MB stored"
+    amounts = f"{cost_estimate.rows:,} rows make about {cost_estimate.items:,} items and {units}; {stored_mb:,.1f} MB stored"
     if price is None:
         return f"estimate: {amounts}; {unpriced}"
     write, month = usd(cost_estimate.write_cost(price)), usd(cost_estimate.storage_cost(price))

@@ -121,11 +121,13 @@ def _processors(*, json: bool) -> list[Processor]:
     import structlog
 
     # The plain trace: the pretty one shows local variables, and those hold rows.
-    plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    plain = structlog.dev.ConsoleRenderer(
+        colors=False, exception_formatter=structlog.dev.plain_traceback, pad_event_to=0, pad_level=False
+    )
     return [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.TimeStamper(fmt="iso" if json else "%Y-%m-%dT%H:%M:%SZ", utc=True),
         structlog.processors.format_exc_info,
         _hide_passwords,
         structlog.processors.JSONRenderer() if json else plain,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, get_ident
 from typing import NoReturn, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
@@ -26,6 +26,13 @@ _QUIET_S = 3.0
 _AGAIN_S = 10.0
 _log = get_logger("retry")
 _logged_at = -math.inf
+_tried: dict[int, str] = {}
+"""What each thread has tried for longer than `_QUIET_S`, and why it failed last."""
+
+
+def tried_now() -> str:
+    """What this process tries again and again just now, of many calls one; '' for nothing."""
+    return next(iter(list(_tried.values())), "")
 
 
 def nap(seconds: float, stop: Callable[[], bool], sleep: Callable[[float], None]) -> None:
@@ -125,7 +132,10 @@ class Retry:
             reraise=False,
             retry_error_callback=lambda state: self._give_up(what, state, began, gave_up),
         )
-        return retrying(again)
+        try:
+            return retrying(again)
+        finally:
+            _tried.pop(get_ident(), None)
 
     def pause(self) -> None:
         """A first, short wait: something was taken, the rest follows."""
@@ -136,18 +146,22 @@ class Retry:
         nap(min(seconds, max(0.0, _END.get()[0] - time.monotonic())), self.stop, self.sleep)
 
     def _tell(self, what: str, state: RetryCallState, began: float) -> None:
-        """Logs that it waits, once it has waited for some time; of many calls that wait, now and then one does."""
+        """Tells that it waits, once it has waited for some time; of many calls that wait, now and then one is logged."""
         global _logged_at
         now = time.monotonic()
         tried_s = self.clock() - began
-        if tried_s < _QUIET_S or now - _logged_at < _AGAIN_S:
+        if tried_s < _QUIET_S:
+            return
+        error = state.outcome.exception() if state.outcome else None
+        why = _why(error)
+        _tried[get_ident()] = f"{what} is tried again and again ({why})"
+        if now - _logged_at < _AGAIN_S:
             return
         _logged_at = now
-        error = state.outcome.exception() if state.outcome else None
         _log.warning(
             "tried_again",
             what=what,
-            why=type(error).__name__,
+            why=why,
             tries=state.attempt_number,
             tried_s=round(tried_s, 1),
             gives_up_after_s=self.backoff.limit_s,
@@ -168,6 +182,13 @@ class Retry:
         raise StoppedError(
             f"{what} gave up after {tried} ({type(error).__name__}); what is checkpointed stays, the same command goes on"
         ) from None
+
+
+def _why(error: BaseException | None) -> str:
+    """The service's own code where it gave one, as "ServiceUnavailable"; else the kind of the error."""
+    response = getattr(error, "response", None)
+    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    return str(code or type(error).__name__)
 
 
 def _after(failed: BaseException, work: Callable[[], Result]) -> Callable[[], Result]:
@@ -228,13 +249,23 @@ class RateLimit:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._rows_per_s = rows_per_s
+        self._of_all = self._rows_per_s = rows_per_s
         self._stop = stop
         self._clock = clock
         self._sleep = sleep
         self._lock = Lock()
         self._tokens = 0.0
         self._filled_at = clock()
+
+    def share(self, parts: int) -> None:
+        """From now on it is one of so many equal parts of the limit; others take the others."""
+        if self._of_all is not None:
+            self._debt_s(self._rows_per_s or self._of_all)
+            self._rows_per_s = self._of_all / parts
+
+    @property
+    def is_set(self) -> bool:
+        return self._of_all is not None
 
     def wait(self) -> None:
         """Returns when the next page may be read.

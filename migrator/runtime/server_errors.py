@@ -32,6 +32,7 @@ _BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
 """Errors of psycopg's that come without a state: libpq made them, not the server."""
 _CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
 _CONTENDED_MYSQL = frozenset({1205, 1213})
+_FILES_MYSQL = range(1, 1000)
 _READ_ONLY_MYSQL = frozenset({1290, 1792, 1836})
 
 
@@ -66,6 +67,11 @@ def is_contended(error: BaseException) -> bool:
     if getattr(cause, "sqlstate", None) in _CONTENDED_SQLSTATES or mysql_number(cause) in _CONTENDED_MYSQL:
         return True
     return str(getattr(cause, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def is_of_a_file(error: BaseException) -> bool:
+    """Whether MariaDB or MySQL missed a file, as of a database that is dropped while information_schema is read."""
+    return mysql_number(getattr(error, "orig", None) or error) in _FILES_MYSQL
 
 
 def takes_no_writes(error: BaseException) -> bool:

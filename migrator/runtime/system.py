@@ -6,8 +6,9 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.metadata import requires
 from pathlib import Path
-from threading import Event, Thread, current_thread
+from threading import BoundedSemaphore, Event, Thread, current_thread
 from typing import Protocol
 from weakref import ref
 
@@ -100,6 +101,23 @@ def tell_of_forks(forked: Forked) -> None:
     """
     _REGISTERED[:] = [reference for reference in _REGISTERED if reference() is not None]
     _REGISTERED.append(ref(forked))
+
+
+class Places(Forked):
+    """`at_most` of something at once, by acquiring and releasing `free`.
+
+    A request waits for its place before it is signed, so that no signature grows old.
+    """
+
+    def __init__(self, at_most: int) -> None:
+        self.at_most = at_most
+        self.free = BoundedSemaphore(at_most)
+        tell_of_forks(self)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """The places that threads of the parent hold would never be given back in a child."""
+        if in_child:
+            self.free = BoundedSemaphore(self.at_most)
 
 
 def _living() -> list[Forked]:
@@ -266,3 +284,18 @@ class Ticker:
             except Exception as error:
                 # Whatever it is: without this thread the work would end, without an error that is seen.
                 self.failed(error)
+
+
+# ── What installs an extra ──
+
+
+def how_to_install(extra: str) -> str:
+    """What installs an extra, wherever migrator itself was installed from. By its library's name and not by ours: on a
+    package index, anybody may register ours."""
+    asked = (text.partition(";") for text in requires("single-table-migrator") or ())
+    wanted = [
+        text.strip()
+        for text, _, marker in asked
+        if marker.strip() in (f'extra == "{extra}"', f"extra == '{extra}'")
+    ]
+    return "run: pip install " + " ".join(f"'{one}'" for one in wanted)

@@ -311,14 +311,21 @@ def is_job(path: Path) -> bool:
     return is_job_text(_text(path, "job or mapping"))
 
 
-def load_job(path: Path, environ: Mapping[str, str]) -> Job:
+def load_job(path: Path, environ: Mapping[str, str], *, asks_source: bool = True) -> Job:
     """The job that a file describes, with ${NAME} and ${NAME:-default} taken from `environ`.
+
+    `asks_source` False: variables of the source need not be set, and nothing may be asked of it.
 
     Raises: SettingsError when the file cannot be read; MappingError with every fault in it at once.
     """
     document = load_document(_text(path), str(path), _OURS)
     faults: list[Fault] = []
-    data = _short_forms(_filled(document.data, (), environ, document, faults))
+    of_source = faults if asks_source else list[Fault]()
+    filled = {
+        name: _filled(value, (name,), environ, document, of_source if name == "source" else faults)
+        for name, value in document.data.items()
+    }
+    data = _short_forms(filled)
     try:
         form = JobFile.model_validate(data)
     except ValidationError as error:
@@ -332,6 +339,21 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     if faults:
         raise MappingError(faults)
     return _job(path, form)
+
+
+def mapping_named(path: Path, environ: Mapping[str, str]) -> Path:
+    """The mapping that a job file names, whatever else stands in the file.
+
+    Raises: SettingsError when the file cannot be read; MappingError where it names none.
+    """
+    document = load_document(_text(path), str(path), _OURS)
+    faults: list[Fault] = []
+    named = str(_filled(document.data.get("mapping") or "", ("mapping",), environ, document, faults))
+    if not named:
+        faults.append(document.fault(("mapping",), "name a mapping's file"))
+    if faults:
+        raise MappingError(faults)
+    return path.parent / named
 
 
 def _job(path: Path, form: JobFile) -> Job:

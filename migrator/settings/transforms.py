@@ -175,7 +175,11 @@ def _revision(parsed: ParsedMapping, functions: dict[str, Transform]) -> str:
 # ── What DynamoDB costs in a region, by the dated file beside this module ──
 
 FILE = "prices.yaml"
+USUAL_REGION = "us-east-1"
+"""Whose prices are shown where no region is set, as for an embedded DynamoDB."""
 _NAMES = ("write", "read", "storage", "write_hour", "read_hour")
+_ONCE = ("import", "glue_worker", "emr_worker")
+"""Of filling a table; a region may lack them."""
 
 
 def price_of(region: str | None, table_class: str | None = None) -> Price | None:
@@ -188,7 +192,16 @@ def price_of(region: str | None, table_class: str | None = None) -> Price | None
     times = table["infrequent_access"] if rare else dict.fromkeys(_NAMES, 1)
     source = f"{table['as_of']}, {table['source']}"
     write, read, storage, *hour = (Decimal(str(prices[name])) * Decimal(str(times[name])) for name in _NAMES)
-    return Price(region, write, read, storage, source, infrequent=rare, write_hour=hour[0], read_hour=hour[1])
+    once = [Decimal(str(prices[name])) if name in prices else None for name in _ONCE]
+    return Price(
+        *(region, write, read, storage, source),
+        infrequent=rare,
+        write_hour=hour[0],
+        read_hour=hour[1],
+        import_gb=once[0],
+        glue_worker_hour=once[1],
+        emr_worker_hour=once[2],
+    )
 
 
 def known_regions() -> list[str]:
@@ -253,10 +266,6 @@ def without_direct(checked: Checked, names: Sequence[str]) -> Checked:
     ]
     direct = tuple(plan for plan in checked.plans if plan.entity.written in names)
     left = tuple(plan for plan in checked.plans if plan.entity.written not in names)
-    if names and not left:
-        faults.append(
-            "writes.direct names every entity, and nothing is left to migrate; see `migrator decommission check`"
-        )
     written = {captured_name(plan.table): plan.entity.written for plan in direct}
     for plan in left:
         for table in sorted(set(captured_tables([plan])) & set(written)):

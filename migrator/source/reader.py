@@ -111,7 +111,7 @@ class SqlSource(SqlTotals):
         self._pages: Reading | InTransaction = primary
         if replica is not None:
             self._pages = replica_of(Address.of(replica), connection_options, retry, primary)
-        self._pace = pace or RateLimit()
+        self.pace = pace or RateLimit()
         self._names = names
         self._schemas = tuple(schemas)
         self._facts: SchemaFacts | None = None
@@ -245,9 +245,9 @@ class SqlSource(SqlTotals):
                 ),
             )
 
-        self._pace.wait()
+        self.pace.wait()
         read = self._pages.read(entity_words(plan), page)
-        self._pace.took(rows_read(plan, read.rows))
+        self.pace.took(rows_read(plan, read.rows))
         return read
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
@@ -275,9 +275,9 @@ class SqlSource(SqlTotals):
                 pages_read.append(replace(read, rows=_with_collections(rows_of, plan, chosen, read.rows)))
             return pages_read
 
-        self._pace.wait()
+        self.pace.wait()
         read_pages = self._reading.read(entity_words(plan), pages)
-        self._pace.took(sum(rows_read(plan, page.rows) for page in read_pages))
+        self.pace.took(sum(rows_read(plan, page.rows) for page in read_pages))
         return read_pages
 
     def find_roots(
@@ -322,17 +322,18 @@ class SqlSource(SqlTotals):
         schema: str | None = None,
         *,
         at_most: int | None = None,
+        what: str = "a query of the mapping",
     ) -> list[tuple[Any, ...]]:
         """Rows of one SELECT in the source's own names, values as the driver gives them. A list after IN is its values.
 
-        `schema`: of tables that name none. `at_most`: so many, and one more where there are more.
+        `schema`: of tables that name none. `at_most`: so many, and one more where there are more. `what`: errors call it so.
         Raises: SettingsError when it is no SELECT that only reads.
         """
         statement, bound = bound_statement(checked_statement(sql, self.dialect, schema), params)
-        self._pace.wait()
+        self.pace.wait()
         work = partial(first_rows, statement=statement, params=bound, at_most=at_most)
-        rows = self._reading.read("a query of the mapping", work)
-        self._pace.took(len(rows))
+        rows = self._reading.read(what, work)
+        self.pace.took(len(rows))
         return rows
 
     def strain(self, measure: str, sql: str | None = None) -> float:
@@ -350,11 +351,8 @@ class SqlSource(SqlTotals):
         need = f"look at {setting}" if sql else server.strains_need
         try:
             # Ours looks at the server's sessions, which the gate lets no statement of a user do.
-            rows = (
-                self.query(sql, {}, at_most=1)
-                if sql
-                else self._reading.read(f"its {measure}", partial(asked, str(ours)))
-            )
+            ask = partial(asked, str(ours))
+            rows = self.query(sql, {}, at_most=1) if sql else self._reading.read(f"its {measure}", ask)
             return float(rows[0][0])
         except (SettingsError, SourceError) as error:
             raise type(error)(f"the question for the source's {measure}: {error}; {need}") from None
@@ -393,7 +391,7 @@ class SqlSource(SqlTotals):
         """The same source on connections of its own, without a rate limit; what was read of the schema is shared."""
         same = copy.copy(self)
         same._reading = same._pages = reading_of(self._address, connection_options, retry)
-        same._pace = RateLimit()
+        same.pace = RateLimit()
         return same
 
     @contextmanager
@@ -402,7 +400,7 @@ class SqlSource(SqlTotals):
         with within(self._reading, connection) as reading:
             same = copy.copy(self)
             same._reading = same._pages = reading
-            same._pace = RateLimit()
+            same.pace = RateLimit()
             yield same
 
     def close(self) -> None:
@@ -415,7 +413,8 @@ class SqlSource(SqlTotals):
         if select is None:
             if len(self._root_selects) >= PLANS_KEPT:
                 self._root_selects.clear()
-            select = self._root_selects[id(plan)] = RootSelect(plan)
+            traits = engine_of(self.dialect).sql.traits
+            select = self._root_selects[id(plan)] = RootSelect(plan, traits)
         return select
 
     def _need_no_twins(self, plan: EntityPlan, roots: Sequence[tuple[Any, ...]]) -> None:

@@ -120,9 +120,9 @@ def _any_equal(table: FromClause, reals: Sequence[str], many: Sequence[Sequence[
     """A condition: the columns hold one of the values."""
     columns = [exact(table.c[real]) for real in reals]
     many = [*many, *_widened(many)]
-    bound = [selects.bound_values(columns, tuple(values)) for values in many]
     if len(columns) == 1 and len(many) > 1:
-        return columns[0].in_([value for (value,) in bound])
+        return selects.one_of(columns, [tuple(values) for values in many])
+    bound = [selects.bound_values(columns, tuple(values)) for values in many]
     return sa.or_(
         *(sa.and_(*(c == v for c, v in zip(columns, values_bound, strict=True))) for values_bound in bound)
     )

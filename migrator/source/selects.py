@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -238,10 +238,14 @@ Rows: TypeAlias = KeyRange | KeySet
 
 
 class RootSelect:
-    """The plan's slots of root rows, in key order: all of the statement but which rows, made once. Safe between threads."""
+    """The plan's slots of root rows, in key order: all of the statement but which rows, made once. Safe between threads.
 
-    def __init__(self, plan: EntityPlan) -> None:
+    `traits`: of the engine that it is for, as far as they spare it a part of a statement.
+    """
+
+    def __init__(self, plan: EntityPlan, traits: Set[Trait] = frozenset()) -> None:
         self.plan = plan
+        self._takes_arrays = "numbers as an array" in traits
         root = named(plan.table, "root")
         aliases, source = joined({"": root}, root, plan.joins)
         self._key = key_of(plan, root)
@@ -251,7 +255,12 @@ class RootSelect:
         self._with_key, self._where = with_key(plan, root), where_of(root, plan.where)
 
     def of(self, rows: Rows, limit: int | None = None) -> Statement:
-        by_key = within(self._key, rows) if isinstance(rows, KeyRange) else [_one_of(self._exact, rows.keys)]
+        if isinstance(rows, KeyRange):
+            by_key = within(self._key, rows)
+        elif self._takes_arrays and len(self._exact) > 1 and _are_numbers(rows.keys):
+            by_key = [_in_arrays(self._exact, rows.keys)]
+        else:
+            by_key = [one_of(self._exact, rows.keys)]
         return self._statement.where(*self._with_key, *by_key, *self._where).limit(limit)
 
 
@@ -336,7 +345,7 @@ def joined(
 
 def chosen(plan: EntityPlan, root: FromClause, rows: Rows) -> list[ColumnElement[bool]]:
     if isinstance(rows, KeySet):
-        by_key = [_one_of([exact(column_of(root, column.real)) for column in plan.key], rows.keys)]
+        by_key = [one_of([exact(column_of(root, column.real)) for column in plan.key], rows.keys)]
     else:
         by_key = within(key_of(plan, root), rows)
     return with_key(plan, root) + by_key + where_of(root, plan.where)
@@ -360,7 +369,7 @@ def bound_values(columns: Sequence[ColumnElement[Any]], key: Key) -> list[Column
     return [_bound(value, column) for column, value in zip(columns, key, strict=True)]
 
 
-def _one_of(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> ColumnElement[bool]:
+def one_of(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> ColumnElement[bool]:
     """An IN for one column; for several an OR of ANDs, which both databases answer from the key's index."""
     if len(columns) == 1:
         values = [key[0] for key in keys]
@@ -375,6 +384,18 @@ def _one_of(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> Colum
         for key in keys
     )
     return sa.or_(sa.false(), *rows)
+
+
+def _are_numbers(keys: Sequence[Key]) -> bool:
+    return all(type(value) is int for key in keys for value in key)
+
+
+def _in_arrays(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> ColumnElement[bool]:
+    """One value for each column instead of one for each column of each key; an index of the columns answers it as well."""
+    arrays = [sa.bindparam(None, list(values), type_=NullType()) for values in zip(*keys, strict=True)]
+    names = [f"k{number}" for number in range(len(columns))]
+    given = sa.func.unnest(*arrays).table_valued(*names).render_derived()
+    return sa.tuple_(*columns).in_(sa.select(*given.c))
 
 
 def where_of(root: FromClause, conditions: Conditions) -> list[ColumnElement[bool]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -26,7 +27,14 @@ from migrator.model.errors import (
 from migrator.model.facts import CollectionPlan, EntityPlan
 from migrator.model.table import RowTree
 from migrator.runtime.retry import Backoff, Retry
-from migrator.runtime.server_errors import denial, is_broken, is_busy, is_contended, takes_no_writes
+from migrator.runtime.server_errors import (
+    denial,
+    is_broken,
+    is_busy,
+    is_contended,
+    is_of_a_file,
+    takes_no_writes,
+)
 from migrator.runtime.system import tell_of_forks
 from migrator.source.connect import ENGINES, Address, engine_at, place_of, read_engine, write_engine
 from migrator.source.engines import shared
@@ -240,12 +248,16 @@ _Rows = Sequence[tuple[Any, ...]]
 
 def key_reader(plan: EntityPlan) -> Callable[[Sequence[Any]], Key]:
     """A function from a root row (or its tree) to the values of its key."""
-    places = {slot.column.real: position for position, slot in enumerate(plan.slots) if slot.alias == ""}
-    positions = tuple(places[column.real] for column in plan.key)
+    positions = _key_places(plan)
     if len(positions) == 1:
         (only,) = positions
         return lambda row: (row[only],)
     return operator.itemgetter(*positions)
+
+
+def _key_places(plan: EntityPlan) -> tuple[int, ...]:
+    places = {slot.column.real: position for position, slot in enumerate(plan.slots) if slot.alias == ""}
+    return tuple(places[column.real] for column in plan.key)
 
 
 def _same(key: Key) -> Key:
@@ -264,54 +276,81 @@ def row_trees(plan: EntityPlan, roots: _Rows, collected: Sequence[_Rows]) -> lis
 
     A root without children has () for a list, 0 for a count and NULL for a sum, a minimum or a maximum.
     """
-    key, same = key_reader(plan), _sameness(plan)
-    parts = [
-        (_by_root(plan, collection, rows, same), _of_none(collection))
-        for collection, rows in zip(plan.collections, collected, strict=True)
-    ]
-    trees = []
-    for row in roots:
-        own = same(key(row))
-        trees.append((*row, *[children.get(own, none) for children, none in parts]))
-    return trees
+    width, same = len(plan.key), _sameness(plan)
+    # A single value stands for itself, without a tuple and a call for each row.
+    name_of: Callable[[Any], Any] = operator.itemgetter(*_key_places(plan))
+    name_of_child: Callable[[Any], Any] = operator.itemgetter(0)
+    if width > 1 or same is not tuple:
+        name_of = partial(_name, key_reader(plan), same)
+        name_of_child = partial(_name, operator.itemgetter(slice(width)), same)
+    names = list(map(name_of, roots))
+    parts = []
+    for collection, rows in zip(plan.collections, collected, strict=True):
+        children, none = _by_root(width, collection, rows, name_of_child), _of_none(collection)
+        parts.append([children.get(name, none) for name in names])
+    owned = zip(*parts, strict=True) if parts else repeat(())
+    return [(*row, *own) for row, own in zip(roots, owned, strict=False)]
 
 
 def twins_of(plan: EntityPlan, roots: _Rows) -> dict[Key, int]:
     """Keys that several of the rows have, and how many; rows that a join made two of are among them."""
-    key = key_reader(plan)
-    keys = [key(row) for row in roots]
-    if len(set(keys)) == len(keys):
+    # Of a key of one column its values do, without the tuples: each page of each run is looked through.
+    if len(set(map(operator.itemgetter(*_key_places(plan)), roots))) == len(roots):
         return {}
-    return {key_values: count for key_values, count in Counter(keys).items() if count > 1}
+    counts = Counter(map(key_reader(plan), roots))
+    return {key_values: count for key_values, count in counts.items() if count > 1}
 
 
 def rows_read(plan: EntityPlan, trees: Sequence[RowTree]) -> int:
     """Rows that the trees were made of: the roots, and the children of their lists."""
     numbered = enumerate(plan.collections, len(plan.slots))
-    lists = [position for position, collection in numbered if collection.collection.is_list]
-    return len(trees) + sum(len(tree[position]) for tree in trees for position in lists)
+    lists = [place for place, collection in numbered if collection.collection.is_list]
+    return len(trees) + sum(sum(map(len, map(operator.itemgetter(place), trees))) for place in lists)
+
+
+def _name(key: Callable[[Sequence[Any]], Key], same: Callable[[Key], Key], row: Sequence[Any]) -> Key:
+    return same(key(row))
 
 
 def _by_root(
-    plan: EntityPlan, collection: CollectionPlan, rows: _Rows, same: Callable[[Key], Key]
-) -> dict[Key, Any]:
-    width = len(plan.key)
+    width: int, collection: CollectionPlan, rows: _Rows, name_of: Callable[[tuple[Any, ...]], Any]
+) -> dict[Any, Any]:
     if not collection.collection.is_list:
-        return {same(row[:width]): row[width] for row in rows}
-    children: dict[Key, list[tuple[Any, ...]]] = defaultdict(list)
+        return {name_of(row): row[width] for row in rows}
+    children: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
     for row in rows:
-        children[same(row[:width])].append(row[width:])
-    return {key: tuple(rows_of_root) for key, rows_of_root in children.items()}
+        children[name_of(row)].append(row[width:])
+    return {name: tuple(rows_of_root) for name, rows_of_root in children.items()}
 
 
 def _of_none(collection: CollectionPlan) -> Any:
     return {"list": (), "climb": (), "count": 0}.get(collection.collection.kind)
 
 
-# ── Transactions that write to our own tables in the source ──
+# ── Transactions that write ──
 
 
-class Writing(Reading):
+class Committing(Reading):
+    """What is read by `read` is written and committed. `needs`: what writes here, for the message of a standby."""
+
+    needs = "capture"
+
+    def _once(self, work: Callable[[Connection], Result]) -> Result:
+        with self.engine.begin() as connection:
+            self._reached = True
+            return work(connection)
+
+    def _as_source_error(self, error: BaseException, doing: str, tried: str = "") -> SourceError:
+        if not takes_no_writes(error):
+            return super()._as_source_error(error, doing, tried)
+        what = f"this database takes no writes (a standby, or read-only), and {self.needs} needs them"
+        return SourceError(f"{self.place}: {doing}: {what}; name its primary in the source's URL")
+
+    def _can_pass(self, error: BaseException) -> bool:
+        return is_contended(error) or super()._can_pass(error)
+
+
+class Writing(Committing):
     """Every method of Marks and Tickets does no harm when it is done twice, so what broke is tried again.
 
     `looks`: the engine to read by, read-only, where there is one already; so that a source that takes no writes can be
@@ -385,23 +424,9 @@ class Writing(Reading):
         what = f"{self.place}: {doing}: capture is not installed here, or by another version of migrator"
         return SourceError(f"{what}; run `migrator capture install` with this job")
 
-    def _once(self, work: Callable[[Connection], Result]) -> Result:
-        with self.engine.begin() as connection:
-            self._reached = True
-            return work(connection)
-
-    def _as_source_error(self, error: BaseException, doing: str, tried: str = "") -> SourceError:
-        if not takes_no_writes(error):
-            return super()._as_source_error(error, doing, tried)
-        what = "this database takes no writes (a standby, or read-only), and capture needs them"
-        return SourceError(f"{self.place}: {doing}: {what}; name its primary in the source's URL")
-
-    def _can_pass(self, error: BaseException) -> bool:
-        return is_contended(error) or super()._can_pass(error)
-
 
 class _CaptureReading(Reading):
-    """They wait for locks as patiently as what writes."""
+    """They wait for locks as patiently as what writes, and look at all databases while others may come and go."""
 
     def _can_pass(self, error: BaseException) -> bool:
-        return is_contended(error) or super()._can_pass(error)
+        return is_contended(error) or is_of_a_file(error) or super()._can_pass(error)

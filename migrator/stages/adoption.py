@@ -33,6 +33,41 @@ def want_repair(
         identity().see(table.table_id, name, UNREPAIRED)
 
 
+# ── Keys that the journal must know, learnt from the items of a table ──
+
+
+@dataclass(frozen=True)
+class KeysOfItems:
+    """`remembered`: entities whose keys cannot be computed from one row."""
+
+    design: TableDesign
+    remembered: frozenset[str]
+    memory: Memory
+
+    def remember(self, ticket: int, page: Sequence[Item]) -> int:
+        """Remembers the key of every live item for its row, and how many there were; one that the row no longer has gets a
+        tombstone when the row is read next."""
+        keys_by_root: dict[Root, list[ItemKey]] = defaultdict(list)
+        for item in page:
+            root = self._root(item)
+            if root is not None:
+                keys_by_root[root].append(self.design.key_of(item))
+        if keys_by_root:
+            self.memory.remember(ticket, keys_by_root)
+        return sum(map(len, keys_by_root.values()))
+
+    def _root(self, item: Item) -> Root | None:
+        """The root whose key must be remembered; None for an item without one."""
+        source = item.get(self.design.source_attribute)
+        if self.design.is_hidden(item) or not isinstance(source, str):
+            return None
+        try:
+            root = split_source(source)
+        except ValueError:
+            return None
+        return root if root[0] in self.remembered else None
+
+
 # ── Adoption: a journal becomes the table's, and learns remembered keys, phases and direct entities again ──
 
 TAKEN_OVER_BY = "migrator"
@@ -74,30 +109,8 @@ class Adoption:
         return count
 
     def _remember(self, ticket: int) -> int:
-        """Remembers the key of every live item for its row; one that the row no longer has gets a tombstone when the row is
-        read next."""
-        count = 0
-        for page in self.pages():
-            keys_by_root: dict[Root, list[ItemKey]] = defaultdict(list)
-            for item in page:
-                root = self._root(item)
-                if root is not None:
-                    keys_by_root[root].append(self.design.key_of(item))
-            if keys_by_root:
-                self.memory.remember(ticket, keys_by_root)
-            count += sum(map(len, keys_by_root.values()))
-        return count
-
-    def _root(self, item: Item) -> Root | None:
-        """The root whose key must be remembered; None for an item without one."""
-        source = item.get(self.design.source_attribute)
-        if self.design.is_hidden(item) or not isinstance(source, str):
-            return None
-        try:
-            root = split_source(source)
-        except ValueError:
-            return None
-        return root if root[0] in self.remembered else None
+        keys = KeysOfItems(self.design, self.remembered, self.memory)
+        return sum(keys.remember(ticket, page) for page in self.pages())
 
     def _take_over(self, before: Kept, reason: str) -> None:
         """Takes over from the table what is newer than in a journal that was lost, or that went back."""
@@ -105,7 +118,7 @@ class Adoption:
         is_another = before.journal != journal.journal
         for name, kept in before.phases.items():
             phase = journal.phases.get(name)
-            differs = phase is None or str(phase.state) != kept.phase
+            differs = phase is None or phase.state.word != kept.phase
             if journal.version(name) < kept.version or (is_another and differs):
                 self.phases.take_over(name, kept, TAKEN_OVER_BY, reason)
         if journal.direct_run < before.direct_run or (is_another and before.direct != journal.direct):

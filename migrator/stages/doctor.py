@@ -9,12 +9,13 @@ from typing import Protocol, TypeVar
 
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.model.edges import Probe, Questions, Rows, TableAdmin
-from migrator.model.errors import MigratorError, how_to_install
+from migrator.model.errors import MigratorError
 from migrator.model.facts import TableFacts
 from migrator.model.instances import Standing
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.results import Check, CheckState
 from migrator.model.table import TableDesign
+from migrator.runtime.system import how_to_install
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.verify.scan import tables_read
@@ -100,6 +101,14 @@ def check_server(checkup: Checkup, ask: Callable[[], Server]) -> None:
         check_clock(checkup, "clock of the source", lambda: server.clock_s)
 
 
+def check_grants(checkup: Checkup, ask: Callable[[], Mapping[str, str]]) -> None:
+    """`ask`: of each right that a role needs in the source, the GRANT that gives it where the user lacks it, or ''."""
+    for name, mend in (checkup.ask("grants", ask) or {}).items():
+        checkup.tell(
+            name, "the source's user lacks it" if mend else "given", mend, "failed" if mend else "ok"
+        )
+
+
 def check_entities(checkup: Checkup, source: Rows, entities: Sequence[CompiledEntity]) -> None:
     """Whether a row of each entity can be read, with all the tables that it is made of."""
     for entity in entities:
@@ -153,7 +162,8 @@ def check_table(checkup: Checkup, admin: TableAdmin, design: TableDesign, job: s
         checkup.tell("table", f"there is no table {design.name}", f"migrator table create {job}", "failed")
         return False
     if state.differences:
-        checkup.tell("table", "; ".join(state.differences), f"migrator table check {job}", "failed")
+        weight: CheckState = "warning" if set(state.differences) == set(state.extra) else "failed"
+        checkup.tell("table", "; ".join(state.differences), f"migrator table check {job}", weight)
     else:
         checkup.tell("table", f"{design.name} is {state.status} and as the mapping says")
     return True
@@ -178,19 +188,25 @@ def check_clock(checkup: Checkup, name: str, ask: Callable[[], float | None]) ->
     checkup.tell(name, f"{apart_s:.0f} s from ours", mend, state)
 
 
-def check_permissions(checkup: Checkup, probes: Sequence[Probe], job: str, *, written: bool) -> None:
+def check_permissions(
+    checkup: Checkup, probes: Sequence[Probe], job: str, *, written: bool, role: str | None = None
+) -> None:
+    """`role`: whose rights alone the probes are of, each of which it needs."""
     for probe in probes:
         name = f"permission {probe.action} {probe.index}".rstrip()
         where = f"its index {probe.index}" if probe.index else "the table"
         if not probe.refused:
             checkup.tell(name, "allowed")
             continue
-        later = f" before {_LATER[probe.action]}" if probe.action in _LATER else ""
+        if not probe.tried:
+            checkup.tell(name, probe.refused, "", "warning")
+            continue
+        later = f" before {_LATER[probe.action]}" if role is None and probe.action in _LATER else ""
         # Another refusal, such as a missing index, says itself what to do.
         denied = "AccessDenied" in probe.refused
         mend = f"allow dynamodb:{probe.action} on {where} to the role{later}" if denied else ""
         checkup.tell(name, probe.refused, mend, "warning" if later else "failed")
-    if not written:
+    if not written and role is None:
         what = "permissions to write were not tried"
         checkup.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")
 
@@ -241,8 +257,14 @@ def check_bucket(checkup: Checkup, probes: Sequence[Probe]) -> None:
     for probe in probes:
         name = f"permission s3:{probe.action}"
         # Only the doctor takes objects away.
-        state: CheckState = "warning" if probe.action == "DeleteObject" else "failed"
+        state: CheckState = "warning" if probe.action == "DeleteObject" or not probe.tried else "failed"
         checkup.tell(name, probe.refused or "allowed", "", state if probe.refused else "ok")
+
+
+def check_untried(checkup: Checkup, rights: Sequence[str], of: str, why: str) -> None:
+    """A warning for each right that no try can show. `of`: what it is a right on, '' where its name says it."""
+    for right in rights:
+        checkup.tell(f"permission {right}{f' of {of}' if of else ''}", f"not tried: {why}", "", "warning")
 
 
 def check_revision(checkup: Checkup, ask: Callable[[], Standing], job: str) -> None:

@@ -21,6 +21,7 @@ from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.report import FINE, Cell, Difference, LookedItem, LookReport, LookState
 from migrator.model.table import (
     CONTROL,
+    Index,
     Item,
     ItemKey,
     SourceKey,
@@ -31,8 +32,8 @@ from migrator.model.table import (
 )
 from migrator.stages.partitions import Made, Partitions
 from migrator.stages.report.shown import Showing, clipped
+from migrator.stages.verify.page_check import compare_item
 from migrator.stages.verify.scan import DirectItems, Tracer
-from migrator.stages.verify.stage import compare_item
 
 _STATES = frozenset(get_args(LookState))
 
@@ -73,6 +74,12 @@ class _Stored:
     is_cut: bool
 
 
+def known_forms(mapping: MappingModel, table: TableDesign, index: Index) -> str:
+    """What partition keys look like there, where none is given or nothing has it."""
+    forms = key_forms([key.partition for key in stored_keys(mapping, index)])
+    return f"partition keys of {index.name or table.name} look like this: {forms}"
+
+
 @dataclass(frozen=True)
 class Look:
     """Reads both sides of one collection, and writes nothing. `items_at_most`: stored ones that are looked at."""
@@ -106,13 +113,8 @@ class Look:
             items=sorted(looked, key=lambda item: self._order(asked)(item.stored or item.made or {})),
             refused=made.refused,
             is_cut=stored.is_cut,
-            notes=made.notes if looked else [*made.notes, self._known_forms(asked)],
+            notes=made.notes if looked else [*made.notes, known_forms(self.mapping, self.table, asked.index)],
         )
-
-    def _known_forms(self, asked: AskedKey) -> str:
-        """What partition keys look like there, for one that nothing has."""
-        forms = key_forms([key.partition for key in stored_keys(self.mapping, asked.index)])
-        return f"partition keys of {asked.index.name or self.table.name} look like this: {forms}"
 
     # ── what is stored ──
 

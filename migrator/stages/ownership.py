@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 
 from migrator.model.capture import Installation
 from migrator.model.edges import (
+    UNIMPORTED,
     UNREPAIRED,
     Control,
     ControlState,
@@ -64,7 +65,7 @@ class OnRecord:
         named = {name for name, phase in self.phases.items() if phase.state.phase in LASTING}
         named |= set(before.phases if before else ()) & set(self.phases)
         phases = {
-            name: KeptPhase(str(self.phases[name].state), self.phases[name].version) for name in sorted(named)
+            name: KeptPhase(self.phases[name].state.word, self.phases[name].version) for name in sorted(named)
         }
         return Kept(self.journal, phases, self.direct, self.direct_run)
 
@@ -254,8 +255,9 @@ def refuse_another(state: ControlState, job: str, journal: OnRecord, table: str)
 
 
 LOST_ADVICE = (
-    "name that journal (`journal:` in the job, one on a server where services or hosts share it), or restore it; if it"
-    " is lost for good, run `migrator cutover status JOB --adopt-journal` once, then `migrator verify --repair`"
+    "most often it is only elsewhere: set MIGRATOR_HOME as it was for the commands before (or unset it), and take their job"
+    " file; else name that journal (`journal:` in the job, one on a server where services or hosts share it), or restore it;"
+    " if it is lost for good, run `migrator cutover status JOB --adopt-journal` once, then `migrator verify --repair`"
     " (see docs/lost-journal.md)"
 )
 
@@ -327,6 +329,12 @@ class Keeping:
         self.identity.see(self.table_id, self.table, state.ticket)
 
     def _refuse_older_table(self, state: ControlState, seen: int | None) -> None:
+        if seen == UNIMPORTED:
+            what = f"an import into table {self.table} has not ended well"
+            mend = (
+                "give `migrator table import` again; where the import itself failed, delete the table first"
+            )
+            raise SettingsError(f"{what}; {mend}")
         if seen == UNREPAIRED:
             what = f"the epoch was raised, and table {self.table} may hold what the source has lost"
             raise OlderError(f"{what}; {OLDER_ADVICE}")

@@ -29,6 +29,14 @@ class Limited(Protocol):
     def change(self, units_per_s: float | None) -> None: ...
 
 
+class NoLimit:
+    """Of a process that writes nothing."""
+
+    units_at_most = None
+
+    def change(self, units_per_s: float | None) -> None: ...
+
+
 @dataclass(frozen=True)
 class Strain:
     """One measure of the source. `ask` gives it as it is now; above `most` the process waits."""
@@ -51,6 +59,9 @@ class Pace:
     strains_asked: Sequence[Strain] = ()
     clock: Callable[[], float] = time.monotonic
     throttle: Throttle = AS_SET
+    parts: int = 1
+    """One of so many parts of the run's budgets is this process's; 0: it has none yet."""
+    _unshared: str = ""
     _own_units: float | None = None
     _strained: str = ""
     _seen: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -83,7 +94,7 @@ class Pace:
         if throttle.paused:
             why = f" ({throttle.reason})" if throttle.reason else ""
             return f"paused by {throttle.who}{why}"
-        return self._strained
+        return self._strained or self._unshared
 
     @property
     def held_s(self) -> float:
@@ -117,6 +128,11 @@ class Pace:
         _log.info(
             "pace_changed", paused=throttle.paused, max_write_units=self.limit.units_at_most, by=throttle.who
         )
+        self._note()
+
+    def divide(self, parts: int, why: str) -> None:
+        """`why`: what this process waits for before it takes its part; '' for nothing."""
+        self.parts, self._unshared = parts, why
         self._note()
 
     def look(self) -> None:

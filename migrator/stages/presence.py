@@ -15,6 +15,7 @@ from types import TracebackType
 from migrator.model.errors import MigratorError
 from migrator.model.instances import Advance, Processes, ProcessKind, ProcessState
 from migrator.runtime.logs import get_logger
+from migrator.runtime.retry import tried_now
 from migrator.runtime.system import Ticker, birth, visible_processes
 from migrator.stages.pace import Pace
 
@@ -75,20 +76,21 @@ class Presence:
         self._ticker.stop(_GOODBYE_S)
         # What ended the work must not be hidden by a journal that is away.
         with suppress(MigratorError):
-            self.processes.leave(self.state)
+            self.processes.leave(self.state, self.advance())
 
     def beat(self) -> None:
         """One heartbeat, now."""
         trouble = self.state.trouble
-        self.state, throttle = self.processes.beat(self._measured())
+        advance = self.advance()
+        self.state, throttle = self.processes.beat(self._measured(advance), advance)
         self.pace.obey(throttle)
         if self.state.trouble and self.state.trouble != trouble:
             with suppress(MigratorError):
                 self.processes.failed(self.state, self.state.trouble)
         self._also()
 
-    def _measured(self) -> ProcessState:
-        now, advance = self.clock(), self.advance()
+    def _measured(self, advance: Advance) -> ProcessState:
+        now = self.clock()
         if self._seen and self._seen[-1][1].signs != advance.signs:
             self._changed_at = now
         self._seen.append((now, advance))
@@ -104,7 +106,7 @@ class Presence:
             fall=(before.left - advance.left) / passed_s,
             silent_s=now - self._changed_at,
             held=self.pace.held,
-            trouble=advance.trouble,
+            trouble=advance.trouble or tried_now(),
         )
 
 

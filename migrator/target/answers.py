@@ -7,7 +7,7 @@ say 200 with nothing in it. Read as an answer it would say that all is written, 
 from __future__ import annotations
 
 import re
-from collections import Counter
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -120,6 +120,20 @@ def _check_last(**_: Any) -> None:
 
 # ── Whether an answer is whole ──
 
+CHECKSUM = "x-amz-crc32"
+"""The header by which DynamoDB says the CRC32 of an answer's body, as a number."""
+
+
+def require_checksum(headers: Mapping[str, str], body: bytes) -> None:
+    """Raises: IncompleteAnswerError where the answer names another checksum than its body has.
+
+    botocore looks at it only where it tries again, which is ours to do.
+    Source: Developer Guide, "DynamoDB low-level API", "Response format".
+    """
+    checksum = headers.get(CHECKSUM)
+    if checksum is not None and checksum != str(zlib.crc32(body)):
+        raise IncompleteAnswerError(part="the body of its checksum")
+
 
 def _keep(params: RequestParams, context: dict[str, Any], **_: Any) -> None:
     context[_PARAMS] = params
@@ -127,6 +141,8 @@ def _keep(params: RequestParams, context: dict[str, Any], **_: Any) -> None:
 
 def _require(http_response: Any, parsed: Answer, model: Any, context: Mapping[str, Any], **_: Any) -> None:
     params = context.get(_PARAMS, {})
+    if CHECKSUM in http_response.headers:
+        require_checksum(http_response.headers, http_response.content)
     if http_response.status_code < 300:
         missing = list(missing_parts(model.name, params, parsed))
     else:
@@ -188,7 +204,9 @@ def _capacity(params: RequestParams, answer: Answer) -> _Missing:
 
 def _batch_written(params: RequestParams, answer: Answer) -> _Missing:
     sent, left = params["RequestItems"], answer.get("UnprocessedItems")
-    if left is None or not all(_is_part(left[table], sent.get(table, [])) for table in left):
+    if left == {}:
+        yield from _capacity(params, answer)
+    elif left is None or not all(_is_part(left[table], sent.get(table, [])) for table in left):
         yield "UnprocessedItems"
     elif sum(map(len, left.values())) < sum(map(len, sent.values())):
         yield from _capacity(params, answer)
@@ -287,21 +305,21 @@ def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
 
     Needs ReturnConsumedCapacity: INDEXES; from an answer without that, all is taken for the table's.
     """
-    units: Counter[str] = Counter()
-    is_reported = False
+    units: dict[str, float] = {}
     for part in _parts(answer):
-        is_reported = True
         indexes = part.get("GlobalSecondaryIndexes") or {}
         apart = {name: float(index.get("CapacityUnits", 0.0)) for name, index in indexes.items()}
         # Taken from the sum: local indexes stand beside "Table" there, and draw on the table's capacity.
-        units.update(apart | {TABLE: float(part.get("CapacityUnits", 0.0)) - sum(apart.values())})
-    return dict(units) if is_reported else None
+        apart[TABLE] = float(part.get("CapacityUnits", 0.0)) - sum(apart.values())
+        for name, number in apart.items():
+            units[name] = units.get(name, 0.0) + number
+    return units or None
 
 
-def _parts(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _parts(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """One part per table; a batch answers with a list, another operation with the part itself."""
     capacity = answer.get("ConsumedCapacity") or []
-    yield from (part for part in ([capacity] if isinstance(capacity, Mapping) else capacity) if part)
+    return [part for part in ([capacity] if isinstance(capacity, Mapping) else capacity) if part]
 
 
 # ── Answers as they come: one frame of HTTP/1.1 ──
@@ -311,6 +329,7 @@ _HEAD_BYTES = 65_536
 _HEAD = re.compile(
     r"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n\0]*)?((?:\r\n[!#-'*+.^-z|~\w-]+:[^\r\n\0]*)*)", re.ASCII
 )
+_FIELD = re.compile(r"\r\n([^:]+):([^\r]*)")
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?")
 _LENGTH = re.compile(r"[0-9]{1,15}")
 _NO_BODY = frozenset({204, 304})
@@ -379,8 +398,8 @@ def received(sock: Any) -> Received:
     while status < 200:
         minor, status, fields = _head(frame.until(b"\r\n\r\n", _HEAD_BYTES))
     headers = dict(fields)
-    codings, lengths = _all(fields, "transfer-encoding"), _all(fields, "content-length")
-    ends = minor == "0" or "close" in ",".join(_all(fields, "connection")).lower()
+    codings, lengths = _all(headers, fields, "transfer-encoding"), _all(headers, fields, "content-length")
+    ends = minor == "0" or "close" in ",".join(_all(headers, fields, "connection")).lower()
     if status in _NO_BODY:
         body = b""
     elif codings:
@@ -403,14 +422,13 @@ def _head(head: bytes) -> tuple[str, int, list[tuple[str, str]]]:
     if matched is None:
         raise BrokenFrameError("no head of HTTP/1.1")
     minor, status, lines = matched.groups()
-    fields = []
-    for line in lines.split("\r\n")[1:]:
-        name, _, value = line.partition(":")
-        fields.append((name.lower(), value.strip()))
-    return minor, int(status), fields
+    return minor, int(status), [(name.lower(), value.strip()) for name, value in _FIELD.findall(lines)]
 
 
-def _all(fields: list[tuple[str, str]], name: str) -> list[str]:
+def _all(headers: Mapping[str, str], fields: list[tuple[str, str]], name: str) -> list[str]:
+    """The values of all fields of this name, of which `headers` has one."""
+    if name not in headers:
+        return []
     return [value for field, value in fields if field == name]
 
 

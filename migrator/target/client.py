@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import os
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,14 +12,27 @@ from urllib.parse import urlsplit
 import boto3
 import botocore.loaders
 import botocore.session
+import structlog
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
 
 from migrator.model.errors import SettingsError, TargetError
 from migrator.target.answers import WholeAnswers, watch_requests
-from migrator.target.exchange import open_exchange, with_exchange
+from migrator.target.exchange import (
+    AT_MOST,
+    BOTOCORE,
+    REFERENCE,
+    Connections,
+    Exchange,
+    KeptSigning,
+    SocketTransport,
+    with_exchange,
+)
 from migrator.target.failures import denied, error_code, no_credentials
+from migrator.target.http.session import BotocoreSigning, SessionTransport
+
+log = structlog.get_logger()
 
 EMBEDDED = "embedded"
 """What a job writes for the endpoint of the embedded DynamoDB."""
@@ -107,7 +121,7 @@ def service_client(
     local = endpoint is not None and is_loopback(endpoint)
     session = _session(profile)
     credentials = session.get_credentials()
-    where = region or session.region_name or (_LOCAL_REGION if local else None)
+    where = region or _region_of_environment() or session.region_name or (_LOCAL_REGION if local else None)
     if where is None:
         raise TargetError(
             "no AWS region is set; write target: {region: eu-central-1} in the job, or set AWS_REGION"
@@ -181,13 +195,16 @@ def _config(connections: int, timeout_s: float, *, local: bool) -> Config:
 
 def default_region(region: str | None, profile: str | None) -> str | None:
     """The region, or that of the profile or the environment; None where none is set or the profile is not known."""
-    if region is not None:
-        return region
     try:
-        region_name = boto3.Session(profile_name=profile).region_name
+        found = region or _region_of_environment() or boto3.Session(profile_name=profile).region_name
     except BotoCoreError:
         return None
-    return None if region_name is None else str(region_name)
+    return None if found is None else str(found)
+
+
+def _region_of_environment() -> str | None:
+    """AWS_REGION, which ECS sets and other SDKs go by; boto3 by itself reads AWS_DEFAULT_REGION alone."""
+    return os.environ.get("AWS_REGION") or None
 
 
 def endpoint_of(written: str | None) -> str | None:
@@ -208,6 +225,55 @@ def is_loopback(endpoint: str) -> bool:
         return host == "localhost"
 
 
+# ── How a client sends ──
+
+
+def open_exchange(client: Any) -> None:
+    """Gives a client that was made by `with_exchange` an exchange; logs once where botocore signs or sends, and why."""
+    lane = os.environ.get("MIGRATOR_LANE", "")
+    if lane == REFERENCE:
+        _say_all(_LANE_SAYS_SO)
+        return
+    session, url = client._endpoint.http_session, client.meta.endpoint_url
+    at_most = max(AT_MOST, int(client.meta.config.max_pool_connections))
+    reason = _signed_by_botocore(client, lane)
+    signing = BotocoreSigning(client) if reason else KeptSigning(client)
+    if session._proxy_config.proxy_url_for(url):
+        reason = reason or "a proxy is set"
+    if isinstance(signing, KeptSigning) and not reason:
+        client.exchange = Exchange(SocketTransport(signing, Connections(session, url, at_most)))
+        return
+    _say_bodies(reason)
+    client.exchange = Exchange(SessionTransport(signing, at_most))
+
+
+@functools.cache
+def _say_all(reason: str) -> None:
+    log.info("botocore_sends_everything", reason=reason)
+
+
+@functools.cache
+def _say_bodies(reason: str) -> None:
+    log.info("botocore_sends_prepared_bodies", reason=reason)
+
+
+_LANE_SAYS_SO = "MIGRATOR_LANE says so"
+
+
+def _signed_by_botocore(client: Any, lane: str) -> str:
+    """Why botocore must sign, which knows what is configured and we do not; '' for nothing."""
+    config = client.meta.config
+    if lane == BOTOCORE:
+        return _LANE_SAYS_SO
+    if client._request_signer._credentials is None:
+        return "there are no credentials"
+    if config.signature_version != "v4":
+        return "another signature is set"
+    if config.account_id_endpoint_mode == "required":
+        return "an account's own endpoint is required"
+    return ""
+
+
 # ── Secrets of AWS Secrets Manager, read by their ARN or name ──
 
 _ADVICE = {
@@ -224,7 +290,8 @@ def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
     secret = f"the secret {name}"
     config = Config(retries={"total_max_attempts": 5, "mode": "standard"}, connect_timeout=5, read_timeout=20)
     try:
-        session = boto3.Session(profile_name=profile, region_name=_region_of(name) or region)
+        where = _region_of(name) or region or _region_of_environment()
+        session = boto3.Session(profile_name=profile, region_name=where)
         answer = session.client("secretsmanager", config=config).get_secret_value(SecretId=name)
     except ProfileNotFound:
         raise SettingsError(f"{secret}: there is no AWS profile {profile}") from None

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
@@ -28,85 +25,18 @@ from migrator.model.table import STATEMENT_BYTES, TOMBSTONE, Item
 from migrator.runtime.retry import in_context
 from migrator.runtime.system import Forked, tell_of_forks
 from migrator.target.failures import UNPROCESSED, Unprocessed, error_code, holds, passes_in_batch
-from migrator.target.puts import REFUSED, EncodedPut, FirstTries, ItemPut, Put, PutForm, SourceText
+from migrator.target.puts import FirstTries
 from migrator.target.store import Batch, DynamoStore, Sized, batches
-
-# ── Items that are written in one transaction: all of them, or none of them and why ──
-
-_TRANSACTIONAL = 2
-"""A transactional write takes twice the units. Source: AWS Developer Guide, "Amazon DynamoDB Transactions: How it works"."""
-_NONE, _CONDITION = "None", "ConditionalCheckFailed"
-
-
-@dataclass(frozen=True)
-class Transactions:
-    """`put`: a Put of the item with its condition, as DynamoDB takes it. `refused`: what an item that is in the way means.
-
-    Source of the reasons: API reference, TransactWriteItems, "TransactionCanceledException".
-    """
-
-    store: DynamoStore
-    put: Callable[[Item], dict[str, Any]]
-    refused: Callable[[Item, Item], Outcome]
-
-    def write(self, items: Sequence[Item]) -> list[Outcome]:
-        """An outcome for each item, in their order; either all are stored or none is.
-
-        Raises: StoppedError when DynamoDB gave up; ItemRefusedError where it does not take the items as they are.
-        """
-        if not items:
-            return []
-        actions = [{"Put": self.put(item)} for item in items]
-        request: dict[str, Any] = {"TransactItems": actions, "ReturnConsumedCapacity": "INDEXES"}
-        units = _TRANSACTIONAL * sum(write_units(item_bytes(item)) for item in items)
-        cancelled = 0
-
-        def once() -> list[Outcome]:
-            nonlocal cancelled
-            request["ClientRequestToken"] = _token(actions, cancelled)
-            try:
-                self.store.metered(units, lambda: self.store.client.transact_write_items(**request))
-            except ClientError as error:
-                if error_code(error) != "TransactionCanceledException":
-                    raise
-                # An answer: nothing of it took effect, so the next try is another request.
-                cancelled += 1
-                return self._cancelled(items, error.response.get("CancellationReasons") or [])
-            return [Outcome(item, "stored") for item in items]
-
-        outcomes: list[Outcome] = self.store.retried("transact_write_items", once)
-        self.store.sent.taken += len(items)
-        return outcomes
-
-    def _cancelled(self, items: Sequence[Item], reasons: Sequence[Mapping[str, Any]]) -> list[Outcome]:
-        """What was in the way of which item. Raises: Unprocessed where nothing was but what passes by itself."""
-        codes = [str(reason.get("Code") or _NONE) for reason in reasons]
-        if _CONDITION in codes:
-            return [
-                self.refused(item, decode_item(reason.get("Item") or {}))
-                if code == _CONDITION
-                else Outcome(item, "rolled_back")
-                for item, reason, code in zip(items, reasons, codes, strict=True)
-            ]
-        serious = sorted({code for code in codes if code != _NONE and not passes_in_batch(code)})
-        if serious:
-            what = f"DynamoDB refused a transaction on table {self.store.design.name} ({', '.join(serious)})"
-            raise ItemRefusedError(f"{what}; run `migrator table check` with this job file")
-        if {"ThrottlingError", "ProvisionedThroughputExceeded"} & set(codes):
-            self.store.throttled(sum(write_units(item_bytes(item)) for item in items))
-        raise Unprocessed(f"{len(items)} item(s) of a transaction not taken")
-
-
-def _token(actions: Sequence[Mapping[str, Any]], cancelled: int) -> str:
-    """The same text for the same request, so that one which is sent again within ten minutes takes effect once.
-
-    `cancelled`: tries that were answered by a cancellation.
-
-    Source: API reference, TransactWriteItems, "ClientRequestToken" (36 characters at most).
-    """
-    text = json.dumps([cancelled, *actions], sort_keys=True, default=repr)
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
+from migrator.target.writes import (
+    CANCELLED,
+    EncodedPut,
+    ItemPut,
+    Put,
+    PutForm,
+    SourceText,
+    Transaction,
+    Write,
+)
 
 # ──
 # Writes beside other writers: each under the condition that nothing newer, and nothing of another row's,
@@ -122,6 +52,7 @@ _NOTHING_OF_OTHERS = "attribute_not_exists(#key) OR #source = :source OR #type =
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
+Tried = TypeVar("Tried", bound=Write)
 
 
 class ConditionalWrites(Forked):
@@ -168,7 +99,7 @@ class ConditionalWrites(Forked):
         statements = [_statement(table, number, item) for number, item in enumerate(items)] if fresh else []
         done = self._inserted(statements, before)
         left = [number for number in range(len(items)) if number not in done]
-        puts = [ItemPut(items[number], request) for number in left]
+        puts = [ItemPut(items[number], request, self.refused) for number in left]
         refused = {left[number]: outcome for number, outcome in self._put_all(puts, before).items()}
         return [refused.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
 
@@ -180,7 +111,8 @@ class ConditionalWrites(Forked):
         before = self.store.sent.taken
         done = self._inserted_encoded(items, before)
         left = [decode_item(orjson.loads(item[1])) for number, item in enumerate(items) if number not in done]
-        refused = self._put_all([ItemPut(item, self._conditional_put) for item in left], before)
+        puts = [ItemPut(item, self._conditional_put, self.refused) for item in left]
+        refused = self._put_all(puts, before)
         return [refused.get(number) or Outcome(item, "stored") for number, item in enumerate(left)]
 
     def write_encoded(
@@ -190,7 +122,7 @@ class ConditionalWrites(Forked):
         done = self._inserted_encoded([item for _, item in items], before) if fresh else set()
         form = self._form.of(ticket)
         puts = [
-            EncodedPut(item[1], source, form, self._conditional_put)
+            EncodedPut(item, source, form, self._conditional_put, self.refused)
             for number, (source, item) in enumerate(items)
             if number not in done
         ]
@@ -205,9 +137,20 @@ class ConditionalWrites(Forked):
         return self._inserted(statements, before)
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
-        transactions = Transactions(self.store, self._conditional_put, self.refused)
-        work = partial(self._transact_or_why_not, transactions, self.store.sent.taken)
-        return [outcome for group_outcomes in self._all(work, groups) for outcome in group_outcomes]
+        transactions = [self._transaction(group) for group in groups if group]
+        written = self._transact_all(transactions)
+        return [
+            outcome
+            for number, transaction in enumerate(transactions)
+            for outcome in written.get(number) or [Outcome(item, "stored") for item in transaction.items]
+        ]
+
+    def write_encoded_together(
+        self, groups: Sequence[tuple[SourceText, Sequence[EncodedItem]]], ticket: int
+    ) -> list[Outcome]:
+        transactions = [self._encoded_transaction(source, items, ticket) for source, items in groups]
+        written = self._transact_all(transactions).values()
+        return [outcome for outcomes in written for outcome in outcomes if outcome.verdict != "stored"]
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
         return sum(self._all(self._remove, tombstones))
@@ -263,66 +206,126 @@ class ConditionalWrites(Forked):
         }
 
     def _put_all(self, puts: Sequence[Put], before: int) -> dict[int, Outcome]:
-        """The outcomes of those that are not stored, by their numbers.
+        """The outcomes of those that are not stored, by their numbers."""
+        written = self._tried(puts, partial(self._put_or_why_not, before))
+        return {number: outcome for number, (outcome,) in written.items() if outcome.verdict != "stored"}
 
-        Where nothing else is asked of them, the first try of each goes with those of many others. After the first one that
-        failed for another reason than its condition, each goes by itself, with its further tries.
+    def _tried(
+        self, writes: Sequence[Tried], further: Callable[[tuple[Tried, Exception | None]], list[Outcome]]
+    ) -> dict[int, list[Outcome]]:
+        """The outcomes of all but some that are stored, by their numbers. `further`: the further tries of one of them, with
+        the failure of its first one.
+
+        The first try of each goes with those of many others. After the first one that failed for another reason than its
+        conditions, each goes by itself, with its further tries.
         """
-        first = FirstTries(self.store, puts, self.refused)
-        if len(puts) > 1 and self.store.takes_encoded and self.store.limit.units_at_most is None:
-            first.send()
-        left = [number for number in range(len(puts)) if number not in first.answered]
-        work = partial(self._put_or_why_not, before)
-        tried = self._all(work, [(puts[number], first.failed.get(number)) for number in left])
-        outcomes = {**first.refused, **dict(zip(left, tried, strict=True))}
-        return {number: outcome for number, outcome in outcomes.items() if outcome.verdict != "stored"}
+        first = FirstTries(self.store, writes)
+        if len(writes) > 1 and (sockets := self.store.sockets) is not None:
+            first.send(sockets)
+        left = [number for number in range(len(writes)) if number not in first.answered]
+        tried = self._all(further, [(writes[number], first.failed.get(number)) for number in left])
+        return {**first.refused, **dict(zip(left, tried, strict=True))}
 
-    def _put_or_why_not(self, before: int, put_and_failure: tuple[Put, Exception | None]) -> Outcome:
+    def _put_or_why_not(self, before: int, put_and_failure: tuple[Put, Exception | None]) -> list[Outcome]:
         """The outcome of a put, with the failure of its first try; `before`: how many items the table had taken before
         anything was sent."""
         put, failure = put_and_failure
-        item = put.item
         try:
-            return self._put(put.request(), item, failure)
+            return self._put(put, failure)
         except ItemRefusedError as error:
             if not self.store.sent.taken and not isinstance(error, FullCollectionError):
                 # Nothing says that the table would take any item at all.
                 raise
-            return Outcome(item, "unwritten", why=str(error))
+            return [Outcome(put.item, "unwritten", why=str(error))]
         except NeverTakenError:
             if self.store.sent.taken == before:
                 raise
-            return Outcome(item, "unwritten", why=UNPROCESSED)
+            return [Outcome(put.item, "unwritten", why=UNPROCESSED)]
 
-    def _transact_or_why_not(
-        self, transactions: Transactions, before: int, items: Sequence[Item]
-    ) -> list[Outcome]:
-        try:
-            return transactions.write(items)
-        except NeverTakenError:
-            if self.store.sent.taken == before:
-                raise
-            return [Outcome(item, "unwritten", why=UNPROCESSED) for item in items]
-
-    def _put(self, put: dict[str, Any], item: Item, failure: Exception | None) -> Outcome:
-        request = {**put, "ReturnConsumedCapacity": "INDEXES"}
-        units = write_units(item_bytes(item))
+    def _put(self, put: Put, failure: Exception | None) -> list[Outcome]:
+        request = {**put.request(), "ReturnConsumedCapacity": "INDEXES"}
         failures = [] if failure is None else [failure]
 
-        def once() -> Outcome:
+        def once() -> list[Outcome]:
             try:
                 if failures:
                     raise failures.pop()
-                self.store.metered(units, partial(self.store.client.put_item, **request))
+                self.store.metered(put.units(), partial(self.store.client.put_item, **request))
             except ClientError as error:
-                if error_code(error) != REFUSED:
+                outcomes = put.refused(error)
+                if outcomes is None:
                     raise
-                return self.refused(item, decode_item(error.response.get("Item", {})))
-            return Outcome(item, "stored")
+                return outcomes
+            return [Outcome(put.item, "stored")]
 
-        outcome: Outcome = self.store.retried("put_item", once)
+        outcomes: list[Outcome] = self.store.retried("put_item", once)
         self.store.sent.taken += 1
-        return outcome
+        return outcomes
+
+    # ── transactions ──
+
+    def _transaction(self, items: Sequence[Item]) -> Transaction:
+        puts, sizes = map(self._conditional_put, items), map(item_bytes, items)
+        return Transaction(list(puts), list(sizes), items.__getitem__, self.refused)
+
+    def _encoded_transaction(
+        self, source: SourceText, items: Sequence[EncodedItem], ticket: int
+    ) -> Transaction:
+        values = {":source": encode(source), ":dead": encode(TOMBSTONE), ":ticket": encode(ticket)}
+        put = {
+            "TableName": self.design.name,
+            "Item": None,
+            "ConditionExpression": _NOTHING_NEWER,
+            "ExpressionAttributeNames": self._own_names | self._names,
+            "ExpressionAttributeValues": values,
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        puts = [{**put, "Item": orjson.Fragment(item[1])} for item in items]
+        return Transaction(puts, [item[2] for item in items], partial(_decoded, items), self.refused)
+
+    def _transact_all(self, transactions: Sequence[Transaction]) -> dict[int, list[Outcome]]:
+        return self._tried(transactions, partial(self._transact_or_why_not, self.store.sent.taken))
+
+    def _transact_or_why_not(
+        self, before: int, transaction_and_failure: tuple[Transaction, Exception | None]
+    ) -> list[Outcome]:
+        transaction, failure = transaction_and_failure
+        try:
+            return self._transact(transaction, failure)
+        except NeverTakenError:
+            if self.store.sent.taken == before:
+                raise
+            return [Outcome(item, "unwritten", why=UNPROCESSED) for item in transaction.items]
+
+    def _transact(self, transaction: Transaction, failure: Exception | None) -> list[Outcome]:
+        """Raises: StoppedError when DynamoDB gave up; ItemRefusedError where it does not take the items as they are."""
+        failures = [] if failure is None else [failure]
+
+        def once() -> list[Outcome]:
+            try:
+                if failures:
+                    raise failures.pop()
+                request = transaction.request()
+                self.store.metered(
+                    transaction.units(), partial(self.store.client.transact_write_items, **request)
+                )
+            except ClientError as error:
+                outcomes = transaction.refused(error)
+                if outcomes is None and error_code(error) == CANCELLED:
+                    # An answer: nothing of it took effect, so the next try is another request.
+                    transaction.cancelled += 1
+                    unprocessed, is_throttled = transaction.not_taken(error, self.design.name)
+                    if is_throttled:
+                        self.store.throttled(transaction.units())
+                    raise unprocessed from None
+                if outcomes is None:
+                    raise
+                return outcomes
+            return [Outcome(item, "stored") for item in transaction.items]
+
+        outcomes: list[Outcome] = self.store.retried("transact_write_items", once)
+        self.store.sent.taken += transaction.count
+        return outcomes
 
     def refused(self, item: Item, other: Item) -> Outcome:
         """The outcome of a put that `other`, the item under its key, refused."""
@@ -398,6 +401,10 @@ class ConditionalWrites(Forked):
             if left and len(left) < remaining:
                 self.store.retry.pause()
         return inserted
+
+
+def _decoded(items: Sequence[EncodedItem], number: int) -> Item:
+    return decode_item(orjson.loads(items[number][1]))
 
 
 def _statement(table: str, number: int, item: Item) -> Sized | None:

@@ -222,6 +222,10 @@ class DynamoStripping:
     def remove(self, own: Sequence[Item]) -> int:
         return self._all(self._remove, own)
 
+    def own(self, items: Sequence[Item]) -> int:
+        """model.edges.ItemOwner."""
+        return self._all(self._own, items)
+
     def _all(self, work: Callable[[Item], bool], items: Sequence[Item]) -> int:
         return sum(self._pool.map(work, items))
 
@@ -241,6 +245,23 @@ class DynamoStripping:
         request = {**self._held(item, "#type"), "ExpressionAttributeNames": {"#type": name}}
         request["ExpressionAttributeValues"] = {":held": encode(item[name])}
         return self._sent("delete_item", request, 1)
+
+    def _own(self, item: Item) -> bool:
+        names = {f"#own{number}": name for number, name in enumerate(self.design.own_attributes)}
+        names |= {"#key": self.design.key[0].name, "#ticket": self.design.ticket_attribute}
+        given = {
+            f":own{number}": encode(item[name]) for number, name in enumerate(self.design.own_attributes)
+        }
+        request = {
+            "TableName": self.design.name,
+            "Key": self.store.key(self.design.key_of(item)),
+            "UpdateExpression": "SET #own0 = :own0, #own1 = :own1, #own2 = :own2",
+            "ConditionExpression": "attribute_exists(#key) AND (attribute_not_exists(#ticket) OR #ticket <= :own1)",
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": given,
+            "ReturnConsumedCapacity": "INDEXES",
+        }
+        return self._sent("update_item", request, write_units(item_bytes(item)))
 
     def _held(self, item: Item, name: str) -> dict[str, Any]:
         return {

@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 import psutil
 from filelock import FileLock
 
-from migrator.model.errors import SettingsError, StoppedError, how_to_install
+from migrator.model.errors import SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
-from migrator.runtime.system import FOLDER, HOME, birth, is_alive, make_folder, make_private
+from migrator.runtime.system import FOLDER, HOME, birth, how_to_install, is_alive, make_folder, make_private
 
 READY_S = 30.0
 STOP_S = 120.0

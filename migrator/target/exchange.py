@@ -1,28 +1,27 @@
-"""Requests of DynamoDB's data operations without botocore's layers: JSON bodies, its signature, kept-alive connections.
+"""Requests of DynamoDB's data operations without botocore's model: JSON bodies, and answers read as far as needed.
 
 A client of botocore spends a millisecond on a request of 25 items, most of it on walking the service's model. Credentials,
-endpoint, TLS and the signature stay botocore's; its client sends everything that is not listed here, and all of it where
-something is configured that this way does not know.
+endpoint, TLS and the signature stay botocore's; its client sends everything that is not listed here. Bodies go on
+connections of our own, or are signed or sent by botocore where something is configured that those do not know
+(`target/http/session.py`).
 """
 
 from __future__ import annotations
 
-import functools
 import hmac
 import json
 import os
 import ssl
 import time
-import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any, NoReturn, Protocol
 from urllib.parse import urlsplit
 
 import orjson
-import structlog
 from botocore.auth import SIGV4_TIMESTAMP, SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 from botocore.exceptions import (
@@ -36,6 +35,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError as Urllib3ConnectTimeoutError
 from urllib3.exceptions import NewConnectionError
 
+from migrator.runtime.system import Places
 from migrator.target.answers import (
     BrokenFrameError,
     IncompleteAnswerError,
@@ -44,96 +44,112 @@ from migrator.target.answers import (
     missing_reasons,
     note_answer,
     received,
+    require_checksum,
 )
-
-log = structlog.get_logger()
+from migrator.target.http.session import CONTENT_TYPE
 
 OPERATIONS = frozenset(
     {
-        *(
-            "PutItem",
-            "UpdateItem",
-            "DeleteItem",
-            "GetItem",
-            "BatchWriteItem",
-            "BatchGetItem",
-            "Query",
-            "Scan",
-        ),
-        *("TransactWriteItems", "BatchExecuteStatement"),
+        *("PutItem", "UpdateItem", "DeleteItem", "GetItem", "BatchWriteItem", "BatchGetItem"),
+        *("Query", "Scan", "TransactWriteItems", "BatchExecuteStatement"),
     }
 )
 """Those whose requests are plain JSON and whose answers need no more of the model than the names of their parts."""
 
 _SERVICE = "dynamodb"
-_KEPT = 64
-"""Connections that are kept at most, whatever the pool of botocore has: puts go side by side on more."""
 _BLOCK = 64
 """Bytes of a block of SHA-256. Source: RFC 2104."""
 
 REFERENCE = "reference"
-"""What MIGRATOR_LANE says where botocore is to send everything."""
+"""What MIGRATOR_LANE says where botocore is to send everything, and nothing is encoded."""
+BOTOCORE = "botocore"
+"""What it says where botocore is to sign and send the bodies that are prepared here."""
 
 
 # ── Connections ──
+
+AT_MOST = 64
+"""Connections of a client that are open at once; more only where a job has more workers than that."""
 
 
 class Connections:
     """Kept-alive connections to one URL, opened with the timeouts and certificates of a session of botocore.
 
-    Safe to share between threads; `at_most` are kept. Raises: botocore's errors of connections.
+    Safe to share between threads; `at_most` are open at once, those that are kept included.
+    Raises: botocore's errors of connections.
     """
 
     def __init__(self, session: Any, url: str, at_most: int) -> None:
         self._session = session
         self.url = url
-        self._at_most = at_most
+        self._places = Places(at_most)
         self._idle: list[HTTPConnection] = []
 
-    def exchange(self, request: bytes) -> Received:
-        """The answer to the bytes of a request, sent once."""
+    def exchange(self, request: Callable[[], bytes]) -> Received:
+        """The answer to a request, sent once. `request`: its bytes, asked for when there is a connection for them."""
         connection = self.take()
+        assert connection is not None  # it has waited
         try:
-            connection.sock.sendall(request)
+            signed = request()
+        except BaseException:
+            self.give_back(connection)
+            raise
+        try:
+            connection.sock.sendall(signed)
             answer = received(connection.sock)
         except TimeoutError as error:
-            connection.close()
+            self.drop(connection)
             raise ReadTimeoutError(endpoint_url=self.url, error=error) from error
         except (OSError, BrokenFrameError) as error:
-            connection.close()
+            self.drop(connection)
             raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
         except BaseException:
             # Stopped in between: what is left of the answer must not be read as that of another request.
-            connection.close()
+            self.drop(connection)
             raise
         self.give_back(connection, ends=answer.ends)
         return answer
 
     def give_back(self, connection: HTTPConnection, *, ends: bool = False) -> None:
         """Keeps a connection on which no answer is awaited. `ends`: nothing can be asked on it any more."""
-        if ends or len(self._idle) >= self._at_most:
-            connection.close()
+        if ends:
+            self.drop(connection)
         else:
+            # Before its place is free: who takes that finds this connection, and opens no other beside it.
             self._idle.append(connection)
+            self._places.free.release()
+
+    def drop(self, connection: HTTPConnection) -> None:
+        """Closes a connection that was taken."""
+        connection.close()
+        self._places.free.release()
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop().close()
 
-    def take(self) -> HTTPConnection:
-        """A connection that is open: one that the other side closed meanwhile is readable, and goes.
+    def take(self, *, waits: bool = True) -> HTTPConnection | None:
+        """A connection that is open, as soon as there is a place for one; None where all are in use and it does not wait.
 
+        `waits`: is for who has none; two that waited for each other's would wait for ever.
         Raises: botocore's errors of connections.
         """
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                break
-            if connection.is_connected:
-                return connection
-            connection.close()
-        return self._opened()
+        if not self._places.free.acquire(blocking=waits):
+            return None
+        try:
+            while self._idle:
+                try:
+                    connection = self._idle.pop()
+                except IndexError:
+                    continue  # another thread was first
+                # One that the other side closed meanwhile is readable, and goes.
+                if connection.is_connected:
+                    return connection
+                connection.close()
+            return self._opened()
+        except BaseException:
+            self._places.free.release()
+            raise
 
     def _opened(self) -> HTTPConnection:
         pool = self._session._manager.connection_from_url(self.url)
@@ -180,21 +196,25 @@ class _Form:
     outer: Any
 
 
+@dataclass(eq=False)
 class Signer:
     """Headers with the signature that botocore's SigV4Auth gives, which makes the parts that stay, once a day.
 
     Source: AWS General Reference, "Create a signed AWS API request". Safe to share between threads.
     """
 
-    def __init__(self, url: str, region: str, headers: Mapping[str, str]) -> None:
-        self._url = url
-        self._region = region
-        self._headers = headers
-        self._kept: tuple[object, str, dict[str, _Form]] = (None, "", {})
+    url: str
+    region: str
+    common: Mapping[str, str]
+    _kept_moment: tuple[int, str] = field(default=(-1, ""), init=False)
+    _kept: tuple[object, str, dict[str, _Form]] = field(default=(None, "", {}), init=False)
 
     def headers(self, operation: str, body: bytes, secrets: Secrets, now_s: float) -> dict[str, str]:
         """The headers of a request of the operation that is sent now."""
-        moment = time.strftime(SIGV4_TIMESTAMP, time.gmtime(now_s))
+        second, moment = self._kept_moment
+        if second != int(now_s):
+            second, moment = int(now_s), time.strftime(SIGV4_TIMESTAMP, time.gmtime(now_s))
+            self._kept_moment = (second, moment)
         form = self._form(operation, secrets, moment[:8])
         before, behind = form.canonical
         canonical = f"{before}{moment}{behind}{sha256(body).hexdigest()}"
@@ -220,16 +240,16 @@ class Signer:
         return form
 
     def _made(self, operation: str, secrets: Secrets, day: str) -> _Form:
-        headers = {**self._headers, "X-Amz-Target": f"DynamoDB_20120810.{operation}"}
-        request = AWSRequest("POST", self._url, headers=headers, data=b"")
+        headers = {**self.common, "X-Amz-Target": f"DynamoDB_20120810.{operation}"}
+        request = AWSRequest("POST", self.url, headers=headers, data=b"")
         moment = request.context["timestamp"] = f"{day}T000000Z"
-        signer = SigV4Auth(secrets, _SERVICE, self._region)
+        signer = SigV4Auth(secrets, _SERVICE, self.region)
         signer._modify_request_before_signing(request)
         canonical = signer.canonical_request(request).rpartition("\n")[0] + "\n"
         before, mark, behind = canonical.partition(f"\nx-amz-date:{moment}\n")
         names = signer.signed_headers(signer.headers_to_sign(request))
         key = f"AWS4{secrets.secret_key}".encode()
-        for part in (day, self._region, _SERVICE, "aws4_request"):
+        for part in (day, self.region, _SERVICE, "aws4_request"):
             key = hmac.digest(key, part.encode(), "sha256")
         return _Form(
             headers,
@@ -250,22 +270,71 @@ class CredentialSource(Protocol):
     def get_frozen_credentials(self) -> Any: ...
 
 
-class Exchange:
-    """Sends requests for one client; safe to share between threads."""
+class KeptSigning:
+    """Requests to the client's endpoint with signatures of version 4, of which what stays is made once a day."""
 
-    def __init__(self, client: Any, credentials: CredentialSource, connections: Connections) -> None:
-        self._credentials = credentials
+    def __init__(self, client: Any) -> None:
+        self._credentials: CredentialSource = client._request_signer._credentials
         self._url = client.meta.endpoint_url
-        self._host, path = urlsplit(self._url)[1:3]
-        self._path = path or "/"
+        self.host, path = urlsplit(self._url)[1:3]
+        self.path = path or "/"
         headers = {
-            "Host": self._host,
+            "Host": self.host,
             "X-Amz-Target": "",
-            "Content-Type": "application/x-amz-json-1.0",
+            "Content-Type": CONTENT_TYPE,
             "User-Agent": client._user_agent_creator.to_string(),
         }
         self._signer = Signer(self._url, client.meta.region_name, headers)
-        self.connections = connections
+
+    def signed(
+        self, client: Any, operation: str, params: Mapping[str, Any], body: bytes
+    ) -> AWSPreparedRequest:
+        secrets = self._credentials.get_frozen_credentials()
+        headers = self._signer.headers(operation, body, secrets, time.time())
+        return AWSPreparedRequest("POST", self._url, headers, body, stream_output=False)
+
+
+class Transport(Protocol):
+    """Sends requests of one client; safe to share between threads. Raises: botocore's errors."""
+
+    def send(self, client: Any, operation: str, params: Mapping[str, Any], body: bytes) -> Received:
+        """The answer. `params`: what the body was made of. What stands before each request of the client is asked."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class SocketTransport:
+    """Kept-alive connections to the client's endpoint. Many requests go side by side on them (target/puts.py)."""
+
+    signing: KeptSigning
+    connections: Connections
+
+    def send(self, client: Any, operation: str, params: Mapping[str, Any], body: bytes) -> Received:
+        return self.connections.exchange(partial(self.request, client, operation, body))
+
+    def request(self, client: Any, operation: str, body: bytes) -> bytes:
+        """The bytes of a request that is to be sent now."""
+        request = self.signing.signed(client, operation, {}, body)
+        client.meta.events.emit(f"before-send.dynamodb.{operation}", request=request)
+        lines = [f"{name}: {value}\r\n" for name, value in request.headers.items()]
+        end = f"Accept-Encoding: identity\r\nContent-Length: {len(body)}\r\n\r\n"
+        return f"POST {self.signing.path} HTTP/1.1\r\n{''.join(lines)}{end}".encode() + body
+
+    def close(self) -> None:
+        self.connections.close()
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Sends requests for one client by a transport, and reads their answers; safe to share between threads."""
+
+    transport: Transport
+
+    @property
+    def sockets(self) -> SocketTransport | None:
+        """The connections on which many requests go side by side, where they are ours."""
+        return self.transport if isinstance(self.transport, SocketTransport) else None
 
     def call(
         self,
@@ -279,14 +348,8 @@ class Exchange:
         `read`: from the JSON of the answer to its parts.
         Raises: ClientError, BotoCoreError as a client does; IncompleteAnswerError where a part is missing.
         """
-        request = self.request(client, operation, json_of(params))
-        return self.answer(client, operation, params, self.connections.exchange(request), read)
-
-    def request(self, client: Any, operation: str, body: bytes) -> bytes:
-        """The bytes of a request that is sent now; what stands before each request of the client is asked."""
-        request = self._signed(operation, body)
-        client.meta.events.emit(f"before-send.dynamodb.{operation}", request=request)
-        return _bytes(request, self._path)
+        answer = self.transport.send(client, operation, params, json_of(params))
+        return self.answer(client, operation, params, answer, read)
 
     def answer(
         self,
@@ -298,7 +361,12 @@ class Exchange:
     ) -> dict[str, Any]:
         """What was received, as `call` gives it. `params`: those of the request."""
         note_answer(client)
-        parsed = _parsed(answer, read)
+        require_checksum(answer.headers, answer.body)
+        try:
+            parsed = read(answer.body)
+        except orjson.JSONDecodeError:
+            parsed = None
+        parsed = parsed if isinstance(parsed, dict) else None
         if answer.status >= 300:
             _refuse(client, operation, params, answer, parsed)
         if parsed is None:
@@ -311,12 +379,7 @@ class Exchange:
         return self.call(client, "Scan", params, read)
 
     def close(self) -> None:
-        self.connections.close()
-
-    def _signed(self, operation: str, body: bytes) -> AWSPreparedRequest:
-        secrets = self._credentials.get_frozen_credentials()
-        headers = self._signer.headers(operation, body, secrets, time.time())
-        return AWSPreparedRequest("POST", self._url, headers, body, stream_output=False)
+        self.transport.close()
 
 
 def json_of(params: Mapping[str, Any]) -> bytes:
@@ -333,25 +396,6 @@ def _base64(value: Any) -> str:
     raise TypeError(type(value).__name__)
 
 
-def _bytes(request: AWSPreparedRequest, path: str) -> bytes:
-    body: bytes = request.body
-    lines = [f"{name}: {value}\r\n" for name, value in request.headers.items()]
-    end = f"Accept-Encoding: identity\r\nContent-Length: {len(body)}\r\n\r\n"
-    return f"POST {path} HTTP/1.1\r\n{''.join(lines)}{end}".encode() + body
-
-
-def _parsed(answer: Received, read: Callable[[bytes], Any]) -> dict[str, Any] | None:
-    """The object that an answer holds; None where it holds none. Raises: IncompleteAnswerError by its checksum."""
-    checksum = answer.headers.get("x-amz-crc32")
-    if checksum is not None and checksum != str(zlib.crc32(answer.body)):
-        raise IncompleteAnswerError(part="the body of its checksum")
-    try:
-        parsed = read(answer.body)
-    except orjson.JSONDecodeError:
-        return None
-    return parsed if isinstance(parsed, dict) else None
-
-
 def _refuse(
     client: Any, operation: str, params: Mapping[str, Any], answer: Received, parsed: dict[str, Any] | None
 ) -> NoReturn:
@@ -362,7 +406,11 @@ def _refuse(
     body = parsed or {}
     code = str(body.get("__type") or answer.status).split(":")[0].rpartition("#")[2]
     message = body.get("message") or body.get("Message") or ""
-    metadata = {"HTTPStatusCode": answer.status, "RequestId": answer.headers.get("x-amzn-requestid", "")}
+    metadata = {
+        "HTTPStatusCode": answer.status,
+        "HTTPHeaders": dict(answer.headers),
+        "RequestId": answer.headers.get("x-amzn-requestid", ""),
+    }
     told = {**body, "Error": {"Code": code, "Message": message}, "ResponseMetadata": metadata}
     for part in missing_reasons(params, told):
         raise IncompleteAnswerError(part=part)
@@ -370,6 +418,11 @@ def _refuse(
 
 
 # ── Clients that use it ──
+
+
+def is_reference() -> bool:
+    """Whether MIGRATOR_LANE says that botocore is to send everything, and `items_for()` to make all items."""
+    return os.environ.get("MIGRATOR_LANE") == REFERENCE
 
 
 class ExchangingClient:
@@ -391,35 +444,3 @@ class ExchangingClient:
 def with_exchange(base_classes: list[type], **_: Any) -> None:
     """A handler of botocore's event `creating-client-class`."""
     base_classes.insert(0, ExchangingClient)
-
-
-def open_exchange(client: Any) -> None:
-    """Lets a client that was made by `with_exchange` use one, or logs once why botocore sends everything."""
-    reason = _unknown(client)
-    if reason:
-        _log_once(reason)
-        return
-    session, url = client._endpoint.http_session, client.meta.endpoint_url
-    connections = Connections(session, url, max(_KEPT, int(client.meta.config.max_pool_connections)))
-    client.exchange = Exchange(client, client._request_signer._credentials, connections)
-
-
-@functools.cache
-def _log_once(reason: str) -> None:
-    log.info("botocore_sends_everything", reason=reason)
-
-
-def _unknown(client: Any) -> str:
-    """What is configured that is botocore's alone to know; '' for nothing."""
-    config, session = client.meta.config, client._endpoint.http_session
-    if os.environ.get("MIGRATOR_LANE") == REFERENCE:
-        return "MIGRATOR_LANE says so"
-    if session._proxy_config.proxy_url_for(client.meta.endpoint_url):
-        return "a proxy is set"
-    if client._request_signer._credentials is None:
-        return "there are no credentials"
-    if config.signature_version != "v4":
-        return "another signature is set"
-    if config.account_id_endpoint_mode == "required":
-        return "an account's own endpoint is required"
-    return ""

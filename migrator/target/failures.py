@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from botocore.exceptions import (
@@ -14,6 +16,7 @@ from botocore.exceptions import (
     HTTPClientError,
     NoCredentialsError,
     PartialCredentialsError,
+    ProxyConnectionError,
     SSLError,
     SSOError,
     TokenRetrievalError,
@@ -78,6 +81,8 @@ _ADVICE = {
     "MissingAuthenticationTokenException": "the request was not signed; look at the credentials",
     "ExpiredTokenException": "the credentials have expired; get new ones and give the same command again",
     "ExpiredToken": "the credentials have expired; get new ones and give the same command again",
+    "407": "the proxy wants another user and password; look at HTTPS_PROXY (HTTP_PROXY)",
+    "RequestExpired": "the request was too old when it came; look at the credentials, then give the same command again",
     "ItemCollectionSizeLimitExceededException": "an item collection passed 10 GB, the limit of a table with local indexes",
     "ValidationException": "the request is not valid for this table; run `migrator table check` with this job file",
 }
@@ -85,6 +90,19 @@ _ADVICE = {
 
 _EXPIRED = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"})
 """New credentials are needed; the checkpoint stays."""
+
+_OF_CLOCKS = frozenset(
+    {
+        "InvalidSignatureException",
+        "SignatureDoesNotMatch",
+        "RequestTimeTooSkewed",
+        "RequestExpired",
+        "RequestInTheFuture",
+    }
+)
+"""What a signature is refused with by a service whose clock says another time, and for other reasons, too."""
+_SIGNED_S = 300
+"""How old a signature may be, or how far ahead. Source: IAM User Guide, "Signature Version 4 troubleshooting"."""
 
 
 _OF_ONE_ITEM: dict[str, type[MigratorError]] = {
@@ -111,15 +129,51 @@ def can_pass(error: BaseException) -> bool:
         return True
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return error_code(error) in _PASSING or int(status) >= 500
+        return error_code(error) in _PASSING or int(status) >= 500 or _grew_old(error)
     if isinstance(error, SSLError):
         return False
     return isinstance(error, (BotoConnectionError, HTTPClientError))
 
 
+def _grew_old(error: ClientError) -> bool:
+    """Whether the clocks agree and the request was late all the same: this process was suspended while it was sent.
+
+    Nothing of it took effect, and the next one is checked and signed anew.
+    """
+    message = str(error.response.get("Error", {}).get("Message", ""))
+    is_late = error_code(error) in _OF_CLOCKS and message.startswith("Signature expired")
+    off_s = _clock_off_s(error) if is_late else None
+    return off_s is not None and abs(off_s) < _SIGNED_S
+
+
+def _clock_off_s(error: ClientError) -> float | None:
+    """How far this machine's clock is ahead of the service's, by an answer that just came; None where it names no time."""
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        return time.time() - parsedate_to_datetime(str(headers["date"])).timestamp()
+    except (LookupError, ValueError):
+        return None
+
+
+def _wrong_clock(error: ClientError) -> str:
+    """What is said of a signature that is refused because of this machine's clock; '' for any other error."""
+    off_s = _clock_off_s(error) if error_code(error) in _OF_CLOCKS else None
+    if off_s is None or abs(off_s) < _SIGNED_S:
+        return ""
+    where = f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} the service's"
+    return f"this machine's clock is {where}; set it right (`timedatectl` says whether NTP does), the same command goes on"
+
+
 def passes_at(client: Any, error: BaseException) -> bool:
     """`can_pass` of an endpoint: what cannot be connected to from the first time on is told at once, as of a source."""
-    return can_pass(error) and (has_answered(client) or not isinstance(error, _NO_CONNECTION))
+    return can_pass(error) and (has_answered(client) or not _is_unconnected(error))
+
+
+def _is_unconnected(error: BaseException) -> bool:
+    """Whether nothing listens there. A proxy that ends a connection says the same of itself, which is for another cause."""
+    if isinstance(error, ProxyConnectionError):
+        return "NewConnectionError" in repr(error.kwargs.get("error"))
+    return isinstance(error, _NO_CONNECTION)
 
 
 def may_have_worked(error: BaseException) -> bool:
@@ -146,8 +200,26 @@ def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
         return _unanswered(what, error, f" (gave up after {tried})")
     throttled = isinstance(error, Unprocessed) or (isinstance(error, ClientError) and is_throttle(error))
     made = NeverTakenError if throttled else StoppedError
-    why = str(error) if is_incomplete else type(error).__name__
-    return made(f"{what} gave up after {tried} ({why}); what is checkpointed stays, the same command goes on")
+    code = error_code(error) if isinstance(error, ClientError) else ""
+    why = str(error) if is_incomplete else code or type(error).__name__
+    advice = (
+        _THROTTLED
+        if throttled
+        else _FAILING
+        if code
+        else "what is checkpointed stays, the same command goes on"
+    )
+    return made(f"{what} gave up after {tried} ({why}); {advice}")
+
+
+_THROTTLED = (
+    "the table, or one key of it, takes less than is sent: give it more capacity, or send less"
+    " (`migrator throttle --max-write-units N`); what is checkpointed stays, the same command goes on"
+)
+_FAILING = (
+    "DynamoDB answers and fails by itself: look at the health of its region; what is checkpointed stays, the same"
+    " command goes on"
+)
 
 
 def holds(work: Callable[[], object]) -> bool:
@@ -171,6 +243,8 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
         code = error_code(error)
         if error.operation_name == "AssumeRole":
             return _not_assumed(error)
+        if wrong_clock := _wrong_clock(error):
+            return StoppedError(f"DynamoDB refused {operation} on table {table} ({code}): {wrong_clock}")
         advice = denied(error, "dynamodb") or _ADVICE.get(
             code, "see the DynamoDB API reference for this error"
         )
@@ -189,10 +263,9 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
 def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: str = "") -> StoppedError:
     """The error of a request without an answer: where, why, and what to do, as for a source that is away."""
     details = getattr(error, "kwargs", {})
-    where, text = (
-        details.get("endpoint_url") or endpoint,
-        f"{type(error).__name__} {details.get('error', '')}",
-    )
+    # botocore has taken user and password out of the proxy's address.
+    asked = details.get("endpoint_url") or details.get("proxy_url") or endpoint
+    where, text = str(asked).rstrip("/"), f"{type(error).__name__} {details.get('error', '')}"
     why = next(why for pattern, why in _UNANSWERED if re.search(pattern, text, re.IGNORECASE))
     return StoppedError(
         f"{what}: no answer from {where}: {type(error).__name__}: {why}, then {_AGAIN}{tried}"
@@ -201,6 +274,10 @@ def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: s
 
 _AGAIN = "the same command goes on"
 _UNANSWERED = (
+    (
+        r"^Proxy",
+        "the proxy takes no connection, or ended it; look at HTTPS_PROXY (HTTP_PROXY), at NO_PROXY and at the proxy",
+    ),
     (r"refused", "no server listens there; start it or correct target.endpoint in the job"),
     (
         r"resolve|getaddrinfo|name or service|nodename",
@@ -219,8 +296,8 @@ _UNANSWERED = (
 def _not_assumed(error: ClientError) -> MigratorError:
     """One line for a role that STS does not let us act as. Expired credentials can be renewed, so the run goes on."""
     code = error_code(error)
-    if code in _EXPIRED:
-        return StoppedError(f"STS refused to assume the role ({code}): {_ADVICE[code]}")
+    if why := _wrong_clock(error) or (_ADVICE[code] if code in _EXPIRED else ""):
+        return StoppedError(f"STS refused to assume the role ({code}): {why}")
     if can_pass(error):
         return StoppedError(f"STS refused to assume the role ({code}); the same command goes on")
     what = (

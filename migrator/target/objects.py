@@ -14,19 +14,21 @@ from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import Forked, tell_of_forks
 from migrator.target.failures import can_pass, denied, error_code, no_credentials
 
-_NO_BUCKET = "there is no such bucket; create it, or correct target: {bucket: …} in the job"
-_NEEDED = (
-    "s3:GetObject, s3:PutObject and s3:ListBucket (without it S3 says 403 where nothing is stored) are needed"
-)
+_NO_BUCKET = "there is no such bucket; create it, or correct {named_by}"
 _ADVICE = {
     "404": _NO_BUCKET,
     "NoSuchBucket": _NO_BUCKET,
-    "PermanentRedirect": "the bucket is in another region; correct target: {region: …} in the job",
+    "PermanentRedirect": "the bucket is in another region; correct target: {{region: …}} in the job",
 }
+_UNKNOWN = "not tried: without s3:ListBucket S3 says 403 of every object that is not there"
+_NO_KEY = ("404", "NoSuchKey", "NotFound")
 
 
 class S3Objects(Forked):
     """model.edges.ObjectStore on a bucket; safe to share between threads. An object's key is the prefix and its name."""
+
+    named_by = "target: {bucket: …} in the job"
+    needed = "s3:GetObject, s3:PutObject and s3:ListBucket (without it S3 says 403 where nothing is stored)"
 
     def __init__(
         self,
@@ -62,22 +64,20 @@ class S3Objects(Forked):
         return sizes
 
     def probe(self, *, write: bool) -> list[Probe]:
-        """Whether objects can be read, and with `write` put and deleted again, by an object under a random name."""
+        """Whether the bucket can be listed, objects can be read, and with `write` put and deleted again, by an object
+        under a random name."""
         name = f"migrator-doctor-{secrets.token_hex(8)}"
-        probed = [self._probed("GetObject", "head_object", name)]
+        listed = _probed("ListBucket", lambda: self._send("list_objects_v2", Prefix=self.prefix, MaxKeys=1))
+        read = _probed("GetObject", lambda: self._ask("head_object", name))
+        if "AccessDenied" in listed.refused and read.refused:
+            read = Probe("GetObject", _UNKNOWN, tried=False)
+        probed = [listed, read]
         if write:
-            probed.append(self._probed("PutObject", "put_object", name, Body=b"probe"))
+            probed.append(_probed("PutObject", lambda: self._ask("put_object", name, Body=b"probe")))
             if not probed[-1].refused:
-                probed.append(self._probed("DeleteObject", "delete_object", name))
+                left = f"; the object {self.prefix}{name} stays, take it away"
+                probed.append(_probed("DeleteObject", lambda: self._ask("delete_object", name), left))
         return probed
-
-    def _probed(self, action: str, operation: str, name: str, **parameters: Any) -> Probe:
-        try:
-            self._ask(operation, name, **parameters)
-        except MigratorError as error:
-            left = f"; the object {self.prefix}{name} stays, take it away" if action == "DeleteObject" else ""
-            return Probe(action, f"{error}{left}")
-        return Probe(action)
 
     def make_bucket(self) -> None:
         """Makes the bucket where there is none: for an S3 on this machine, never for AWS."""
@@ -94,19 +94,29 @@ class S3Objects(Forked):
 
     def _ask(self, operation: str, name: str, **parameters: Any) -> Any:
         """The answer, None where there is no such object."""
-        method = getattr(self.client, operation)
         try:
-            return self.retry.call(
-                f"{operation} on bucket {self.bucket}",
-                lambda: method(Bucket=self.bucket, Key=f"{self.prefix}{name}", **parameters),
-                can_pass,
-            )
+            return self._tried(operation, Key=f"{self.prefix}{name}", **parameters)
         except ClientError as error:
-            if operation == "head_object" and error_code(error) in ("404", "NoSuchKey", "NotFound"):
+            if operation in ("head_object", "get_object") and error_code(error) in _NO_KEY:
                 return None
             raise self._in_words(error, operation) from None
         except BotoCoreError as error:
             raise self._in_words(error, operation) from None
+
+    def _send(self, operation: str, **parameters: Any) -> Any:
+        """The same of the bucket itself."""
+        try:
+            return self._tried(operation, **parameters)
+        except (ClientError, BotoCoreError) as error:
+            raise self._in_words(error, operation) from None
+
+    def _tried(
+        self, operation: str, *, take: Callable[[Any], Any] = lambda answer: answer, **parameters: Any
+    ) -> Any:
+        """`take`: what is made of the answer, a broken stream in it being tried again."""
+        method = getattr(self.client, operation)
+        what = f"{operation} on bucket {self.bucket}"
+        return self.retry.call(what, lambda: take(method(Bucket=self.bucket, **parameters)), can_pass)
 
     def _in_words(self, error: Exception, operation: str) -> MigratorError:
         if isinstance(error, NoCredentialsError):
@@ -114,7 +124,15 @@ class S3Objects(Forked):
         code = error_code(error) if isinstance(error, ClientError) else type(error).__name__
         made = StoppedError if can_pass(error) else TargetError
         lacks = denied(error, "s3") if isinstance(error, ClientError) else ""
-        advice = (
-            f"{lacks}; {_NEEDED}" if lacks else _ADVICE.get(code, "see the S3 API reference for this error")
-        )
+        known = _ADVICE.get(code, "see the S3 API reference for this error").format(named_by=self.named_by)
+        advice = f"{lacks}; {self.needed} are needed" if lacks else known
         return made(f"S3 refused {operation} on bucket {self.bucket} ({code}): {advice}")
+
+
+def _probed(action: str, call: Callable[[], object], left: str = "") -> Probe:
+    """`left`: what a refusal leaves behind."""
+    try:
+        call()
+    except MigratorError as error:
+        return Probe(action, f"{error}{left}")
+    return Probe(action)

@@ -1,4 +1,4 @@
-"""Many puts under a condition at once, by one thread, each on a kept-alive connection of its own.
+"""Many writes under conditions at once, by one thread, each on a kept-alive connection of its own.
 
 A thread for each request would cost more than the request: the threads of an interpreter take turns, and each send and each
 read of an answer gives the turn away and waits for the next one.
@@ -6,156 +6,117 @@ read of an answer gives the turn away and waits for the next one.
 
 from __future__ import annotations
 
+import math
 import selectors
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import Any
 
-import orjson
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
 from urllib3.connection import HTTPConnection
 
-from migrator.mapping.heart.wire import decode_item, item_bytes, write_units
 from migrator.model.live import Outcome
-from migrator.model.table import TOMBSTONE, Item
 from migrator.target.answers import BrokenFrameError, Received, checked_last, consumed_by_meter, received
-from migrator.target.exchange import Connections, json_of
-from migrator.target.failures import error_code, is_throttle
+from migrator.target.exchange import Connections, SocketTransport
+from migrator.target.failures import is_throttle
 from migrator.target.store import DynamoStore
-
-# ── A put as a request, and as its body ──
-
-REFUSED = "ConditionalCheckFailedException"
-_ASKED = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD", "ReturnConsumedCapacity": "INDEXES"}
-SourceText: TypeAlias = str
-"""What an item's `_src` holds."""
-
-
-class Put(Protocol):
-    """A PutItem under a condition."""
-
-    @property
-    def item(self) -> Item: ...
-
-    def request(self) -> dict[str, Any]:
-        """As the client takes it, without what every request asks for."""
-
-    def body(self) -> bytes:
-        """The same as JSON, with what every request asks for."""
-
-
-@dataclass(frozen=True, slots=True)
-class ItemPut:
-    item: Item
-    request_of: Callable[[Item], dict[str, Any]]
-
-    def request(self) -> dict[str, Any]:
-        return self.request_of(self.item)
-
-    def body(self) -> bytes:
-        return json_of({**self.request_of(self.item), "ReturnConsumedCapacity": "INDEXES"})
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedPut:
-    """`attributes`: the item as JSON in DynamoDB's form."""
-
-    attributes: bytes
-    source: SourceText
-    form: tuple[bytes, bytes, bytes]
-    request_of: Callable[[Item], dict[str, Any]]
-
-    @property
-    def item(self) -> Item:
-        return decode_item(orjson.loads(self.attributes))
-
-    def request(self) -> dict[str, Any]:
-        return self.request_of(self.item)
-
-    def body(self) -> bytes:
-        before, between, behind = self.form
-        return b"".join((before, self.attributes, between, orjson.dumps(self.source), behind))
-
-
-@dataclass(frozen=True, slots=True)
-class PutForm:
-    """What the bodies of all puts to a table have in common: before the item, its source and its ticket, and behind that."""
-
-    before: bytes
-    between: bytes
-    ticket: bytes
-    behind: bytes
-
-    @classmethod
-    def of_table(cls, name: str, expression: str, names: Mapping[str, str]) -> PutForm:
-        condition = {"ConditionExpression": expression, "ExpressionAttributeNames": names}
-        dead = orjson.dumps({":dead": {"S": TOMBSTONE}})
-        return cls(
-            orjson.dumps({"TableName": name})[:-1] + b',"Item":',
-            b"," + orjson.dumps(condition)[1:-1] + b',"ExpressionAttributeValues":{":source":{"S":',
-            b"}," + dead[1:-1] + b',":ticket":{"N":"',
-            b'"}},' + orjson.dumps(_ASKED)[1:],
-        )
-
-    def of(self, ticket: int) -> tuple[bytes, bytes, bytes]:
-        return self.before, self.between, b"%b%d%b" % (self.ticket, ticket, self.behind)
-
+from migrator.target.throttle import Request as Limited
+from migrator.target.writes import Write
 
 # ── The first tries of many ──
 
 
 class FirstTries:
-    """The first tries of many puts, side by side. `answered`: numbers of settled ones; `failed`: errors of others."""
+    """The first tries of many writes, side by side. `answered`: numbers of settled ones; `refused`: outcomes of those
+    of them that their conditions refused; `failed`: errors of others.
 
-    def __init__(
-        self, store: DynamoStore, puts: Sequence[Put], refused: Callable[[Item, Item], Outcome]
-    ) -> None:
+    A write limit holds: while it has no room for the next one, answers are awaited.
+    """
+
+    def __init__(self, store: DynamoStore, writes: Sequence[Write]) -> None:
         self._store = store
-        self._puts = puts
-        self._refused = refused
+        self._writes = writes
+        self._limited: dict[int, Limited] = {}
         self.answered: set[int] = set()
-        self.refused: dict[int, Outcome] = {}
+        self.refused: dict[int, list[Outcome]] = {}
         self.failed: dict[int, Exception] = {}
 
-    def send(self) -> None:
-        connections = self._store.client.exchange.connections
-        exchange_many(connections, len(self._puts), self._request, self._answer)
+    def send(self, sockets: SocketTransport) -> None:
+        pauses = Pauses(self._pause_s, self._store.limit.wait)
+        request = partial(self._request, sockets)
+        exchange_many(sockets.connections, len(self._writes), request, self._answer, pauses)
 
-    def _request(self, number: int) -> bytes:
-        body = self._puts[number].body()
-        # Here, and once more when it is signed.
-        self._store.check()
-        with checked_last(self._store.check):
-            request: bytes = self._store.client.exchange.request(self._store.client, "PutItem", body)
+    def _pause_s(self, number: int) -> float:
+        limit = self._store.limit
+        if limit.units_at_most is None:
+            return 0.0
+        limited = self._limited.setdefault(number, Limited(0.0))
+        limited.units = limited.units or self._writes[number].units()
+        return limit.pause_s(limited)
+
+    def _request(self, sockets: SocketTransport, number: int) -> bytes:
+        write = self._writes[number]
+        try:
+            body = write.body()
+            # Here, and once more when it is signed.
+            self._store.check()
+            with checked_last(self._store.check):
+                request = sockets.request(self._store.client, write.operation, body)
+        except BaseException:
+            self._settle(number, {})
+            raise
         return request
 
     def _answer(self, number: int, received: Received | BotoCoreError) -> bool:
         """Whether nothing speaks against sending more."""
-        client = self._store.client
+        consumed: Mapping[str, float] | None = None
         try:
-            if isinstance(received, BotoCoreError):
-                raise received
-            answer = client.exchange.answer(client, "PutItem", _ASKED, received)
+            answer = self._answer_of(number, received)
+            if answer is not None:
+                consumed = consumed_by_meter(answer)
+                self._store.count(consumed or {})
         except BotoCoreError as error:
             # It may take effect all the same.
             self._store.sent.unanswered += 1
             self.failed[number] = error
             return False
         except ClientError as error:
-            if error_code(error) != REFUSED:
-                if is_throttle(error):
-                    self._store.throttled(write_units(item_bytes(self._puts[number].item)))
-                self.failed[number] = error
-                return False
-            other = decode_item(error.response.get("Item", {}))
-            self.refused[number] = self._refused(self._puts[number].item, other)
-        else:
-            self._store.count(consumed_by_meter(answer) or {})
+            if is_throttle(error):
+                consumed = {}
+                self._store.throttled(self._writes[number].units())
+            self.failed[number] = error
+            return False
+        finally:
+            self._settle(number, consumed)
         self.answered.add(number)
-        self._store.sent.taken += 1
+        self._store.sent.taken += self._writes[number].count
         return True
+
+    def _answer_of(self, number: int, received: Received | BotoCoreError) -> Mapping[str, Any] | None:
+        """What a write that took effect was answered with; None where its conditions refused it."""
+        client, write = self._store.client, self._writes[number]
+        if isinstance(received, BotoCoreError):
+            raise received
+        try:
+            answer: Mapping[str, Any] = client.exchange.answer(
+                client, write.operation, write.asked(), received
+            )
+        except ClientError as error:
+            outcomes = write.refused(error)
+            if outcomes is None:
+                raise
+            self.refused[number] = outcomes
+            return None
+        return answer
+
+    def _settle(self, number: int, consumed: Mapping[str, float] | None) -> None:
+        limited = self._limited.pop(number, None)
+        if limited is not None:
+            limited.consumed = consumed
+            self._store.limit.settle(limited)
 
 
 # ── Requests side by side ──
@@ -166,11 +127,24 @@ _PIECE_BYTES = 65_536
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
+@dataclass(frozen=True)
+class Pauses:
+    """`before_s`: seconds after which to ask again whether the request of a number may be sent; 0: now, and then it is.
+    `wait`: for so many of them, where no answer is awaited."""
+
+    before_s: Callable[[int], float]
+    wait: Callable[[float], None]
+
+
+_NO_PAUSES = Pauses(lambda _: 0.0, time.sleep)
+
+
 def exchange_many(
     connections: Connections,
     count: int,
     request: Callable[[int], bytes],
     answered: Callable[[int, Received | BotoCoreError], bool],
+    pauses: Pauses = _NO_PAUSES,
 ) -> None:
     """Sends `count` requests, each once. `request`: the bytes of a number's, asked for right before they are sent.
 
@@ -180,7 +154,7 @@ def exchange_many(
     Those that were sent have their answers when it returns. Where no connection can be opened, the others are left out.
     Raises: what `request` or `answered` raises; nothing more is sent then.
     """
-    _Exchanges(connections, request, answered).run(iter(range(count)))
+    _Exchanges(connections, request, answered, pauses).run(count)
 
 
 @dataclass(slots=True)
@@ -200,10 +174,12 @@ class _Exchanges:
         connections: Connections,
         request: Callable[[int], bytes],
         answered: Callable[[int, Received | BotoCoreError], bool],
+        pauses: Pauses,
     ) -> None:
         self._connections = connections
         self._request = request
         self._answered = answered
+        self._pauses = pauses
         self._free: list[_Lane] = []
         self._waiting: dict[int, _Lane] = {}
         """By number, in the order in which they were sent."""
@@ -211,28 +187,41 @@ class _Exchanges:
         self._goes_on = True
         self._selector = selectors.DefaultSelector()
 
-    def run(self, numbers: Iterator[int]) -> None:
+    def run(self, count: int) -> None:
+        number = 0
         try:
             while True:
-                while self._goes_on and len(self._waiting) < AT_ONCE:
-                    number = next(numbers, None)
-                    if number is None:
+                pause_s = 0.0
+                while number < count and (lane := self._lane()) is not None:
+                    if (pause_s := self._pauses.before_s(number)) > 0:
+                        self._free.append(lane)
                         break
-                    self._begin(number)
-                if not self._waiting:
+                    self._begin(number, lane)
+                    number += 1
+                if self._waiting:
+                    self._await(pause_s)
+                elif pause_s > 0:
+                    self._pauses.wait(pause_s)
+                else:
                     break
-                self._await()
         finally:
             self._end()
         if self._failed:
             raise self._failed[0]
 
-    def _begin(self, number: int) -> None:
+    def _lane(self) -> _Lane | None:
+        """Where the next request goes; None where none may go now."""
+        if not self._goes_on or len(self._waiting) >= AT_ONCE:
+            return None
+        if self._free:
+            return self._free.pop()
         try:
-            lane = self._free.pop() if self._free else self._opened()
+            return self._opened()
         except BotoCoreError:
             self._goes_on = False
-            return
+            return None
+
+    def _begin(self, number: int, lane: _Lane) -> None:
         try:
             request = self._request(number)
         except Exception as error:
@@ -247,8 +236,11 @@ class _Exchanges:
         except OSError as error:
             self._break(lane, ConnectionClosedError(endpoint_url=self._connections.url, error=error))
 
-    def _opened(self) -> _Lane:
-        connection = self._connections.take()
+    def _opened(self) -> _Lane | None:
+        # The first one is waited for, when nothing is held; of the others, those that nobody else uses.
+        connection = self._connections.take(waits=not self._waiting)
+        if connection is None:
+            return None
         lane = _Lane(connection, connection.sock.gettimeout())
         connection.sock.settimeout(0.0)
         self._selector.register(connection.sock, selectors.EVENT_READ, lane)
@@ -256,14 +248,15 @@ class _Exchanges:
 
     # ── answers ──
 
-    def _await(self) -> None:
-        """Returns when an answer came, or none did in the time that it has."""
+    def _await(self, pause_s: float) -> None:
+        """Returns when an answer came, or none did in the time that it has, or, where there is a pause, after that."""
         oldest = next(iter(self._waiting.values()))
-        left_s = None if oldest.timeout_s is None else max(0.0, oldest.ends_at - time.monotonic())
-        ready = self._selector.select(left_s)
+        left_s = math.inf if oldest.timeout_s is None else max(0.0, oldest.ends_at - time.monotonic())
+        wait_s = min(left_s, pause_s or math.inf)
+        ready = self._selector.select(None if math.isinf(wait_s) else wait_s)
         for key, _ in ready:
             self._look(key.data)
-        if not ready and left_s is not None:
+        if not ready and left_s <= wait_s:
             error = TimeoutError("timed out")
             self._break(oldest, ReadTimeoutError(endpoint_url=self._connections.url, error=error))
 
@@ -305,7 +298,7 @@ class _Exchanges:
 
     def _close(self, lane: _Lane) -> None:
         self._selector.unregister(lane.connection.sock)
-        lane.connection.close()
+        self._connections.drop(lane.connection)
 
     def _end(self) -> None:
         """Gives the connections back; those that still await an answer, because the thread was stopped, are closed."""

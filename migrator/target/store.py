@@ -16,6 +16,7 @@ from migrator.mapping.heart.wire import (
     encode_item,
     encode_sized,
     item_bytes,
+    units_of_writes,
     write_units,
 )
 from migrator.model.edges import Found, QueryPage, Receipt, ScannedPage, ScanPage, WiredItem
@@ -31,6 +32,7 @@ from migrator.model.table import (
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import Forked, tell_of_forks
 from migrator.target.answers import checked_last, consumed_by_meter, consumed_units
+from migrator.target.exchange import SocketTransport
 from migrator.target.failures import (
     UNPROCESSED,
     Unprocessed,
@@ -75,7 +77,7 @@ def batches(items: Sequence[Sized], units_at_most: float | None = None) -> Itera
 
 def _fits(batch: Sequence[Sized], units_at_most: float | None) -> bool:
     keys, sizes = {item[0] for item in batch}, [item[2] for item in batch]
-    is_cheap = units_at_most is None or sum(map(write_units, sizes)) <= units_at_most
+    is_cheap = units_at_most is None or units_of_writes(sizes) <= units_at_most
     return is_cheap and len(keys) == len(batch) and sum(sizes) <= BATCH_WRITE_BYTES
 
 
@@ -146,6 +148,11 @@ class DynamoStore(Forked):
     def takes_encoded(self) -> bool:
         """Whether requests go by an exchange of ours, which puts JSON into them as it is."""
         return getattr(self.client, "exchange", None) is not None
+
+    @property
+    def sockets(self) -> SocketTransport | None:
+        """The connections on which many requests go side by side, where they are ours."""
+        return self.client.exchange.sockets if self.takes_encoded else None
 
     def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
         """As `put`."""
@@ -296,13 +303,13 @@ class DynamoStore(Forked):
             request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
             # Which of them are left the answer does not say by number: taken for the largest.
             largest = sizes if len(left) == len(sizes) else sorted(sizes)[-len(left) :]
-            units_asked = sum(map(write_units, largest))
+            units_asked = units_of_writes(largest)
             answer = self.metered(units_asked, partial(self.client.batch_write_item, **request))
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
             self.sent.taken, answered = self.sent.taken + sent - len(left), True
             if left:
-                self.throttled(sum(map(write_units, sorted(sizes)[-len(left) :])))
+                self.throttled(units_of_writes(sorted(sizes)[-len(left) :]))
             if left and len(left) == sent:
                 raise Unprocessed(f"{sent} item(s) not taken")
 

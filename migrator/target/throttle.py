@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -29,10 +29,14 @@ _KEPT_S = WINDOW_S + 0.01
 
 @dataclass
 class Request:
-    """One request under way: the units that are thought it will take, and per meter what it took, once that is known."""
+    """One request under way: the units that are thought it will take, and per meter what it took, once that is known.
+
+    `is_counted`: whether a limit has room set aside for it.
+    """
 
     units: float
     consumed: Mapping[str, float] | None = None
+    is_counted: bool = False
 
 
 @dataclass
@@ -70,7 +74,8 @@ class WriteLimit:
     ) -> None:
         self.units_per_s = math.inf if units_per_s is None else float(units_per_s)
         self.rate = self.units_per_s
-        self._wait = wait
+        self._of_all, self._parts = self.units_per_s, 1
+        self.wait = wait
         self._clock = clock
         self._lock = Lock()
         self._filled_at = clock()
@@ -85,8 +90,21 @@ class WriteLimit:
 
     def change(self, units_per_s: float | None) -> None:
         """From now on it is this limit. What was spent in the last WINDOW_S under another one counts, under none not."""
-        limit = math.inf if units_per_s is None else float(units_per_s)
+        self._of_all = math.inf if units_per_s is None else float(units_per_s)
+        self._set()
+
+    @property
+    def is_set(self) -> bool:
+        return not math.isinf(self._of_all)
+
+    def share(self, parts: int) -> None:
+        """From now on it is one of so many equal parts of the limit; others take the others."""
+        self._parts = parts
+        self._set()
+
+    def _set(self) -> None:
         with self._lock:
+            limit = self._of_all / self._parts
             if limit == self.units_per_s:
                 return
             self._filled_at = self._clock()
@@ -95,23 +113,37 @@ class WriteLimit:
                 # What is under way was taken off a bucket that had no bottom, or another one.
                 meter.free = limit - self._under_way
 
-    @contextmanager
-    def request(self, units: float) -> Iterator[Request]:
+    def request(self, units: float) -> AbstractContextManager[Request]:
         """Inside of the block there is room for a request of about so many units; set `consumed` when it answered.
 
         A request that fails counts as what it was estimated at: it may have been taken.
         Raises: what `wait` raises when the run is to stop.
         """
+        # Without a limit there is nothing to wait for; one that is set meanwhile counts from the next request on.
         request = Request(units)
-        if math.isinf(self.units_per_s):
-            # A limit that is set meanwhile counts from the next request on.
-            yield request
-            return
-        while (pause_s := self._reserve(units)) > 0:
-            self._wait(pause_s)
+        return nullcontext(request) if math.isinf(self.units_per_s) else self._within(request)
+
+    @contextmanager
+    def _within(self, request: Request) -> Iterator[Request]:
+        while (pause_s := self.pause_s(request)) > 0:
+            self.wait(pause_s)
         try:
             yield request
         finally:
+            self.settle(request)
+
+    def pause_s(self, request: Request) -> float:
+        """0 where there is room for the request, set aside until `settle`; else seconds after which to ask again."""
+        if math.isinf(self.units_per_s):
+            return 0.0
+        pause_s = self._reserve(request.units)
+        request.is_counted = pause_s <= 0
+        return pause_s
+
+    def settle(self, request: Request) -> None:
+        """The request was answered, or will not be: what it took is spent, and the rest of its room is free again."""
+        if request.is_counted:
+            request.is_counted = False
             self._settle(request)
 
     def throttled(self) -> None:
@@ -186,6 +218,11 @@ class Sent:
     """Capacity units by (read or write, index; '' for the table)."""
     throttled: Counts = field(default_factory=Counts)
     """Requests that were not taken, or not whole, for want of capacity, and the units that they asked for."""
+
+    @property
+    def write_units(self) -> float:
+        """Of the table and all its indexes, as its answers say: of tombstones and deletes, too."""
+        return sum(number for (kind, *_), number in self.consumed.items() if kind == "write")
 
     def was_throttled(self, units: float) -> None:
         self.throttled.add(("requests",))

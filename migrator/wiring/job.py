@@ -8,9 +8,10 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
+from migrator.journal.at_work.lease import RunLease
 from migrator.journal.identity import SqlIdentity, settled
-from migrator.journal.lease import RunLease
 from migrator.journal.memory import SqlMemory
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
@@ -35,6 +36,7 @@ from migrator.stages import ownership as stage
 from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.ownership import CheckNames, Keeping, OnRecord, add_names, refuse_other_names, take_names
 from migrator.stages.patterns.question import AT_ONCE
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import (
     EMBEDDED,
     TIMEOUT_S,
@@ -48,16 +50,15 @@ from migrator.target.client import (
 from migrator.target.control import ControlItem, control_state
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore, by_condition, reads_only
-from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import Sent, WriteLimit
 
 JOURNAL_CONNECTIONS = 15
 _AWS = TargetSettings()
 
 
-def read_job(path: Path) -> Job:
-    """The job of the file, which log lines name from now on."""
-    job = load_job(path, os.environ)
+def read_job(path: Path, *, asks_source: bool = True) -> Job:
+    """The job of the file, which log lines name from now on; see load_job()."""
+    job = load_job(path, os.environ, asks_source=asks_source)
     logs.name_job(job.name)
     return job
 
@@ -268,7 +269,7 @@ def open_target(
     )
     limit = _limit(job.tuning, named, Retry(request_limits.backoff, stop))
     store = DynamoStore(client, named, reads_only, request_limits.backoff, stop, limit, sent)
-    objects = _objects(job, endpoint, named, request_limits.backoff, stop)
+    objects = _objects(job, named, request_limits.backoff, stop)
     return Target(named, DynamoTableAdmin(client, stop=stop), store, objects)
 
 
@@ -282,24 +283,29 @@ def _limit(tuning: Tuning, design: TableDesign, retry: Retry) -> WriteLimit:
     return WriteLimit(tuning.max_write_units, design.global_indexes, wait=retry.wait)
 
 
-def _objects(
-    job: Job, endpoint: str | None, design: TableDesign, backoff: Backoff, stop: Callable[[], bool]
-) -> S3Objects | None:
+def _objects(job: Job, design: TableDesign, backoff: Backoff, stop: Callable[[], bool]) -> S3Objects | None:
     settings = job.target
     if settings.bucket is None:
         return None
-    client = service_client(
-        "s3",
-        region=settings.region,
-        profile=settings.profile,
-        endpoint=endpoint,
-        connections=job.tuning.workers + 2,
-        role=_role(job),
+    objects = S3Objects(
+        client_of(job, "s3"), settings.bucket, settings.prefix_for(design.name), backoff, stop
     )
-    objects = S3Objects(client, settings.bucket, settings.prefix_for(design.name), backoff, stop)
     if settings.endpoint == EMBEDDED:
         objects.make_bucket()
     return objects
+
+
+def client_of(job: Job, service: str) -> Any:
+    """A client of another service of AWS, with the job's region, credentials and endpoint."""
+    settings = job.target
+    return service_client(
+        service,
+        region=settings.region,
+        profile=settings.profile,
+        endpoint=endpoint_of(settings.endpoint),
+        connections=job.tuning.workers + 2,
+        role=_role(job),
+    )
 
 
 def _role(job: Job) -> Role | None:
@@ -334,13 +340,16 @@ class JobContext:
 
 @contextmanager
 def open_job(
-    job: Job, command: str, *, workers: int | None = None, stop: Callable[[], bool] = lambda: False
+    job: Job,
+    command: str,
+    *,
+    workers: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    parsed: ParsedMapping | None = None,
 ) -> Iterator[JobContext]:
-    """The job's mapping, checked against its source, which stays open inside of the block.
-
-    `command`: what the source's administrator sees beside the job's name. `stop`: whether to give up waiting.
-    """
-    parsed = read_mapping(job.mapping)
+    """The job's mapping, or another revision of it (`parsed`), checked against the source, open until the block ends.
+    `command`: what the source's administrator sees beside the job's name. `stop`: whether to give up waiting."""
+    parsed = parsed or read_mapping(job.mapping)
     providers, retry = secret_providers(job.path.parent, job.target), Retry(backoff_of(job), stop)
     name, number = name_of(job.name, command), workers or job.tuning.workers
     work = Work(name, number, retry, providers, job.pools_apart)

@@ -1,4 +1,4 @@
-"""Opens what live change and cutover need: capture, marks, tickets, a writer beside others, and sources of evidence."""
+"""Opens what live change and cutover need: capture, marks, tickets, and a writer beside others."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.run_starts import installation_of, look_before, unverified_run
 from migrator.journal.runs import SqlJournal
 from migrator.journal.traces import SqlTraces
-from migrator.journal.writers import SqlInstances, SqlRevisions, SqlWriters, digests_of, newest_of
+from migrator.journal.writers import SqlInstances, SqlRevisions, SqlWriters, answers_of, digests_of, newest_of
+from migrator.mapping.check.keys import groups_text
+from migrator.mapping.difference.answers import answer_digests, items_digest
+from migrator.mapping.heart.changes import marked_columns
 from migrator.mapping.plan import columns_digest
 from migrator.mapping.reach import image_keys
 from migrator.model.capture import Installation, Step
-from migrator.model.instances import Lifetimes, Newest, Revision, Revisions, ServiceRegistry
+from migrator.model.instances import Answered, Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.model.journal import Run
 from migrator.model.live import ActivityCounts, Root
 from migrator.runtime.retry import Backoff, Retry, running_s
@@ -30,18 +33,15 @@ from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
 from migrator.source.transactions import Writing
 from migrator.stages import ownership as owner
-from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.live import capture
 from migrator.stages.live.capture import CaptureStage, CaptureStatus
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions, live_entities
 from migrator.stages.live.rounds import LiveEntity, encoders_of
-from migrator.stages.live.writers import Purge, WriterHeartbeats, both
-from migrator.stages.ownership import keep_direct
+from migrator.stages.live.writers import WriterHeartbeats, both
 from migrator.stages.removal import Forget
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.control import ControlItem
-from migrator.target.store import reads_only
 from migrator.wiring import job as job_wiring
 from migrator.wiring.job import JobContext, Target, secret_providers
 
@@ -111,13 +111,13 @@ def installation_of_job(live: Live, context: JobContext) -> Installation | None:
     return capture_stage(live, context).installation_of_job(context.plans)
 
 
-def need_installation(live: Live, context: JobContext) -> Installation:
-    """The job's installation of capture.
+def need_installation(live: Live, context: JobContext, *, is_old: bool = False) -> Installation:
+    """The job's installation of capture. `is_old`: the mapping is not the one that capture is for any more.
 
     Raises: SettingsError where there is none, where it is another job's, or where it does not capture all that the
     mapping reads.
     """
-    return capture_stage(live, context).need_installation(context.plans)
+    return capture_stage(live, context).need_installation(context.plans, is_old=is_old)
 
 
 def capture_stage(live: Live, context: JobContext) -> CaptureStage:
@@ -220,6 +220,13 @@ class ConcurrentEdges:
             *(captured, keys, options),
         )
 
+    def entities_by_table(self) -> dict[str, str]:
+        """By captured table the entities whose items follow from its rows, with commas between: a metric's label."""
+        captured = self.live.capture.captured([edge.compiled.plan for edge in self.entities.values()])
+        return {
+            table.name: ",".join(sorted({lookup.entity for lookup in table.lookups})) for table in captured
+        }
+
     def encoding_relay(self, check: Callable[[], None]) -> Relay:
         """One with a function generated for each entity, which pays where it goes on."""
         relay = self.relay(check)
@@ -228,13 +235,38 @@ class ConcurrentEdges:
 
 
 def own_revision(context: JobContext) -> Revision:
-    """What the job's mapping and the columns that it reads are now; entities that are not direct alone."""
-    mapping = context.checked.mapping.revision
-    return Revision(columns_digest(mapping, context.plans), mapping)
+    """What the job's mapping and the columns that it reads are now; entities that are not direct alone.
+
+    What is written together is part of it: a relay that knows nothing of a group would write its items one by one.
+    """
+    checked = context.checked
+    answers = answer_digests(checked.mapping, checked.read_plans)
+    # With the columns as they are: another type of one gives other items, though the mapping means the same.
+    meant = items_digest(checked.mapping, checked.read_plans) + groups_text(checked.mapping)
+    meaning = columns_digest(meant, context.plans)
+    revision = checked.mapping.revision
+    marked, text = marked_columns(context.plans), checked.mapping.text
+    return Revision(_writing_digest(context), revision, meaning, answers, marked, text)
+
+
+def revision_at_work(context: JobContext, journal: SqlJournal) -> Revision:
+    """The same as the journal names it, where the newest one is written in other words."""
+    own = Revision(_writing_digest(context), context.checked.mapping.revision)
+    return own.named_by(newest_of(journal.database, context.job.name), partial(own_revision, context))
+
+
+def _writing_digest(context: JobContext) -> str:
+    mapping = context.checked.mapping
+    return columns_digest(mapping.revision + groups_text(mapping), context.plans)
 
 
 def revisions_of(context: JobContext, journal: SqlJournal) -> SqlRevisions:
     return SqlRevisions(journal.database, context.job.name, own_revision(context))
+
+
+def unmarked_by(own: Revision, journal: SqlJournal, job: Job) -> Sequence[str] | None:
+    """What marks by the job's newest mapping are made of and marks by `own` are not; None where that is not known."""
+    return own.unmarked(newest_of(journal.database, job.name))
 
 
 def heartbeats_of(writers: SqlWriters, revisions: Revisions, job: Job, target: Target) -> WriterHeartbeats:
@@ -333,6 +365,9 @@ class JobJournal:
     def newest(self) -> Newest | None:
         return newest_of(self.journal.database, self.job.name)
 
+    def answers(self) -> Mapping[str, Answered]:
+        return answers_of(self.journal.database, self.job.name)
+
     def digests(self) -> Mapping[str, str]:
         return digests_of(self.journal.database, self.job.name)
 
@@ -348,56 +383,3 @@ def job_journal_of(job: Job, journal: SqlJournal) -> JobJournal:
     return JobJournal(
         job, journal, SqlPhases(database, name), SqlEvidence(database, name), SqlInstances(database, name)
     )
-
-
-@dataclass(frozen=True)
-class EvidenceSources:
-    """Everything that evidence is gathered from, open, and what gathers it."""
-
-    job_journal: JobJournal
-    context: JobContext
-    live: Live
-    target: Target
-    gatherer: EvidenceGatherer
-
-    def keep_direct(self) -> None:
-        """Puts on record which entities the service writes itself from now on, and that it writes all others no more."""
-        job, revision = self.job_journal.job, self.context.checked.mapping.revision
-        keep_direct(self.job_journal.journal, job.name, self.gatherer.table_id, revision, job.direct)
-
-
-@contextmanager
-def open_evidence(
-    job_journal: JobJournal, command: str, stop: Callable[[], bool]
-) -> Iterator[EvidenceSources]:
-    job = job_journal.job
-    with (
-        job_wiring.open_job(job, command, stop=stop) as context,
-        open_live(job, command, stop=stop, patience=ONCE, source=context.source) as live,
-    ):
-        target = job_wiring.open_target(job, context.checked.mapping.table, stop)
-        gatherer = EvidenceGatherer(
-            job=job.name,
-            limits=job.cutover,
-            checked=context.checked,
-            own=own_revision(context),
-            records=job_journal,
-            source=context.source,
-            capture=capture_stage(live, context),
-            marks=live.marks,
-            activity=live.activity,
-            table=target,
-            writers=partial(SqlWriters, job_journal.journal.database),
-            gone_s=lifetimes_of(job).gone_s,
-            purge=lambda table_id: _counting(job_journal, target, table_id),
-            stop=stop,
-        )
-        yield EvidenceSources(job_journal, context, live, target, gatherer)
-
-
-def _counting(job_journal: JobJournal, target: Target, table_id: str) -> Purge:
-    """A purge that takes nothing away."""
-    writers = SqlWriters(job_journal.journal.database, table_id)
-    lifetimes = lifetimes_of(job_journal.job)
-    store = ConditionalWrites(target.store)
-    return Purge(store, writers, target.design, lifetimes, reads_only, dry_run=True)

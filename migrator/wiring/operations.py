@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from migrator.journal.operations import SqlProcesses
+from migrator.journal.at_work.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.model.instances import Advance, ProcessKind
 from migrator.output.metrics import ProcessMetrics, journal_part, phases_part, reads_part, table_part

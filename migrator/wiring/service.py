@@ -13,11 +13,12 @@ from typing import cast
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
+from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.show.redaction import hidden_by_pattern
 from migrator.model.capture import Installation
 from migrator.model.edges import Control, ObjectStore
 from migrator.model.evidence import Window
-from migrator.model.instances import Instance, Standing
+from migrator.model.instances import Instance
 from migrator.model.live import ChangeMarks, ConditionalStore, Memory, RootFinder, Tickets
 from migrator.model.results import Hidden
 from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, running_s
@@ -36,13 +37,15 @@ from migrator.stages.live.service import (
     WRITER_KINDS,
     BeforeCommit,
     Flush,
+    LeftToTheRelay,
     Mode,
     Strict,
-    refuse_other_revision,
+    begin_beside,
+    refuse_new_revision,
     refuse_strict,
 )
 from migrator.stages.live.service import marking_role as role_of
-from migrator.stages.live.writers import SharedLeases, fence_off, outlive
+from migrator.stages.live.writers import SharedLeases
 from migrator.stages.patterns.question import AT_ONCE, Question
 from migrator.stages.patterns.recheck import Sampler
 from migrator.stages.reads.backends import Backends
@@ -138,8 +141,10 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[Dua
     context = service.context
     live_wiring.refuse_unknown(context.job, service.journal)
     _need_rows(service)
-    refuse_other_revision(_standing(service))
-    installation = live_wiring.need_installation(service.live, context)
+    standing = live_wiring.revisions_of(context, service.journal).standing()
+    refuse_new_revision(standing)
+    # To a mapping of before the triggers of the newest one seem stale: whether they are whole its relay looks.
+    installation = live_wiring.need_installation(service.live, context, is_old=standing == "old")
     role = marking_role(service, installation, options)
     with ExitStack() as stack:
         writer = stack.enter_context(
@@ -164,18 +169,17 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[Dua
 
 def marking_role(service: Service, installation: Installation, options: WritingOptions) -> Role:
     """Of a service that writes to SQL, whose source was captured as `known` says when it began."""
-    checks = partial(_need_rows, service), partial(_standing, service)
-    return role_of(service.live.capture.at_once(), installation, *checks, options.mode, writes=options.writes)
+    own = live_wiring.own_revision(service.context)
+    unmarked = partial(live_wiring.unmarked_by, own, service.journal, service.context.job)
+    return role_of(
+        service.live.capture.at_once(), installation, partial(_need_rows, service), unmarked, options.mode
+    )
 
 
 def _need_rows(service: Service) -> None:
     """Raises: SettingsError where a write to SQL would reach no item any more."""
     context = service.context
     job_wiring.write_ownership(context.job, context.checked.mapping, service.journal).need_rows(_COMPLETE)
-
-
-def _standing(service: Service) -> Standing:
-    return live_wiring.revisions_of(service.context, service.journal).standing()
 
 
 # ── items written by the service itself ──
@@ -208,18 +212,19 @@ def _open_writer(service: Service, options: WritingOptions) -> Iterator[_Writer]
         edges.live.tickets.highest()
         edges.guard()
         writers, lifetimes = edges.heartbeats.writers, edges.lifetimes
-        fence_off(writers, lifetimes, time.sleep)
-        outlive(writers, edges.heartbeats.revisions, lifetimes, time.sleep)
-        kind = WRITER_KINDS[options.mode]
+        begin_beside(writers, edges.heartbeats.revisions, lifetimes, time.sleep)
+        kind, left = WRITER_KINDS[options.mode], LeftToTheRelay()
         with closing(SharedLeases(edges.heartbeats, kind, running_s, edges.guard)) as shared_leases:
             yield _Writer(
-                _before_commit(edges, shared_leases, options) if options.mode == "strict" else None,
-                _flush(edges, shared_leases) if options.flush else None,
+                _before_commit(edges, shared_leases, options, left) if options.mode == "strict" else None,
+                Flush(edges.live.marks, partial(_relay, edges), shared_leases, left)
+                if options.flush
+                else None,
             )
 
 
 def _before_commit(
-    edges: ConcurrentEdges, shared_leases: SharedLeases, options: WritingOptions
+    edges: ConcurrentEdges, shared_leases: SharedLeases, options: WritingOptions, left: LeftToTheRelay
 ) -> BeforeCommit:
     strict = Strict(
         marks=cast("ChangeMarks", AsyncBridge(edges.live.marks)),
@@ -229,11 +234,11 @@ def _before_commit(
         check=edges.heartbeats.check,
         longest_s=options.longest_transaction_s,
     )
-    return BeforeCommit(strict, shared_leases, edges.context.source.inside, off_loop)
+    return BeforeCommit(strict, shared_leases, edges.context.source.inside, off_loop, left)
 
 
-def _flush(edges: ConcurrentEdges, shared_leases: SharedLeases) -> Flush:
-    return Flush(edges.live.marks, lambda: edges.relay(edges.heartbeats.check), shared_leases)
+def _relay(edges: ConcurrentEdges) -> Relay:
+    return edges.relay(edges.heartbeats.check)
 
 
 def _relay_inside(edges: ConcurrentEdges, rows: RootFinder, check: Callable[[], None]) -> Relay:
@@ -314,12 +319,12 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
         live.refuse_unknown(job, service.journal)
         blank = Window("", 0, "", heartbeat.me.service, revision, "service")
         evidence = SqlEvidence(service.journal.database, job.name)
+        patterns = service.context.checked.mapping.patterns
         # By the journal's time: evidence of this host is judged beside moves that another host makes.
         clock = clock_of(evidence.now_s)
-        metrics = stack.enter_context(
-            ReadMetrics(evidence, blank, instance, clock=clock, versions=phases.versions)
-        )
-        patterns = service.context.checked.mapping.patterns
+        answers = answer_digests(service.context.checked.mapping, ())
+        opened = ReadMetrics(evidence, blank, answers, instance, clock=clock, versions=phases.versions)
+        metrics = stack.enter_context(opened)
 
         def sampler(name: str) -> Sampler:
             return Sampler(patterns[name], asking.hidden[name], instance(), revision)

@@ -15,16 +15,17 @@ from migrator.model.edges import ControlState
 from migrator.model.errors import STOPPED, MigratorError, StoppedError
 from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client, service_client
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.control import ControlItem, DynamoStripping
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.journey.small import small_shop
 from tests.support_fence import no_fence
+from tests.support_lanes import every_lane  # noqa: F401
 
 QUICK = Backoff(attempts=3, base_s=0.001, cap_s=0.01, limit_s=120)
 PATIENT = Backoff(attempts=60, base_s=0.001, cap_s=0.01, limit_s=60)

@@ -10,7 +10,7 @@ import pytest
 from migrator.journal.writers import SqlWriters
 from migrator.model.errors import StoppedError
 from migrator.stages.live.writers import Purge, WriterLease
-from migrator.target.exchange import REFERENCE
+from migrator.target.exchange import BOTOCORE, REFERENCE
 from tests.faults.schedule import Faults
 from tests.races.conftest import race, sqlite_shop  # noqa: F401
 from tests.races.harness import Race
@@ -38,6 +38,8 @@ def purge(race: Race, later_s: float) -> int:  # noqa: F811
         (REFERENCE, "before-call"),
         (REFERENCE, "before-sign"),
         (REFERENCE, "request-created"),
+        (BOTOCORE, "before-sign"),
+        (BOTOCORE, "before-send"),
         ("exchange", "before-send"),
     ],
 )
@@ -58,6 +60,7 @@ def test_a_put_of_one_that_thaws_brings_no_row_back(
             writer,
             frozen.heartbeats.lifetimes,
             lambda: now[0],
+            now[0],
         )
         frozen.target = frozen.target.fenced(writer_lease.check)
 

@@ -14,7 +14,7 @@ from sqlalchemy import event, func, select
 from sqlalchemy.engine import make_url
 
 from migrator.journal import schema
-from migrator.journal.lease import RunLease
+from migrator.journal.at_work.lease import RunLease
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
@@ -114,7 +114,7 @@ WORKS: dict[str, Callable[[SqlJournal, Any], Any]] = {
         SqlMemory(journal.database, "t").remember(7, {ROOT: [KEY]})[ROOT].ticket <= 7
     ),
     "reached": lambda journal, _: SqlMemory(journal.database, "t").reached(7),
-    "contest": lambda journal, _: SqlMemory(journal.database, "t").request_keys([KeyRequest(KEY, ROOT)]),
+    "contest": lambda journal, _: SqlMemory(journal.database, "t").request_keys([KeyRequest(KEY, ROOT)], 1),
     "open findings": lambda journal, _: SqlOpenFindings(journal.database, "shop", "t").settle(
         {ROOT: 7}, [Finding("refused", "order", "why", "[1]")]
     ),

@@ -178,7 +178,7 @@ def test_complete_and_direct_are_kept(
         compared(job_journal, shop, OTHER)
         obey(job_journal, one := reader(job_journal, shop))
         compared(job_journal, shop, OTHER)
-        shop.done("cutover", "advance", str(shop.job), OTHER, "--yes")
+        shop.done("cutover", "advance", str(shop.job), OTHER, "--yes", "--one-way")
         job_journal.instances.leave(one)
     shop.job.write_text(shop.job.read_text() + "writes: {direct: [invoice]}\n")
     shop.done("capture", "install", str(shop.job))

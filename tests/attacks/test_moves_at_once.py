@@ -72,4 +72,11 @@ def test_nothing_moves_from_another_phase_than_was_shown(
 
 def test_all_patterns_have_no_phase_in_common(bare: Project) -> None:
     refused = bare.run("cutover", "rollback", str(bare.job), "--all", "--from", "live")
-    assert (refused.code, "--from goes with one pattern" in refused.err) == (2, True)
+    assert (refused.code, "--from and --unwritten go with one pattern" in refused.err) == (2, True)
+
+
+def test_what_no_service_wrote_is_said_of_complete_alone(bare: Project) -> None:
+    force(bare, "advance", str(bare.job), PATTERN)
+    refused = bare.run("cutover", "rollback", str(bare.job), PATTERN, "--unwritten", "customer")
+    assert (refused.code, "goes with a pattern that is complete" in refused.err) == (2, True)
+    assert phase(bare) == "shadow"

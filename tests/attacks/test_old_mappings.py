@@ -14,7 +14,8 @@ from migrator.journal.writers import SqlWriters
 from migrator.stages.cutover.evidence import Unknown
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
-from migrator.wiring.live import job_journal_of, open_evidence
+from migrator.wiring.cutover import open_evidence
+from migrator.wiring.live import job_journal_of
 from tests.journey.command import ROOT, Project
 from tests.journey.small import MAPPING, small_shop
 
@@ -76,8 +77,7 @@ def commands(place: str, job: str) -> list[list[str]]:
     page = (ROOT / "docs" / "schema-changes.md").read_text()
     shown = page.split(place)[1].lstrip().split("\n\n")
     block = next(one for one in shown if one.startswith("    migrator "))
-    lines = [line.replace("JOB", job).split()[1:] for line in block.splitlines()]
-    return [[*words, "--settle", "0"] if words[0] == "verify" else words for words in lines]
+    return [line.replace("JOB", job).split()[1:] for line in block.splitlines()]
 
 
 def go_on(shop: Project) -> None:
@@ -199,19 +199,15 @@ def test_the_page_on_schema_changes_works_word_for_word(shop: Project) -> None:
     """There and back, beside a relay on another host that is started again and again."""
     job, old = str(shop.job), str(old_host(shop))
     on, back = commands("## The mapping changes", job), commands("**To go back**", job)
-    assert [len(on), len(back), back[0][-1]] == [3, 3, "--go-back"]
+    assert [words[0] for words in on + back] == 3 * ["migrate-mapping"]
+    assert [on[0][-1], back[0][-1]] == ["--dry-run", "--go-back"]
     (shop.folder / "mapping.yaml").write_text(AFTER)
-    for words in on:
+    for words, told, relayed in zip(on, (1, 0), (0, 2), strict=True):
         change(shop, RENAME)
-        if words[0] == "verify":
-            shop.done("relay", job, "--once")
-        shop.done(*words)
-        assert shop.run("relay", old, "--once").code == 2
+        assert shop.run(*words).code == told
+        assert shop.run("relay", old, "--once").code == relayed
     assert cities(shop) == {"Rome"}
-    (shop.folder / "mapping.yaml").write_text(BEFORE)
-    for words in back:
-        change(shop, RENAME)
-        if words[0] == "verify":
-            shop.done("relay", old, "--once")
-        shop.done(*words)
+    change(shop, RENAME)
+    shop.done(*back[0])
     assert cities(shop) == {None}
+    assert shop.done("relay", old, "--once")

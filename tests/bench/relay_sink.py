@@ -2,7 +2,7 @@
 
 `python -m tests.bench.relay_sink URL`: what is no write of items goes to the DynamoDB at that URL; with `--through` all
 goes there. Its own operation `Written` says of each item that was put by a request of its own when that was answered:
-[key, number of the change, seconds since 1970].
+[key, number of the change, seconds since 1970]; `Answered`, how many requests of each operation there were.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
@@ -46,6 +47,7 @@ class Sink:
     upstream: str
     is_through: bool = False
     written: list[tuple[str, int, float]] = field(default_factory=list)
+    answered: Counter[str] = field(default_factory=Counter)
     control: dict[str, Any] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -59,6 +61,10 @@ class Sink:
     def answer(self, request: Request) -> tuple[int, bytes]:
         if request.operation == "Written":
             return 200, orjson.dumps(self.written)
+        if request.operation == "Answered":
+            return 200, orjson.dumps(self.answered)
+        with self.lock:
+            self.answered[request.operation] += 1
         status, body = self._forwarded(request) if self.is_through else self._at_once(request)
         if request.operation == "PutItem" and b'"visits"' in request.body:
             item = orjson.loads(request.body)["Item"]

@@ -5,28 +5,38 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import zlib
 from collections.abc import Callable
 from functools import cache
 from typing import NoReturn
 
-_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: {}\r\n\r\n"
+_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nx-amz-crc32: {}\r\nContent-Length: {}\r\n\r\n"
 _CONSUMED = [{"TableName": "T", "CapacityUnits": 25.0}]
 _LENGTH = b"content-length:"
 _STATEMENTS = b"BatchExecuteStatement"
+_OF_ONE_ITEM = (b".PutItem", b".DeleteItem")
 
 
 def _written(said: dict[str, object]) -> bytes:
-    body = json.dumps({**said, "ConsumedCapacity": _CONSUMED}).encode()
-    return _HEAD.format(len(body)).encode() + body
+    body = json.dumps({"ConsumedCapacity": _CONSUMED} | said).encode()
+    return _HEAD.format(zlib.crc32(body), len(body)).encode() + body
 
 
-ANSWER = _written({"UnprocessedItems": {}})
+_OF_BATCH = _written({"UnprocessedItems": {}})
+_OF_ITEM = _written({"ConsumedCapacity": _CONSUMED[0]})
 
 
 @cache
 def inserted(statements: int) -> bytes:
     """The answer that says of so many statements that each took place."""
     return _written({"Responses": [{"TableName": "T"}] * statements})
+
+
+def answer_to(head: bytes, body: bytes) -> bytes:
+    if _STATEMENTS in head:
+        # In a text of a value the quotation marks are escaped, so none is counted.
+        return inserted(body.count(b'"Statement":'))
+    return _OF_ITEM if any(name in head for name in _OF_ONE_ITEM) else _OF_BATCH
 
 
 def _serve(connection: socket.socket) -> None:
@@ -43,8 +53,7 @@ def _serve(connection: socket.socket) -> None:
         while len(rest) < length:
             rest += connection.recv(1 << 18)
         body, buffer = rest[:length], rest[length:]
-        # In a text of a value the quotation marks are escaped, so none is counted.
-        connection.sendall(inserted(body.count(b'"Statement":')) if _STATEMENTS in head else ANSWER)
+        connection.sendall(answer_to(head, body))
 
 
 def serve(answer: Callable[[socket.socket], None]) -> NoReturn:

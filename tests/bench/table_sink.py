@@ -1,4 +1,5 @@
 """An endpoint that keeps items in memory and answers BatchWriteItem, BatchGetItem and Scan with pages made beforehand.
+Its own operation `Answered` says how many requests of each operation there were.
 
 Its CPU is another process's, so that a bench measures what reads the table. Attributes come in another order than they were
 sent in, as DynamoDB promises none.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import zlib
+from collections import Counter
 from functools import cache
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.bench.sink import serve
 _HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nx-amz-crc32: {}\r\nContent-Length: {}\r\n\r\n"
 _PAGE_BYTES = 1_000_000
 _ITEMS: dict[bytes, Any] = {}
+_ANSWERED: Counter[str] = Counter()
 
 
 def _key(item: Any) -> bytes:
@@ -60,6 +63,9 @@ def _pages(segment: int, segments: int, count: int) -> dict[bytes, bytes]:
 
 
 def _answer(target: str, body: bytes) -> bytes:
+    if target == "Answered":
+        return orjson.dumps(_ANSWERED)
+    _ANSWERED[target] += 1
     request = orjson.loads(body)
     if target == "Scan":
         start = request.get("ExclusiveStartKey")

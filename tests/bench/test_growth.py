@@ -1,66 +1,42 @@
-"""How CPU an item and peak memory of a backfill grow with a table: each size in a process of its own, into a sink."""
+"""How CPU an item and peak memory of a backfill grow with a table: each size in a process of its own, into a sink.
+
+MIGRATOR_TEST_SIZES=100000,10000000 names other sizes. A naive script beside it takes up to NAIVE_AT_MOST rows: it costs an item
+what it costs at any size.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import resource
-import sqlite3
-import subprocess
-import sys
-import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
-from tests.bench.test_items import PLAIN, Base, by_backfill
+from tests.bench.measure import Tables, alone
+from tests.bench.shapes import engine_of, fill_users
 
 pytestmark = pytest.mark.bench
 
 SIZES = [int(size) for size in os.environ.get("MIGRATOR_TEST_SIZES", "10000,100000,1000000").split(",")]
-ROWS = """
-INSERT INTO users
-WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < ?)
-SELECT id, 'user' || id || '@example.com', 'Ann Example', CASE WHEN id % 3 = 0 THEN 'Springfield' END,
-    printf('%.120c', 'x'), id / 100.0, '2026-01-02 03:04:05.000000', id * 7 FROM n
-"""
+NAIVE_AT_MOST = 100_000
 
 
 def filled(file: Path, rows: int) -> str:
-    """The URL of a database of so many users."""
-    url = f"sqlite:///{file}"
-    engine = sa.create_engine(url)
-    Base.metadata.create_all(engine)
-    engine.dispose()
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute(ROWS, [rows])
-    return url
+    """The URL of a SQLite database of so many users."""
+    return fill_users(f"sqlite:///{file}", rows)
 
 
-def test_a_table_that_grows(sink: str, tmp_path: Path) -> None:
-    for rows in SIZES:
-        file = tmp_path / f"{rows}.db"
-        url = filled(file, rows)
-        command = [sys.executable, "-m", "tests.bench.test_growth", url, sink]
-        told = subprocess.run(command, capture_output=True, check=True)
-        found = json.loads(told.stdout)
-        print(
-            f"\n{rows:>12,} rows: {found['us']:.1f} µs of CPU an item, {found['mb']:.0f} MB at most", end=""
-        )
-        file.unlink()
-    print()
-
-
-def main(url: str, endpoint: str) -> None:
-    """Prints microseconds of CPU an item, without the process's start, and the peak of memory in MB, with it."""
-    began = time.process_time()
-    rows = by_backfill(PLAIN, url, endpoint)
-    took_s = time.process_time() - began
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"us": took_s / rows * 1e6, "mb": peak_mb}))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+@pytest.mark.parametrize("rows", SIZES)
+def test_a_table_that_grows(rows: int, empty: str, sink: str, tables: Tables) -> None:
+    fill_users(empty, rows)
+    ours = alone("backfill", "plain rows", empty, sink)
+    assert ours.items == rows
+    naive = alone("naive", "plain rows", empty, sink) if rows <= NAIVE_AT_MOST else None
+    tables.add(
+        "How a backfill grows, plain rows",
+        database=engine_of(empty),
+        rows=f"{rows:,}",
+        CPU_an_item_in_µs=f"{ours.cpu_us:.1f}",
+        naive=f"{naive.cpu_us:.1f}" if naive else "–",
+        items_a_second=f"{1e6 / ours.us:,.0f}",
+        MB_at_most=f"{ours.peak_mb:.0f}",
+    )

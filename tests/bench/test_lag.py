@@ -17,8 +17,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.bench.test_relay import ADD_USERS, MAKE_USERS, USERS, filled, sink_before
-from tests.storm.shop import service
+from tests.bench.measure import Tables
+from tests.bench.shapes import fill_users
+from tests.bench.test_relay import USERS, filled, sink_before
 
 pytestmark = pytest.mark.bench
 
@@ -78,12 +79,9 @@ def lags_s(changes: list[tuple[int, int, float]], writes: list[tuple[str, int, f
     ("into", "rate"), [("sink", 500), ("sink", 1000), ("sink", 2000), ("embedded server", 500)]
 )
 def test_lag_at_a_steady_rate(
-    into: str, rate: int, tmp_path: Path, postgres_database: str, dynamodb_url: str
+    into: str, rate: int, tmp_path: Path, postgres_database: str, dynamodb_url: str, tables: Tables
 ) -> None:
-    with service(postgres_database) as database:
-        database.run(MAKE_USERS)
-        database.run(ADD_USERS, 1, ROWS)
-        database.connection.commit()
+    fill_users(postgres_database, ROWS)
     through = ["--through"] if into == "embedded server" else []
     apart = multiprocessing.get_context("spawn")
     with sink_before(dynamodb_url, *through) as sink, ProcessPoolExecutor(1, apart) as generator:
@@ -96,8 +94,12 @@ def test_lag_at_a_steady_rate(
                 time.sleep(1)
     cut = statistics.quantiles(found, n=100)
     took_s = changes[-1][2] - changes[0][2]
-    print(
-        f"\n{rate} changes/s into the {into}, {WORKERS} workers: lag p50 {cut[49]:.2f} s, p99 {cut[98]:.2f} s,"
-        f" longest {max(found):.2f} s; {len(changes) / took_s:,.0f} changes/s were made for {took_s:.0f} s"
+    tables.add(
+        f"Lag from commit to item, PostgreSQL, one process, {FOR_S:.0f} s each",
+        changes_a_second=f"{rate:,} ({len(changes) / took_s:,.0f} were made)",
+        into=f"the {into}",
+        p50=f"{cut[49]:.2f} s",
+        p99=f"{cut[98]:.2f} s",
+        longest=f"{max(found):.2f} s",
     )
     assert math.inf not in found

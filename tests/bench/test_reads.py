@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ import sqlalchemy as sa
 from boto3.dynamodb.conditions import Key
 
 from migrator.api import Migration
+from tests.bench.measure import Tables
+from tests.bench.shapes import engine_of
 from tests.service.reading import ReadShop, open_read_shop, seen
 
 pytestmark = pytest.mark.bench
@@ -25,12 +29,13 @@ pytestmark = pytest.mark.bench
 CALLS = int(os.environ.get("MIGRATOR_TEST_CALLS", 300))
 ROUNDS = int(os.environ.get("MIGRATOR_TEST_ROUNDS", 7))
 CALLS_A_SECOND = 100
+SHADOWS_A_SECOND = 20
 PATTERN, PARAMS = "recent_orders", {"user_id": 1}
 
 
 @pytest.fixture
-def shop(postgres_database: str, dynamodb_url: str, tmp_path: Path) -> Iterator[ReadShop]:
-    with open_read_shop("postgresql", postgres_database, dynamodb_url, tmp_path) as opened:
+def shop(empty: str, dynamodb_url: str, tmp_path: Path) -> Iterator[ReadShop]:
+    with open_read_shop(engine_of(empty).lower(), empty, dynamodb_url, tmp_path) as opened:
         yield opened
 
 
@@ -41,29 +46,40 @@ def cpu_us(work: Callable[[], Any]) -> float:
     return (time.process_time() - began) / CALLS * 1e6
 
 
-def compared(name: str, bare: Callable[[], Any], ours: Callable[[], Any]) -> None:
+def compared(
+    tables: Tables, shop: ReadShop, phase: str, bare: Callable[[], Any], ours: Callable[[], Any]
+) -> None:
     assert len(bare()) == len(ours()) == 10
     rounds = [(cpu_us(bare), cpu_us(ours)) for _ in range(ROUNDS)]
     alone, through = (statistics.median(column) for column in zip(*rounds, strict=True))
     ratio = statistics.median(one / other for other, one in rounds)
-    print(f"\n{name}: {alone:.0f} µs bare, {through:.0f} µs by Migration.read: {ratio:.2f}")
+    tables.add(
+        "Migration.read, µs of CPU for a page of ten items",
+        source=engine_of(shop.engine.url.render_as_string()),
+        phase=phase,
+        bare=f"{alone:.0f}",
+        by_Migration_read=f"{through:.0f}",
+        ratio=f"{ratio:.2f}",
+    )
 
 
-def test_complete(shop: ReadShop, dynamodb_url: str) -> None:
-    shop.move("complete", 0, PATTERN)
+def bare_query(shop: ReadShop, dynamodb_url: str) -> Callable[[], Any]:
+    """The pattern's question, asked by boto3 alone."""
     keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
     table = boto3.resource("dynamodb", endpoint_url=dynamodb_url, **keys).Table(shop.store.design.name)
     condition = Key("PK").eq("USER#1") & Key("SK").begins_with("ORDER#")
+    return lambda: table.query(KeyConditionExpression=condition, ScanIndexForward=False)["Items"]
+
+
+def test_complete(shop: ReadShop, dynamodb_url: str, tables: Tables) -> None:
+    shop.move("complete", 0, PATTERN)
     with shop.migration() as migration:
         seen(migration, "complete", PATTERN)
-        compared(
-            "complete",
-            lambda: table.query(KeyConditionExpression=condition, ScanIndexForward=False)["Items"],
-            lambda: migration.read(PATTERN, **PARAMS),
-        )
+        bare = bare_query(shop, dynamodb_url)
+        compared(tables, shop, "complete", bare, lambda: migration.read(PATTERN, **PARAMS))
 
 
-def test_off(shop: ReadShop) -> None:
+def test_off(shop: ReadShop, tables: Tables) -> None:
     """Against the statement as a service sends it, by SQLAlchemy with a transaction of its own."""
     statement = sa.text(
         "SELECT id, total, status, placed_at, paid FROM orders WHERE user_id = :user_id AND"
@@ -77,27 +93,55 @@ def test_off(shop: ReadShop) -> None:
 
     with shop.migration() as migration:
         seen(migration, "off", PATTERN)
-        compared("off", bare, lambda: migration.read(PATTERN, **PARAMS))
+        compared(tables, shop, "off", bare, lambda: migration.read(PATTERN, **PARAMS))
 
 
-def test_p99_with_a_shadow_that_agrees(shop: ReadShop) -> None:
-    """Of callers that come at a rate, as those of a service do. Ones that leave the interpreter no moment notice more."""
+def test_p99_with_a_shadow_that_agrees(shop: ReadShop, dynamodb_url: str, tables: Tables) -> None:
+    """Of callers that come at a rate, as those of a service do, beside nothing, a shadow, and bare questions."""
     shop.move("shadow", 0, PATTERN)
-    text = shop.job.read_text().replace("per_s: 10000", "per_s: 20")
+    text = shop.job.read_text().replace("per_s: 10000", f"per_s: {SHADOWS_A_SECOND}")
     shop.job.write_text(text)
     with shop.migration() as shadowed:
         shop.job.write_text(text.replace("shadow: {", "shadow: {sample: 0, "))
         with shop.migration() as alone:
             for migration in (shadowed, alone):
                 seen(migration, "shadow", PATTERN)
-            rounds = [(p99_ms(alone), p99_ms(shadowed)) for _ in range(ROUNDS)]
-    without, beside = (statistics.median(column) for column in zip(*rounds, strict=True))
-    ratio = statistics.median(other / one for one, other in rounds)
+            rounds = []
+            for _ in range(ROUNDS):
+                with asked_beside(bare_query(shop, dynamodb_url)):
+                    bare = p99_ms(alone)
+                rounds.append((p99_ms(alone), p99_ms(shadowed), bare))
+    without, beside, bare = (statistics.median(column) for column in zip(*rounds, strict=True))
+    ratio, bound = (statistics.median(each[way] / each[0] for each in rounds) for way in (1, 2))
     found = shop.windows()[PATTERN]
     assert found.same > 0
-    print(
-        f"\np99 at {CALLS_A_SECOND} calls/s: {without:.2f} ms alone, {beside:.2f} ms with a shadow: {ratio:.2f}"
+    tables.add(
+        f"Migration.read beside a shadow that agrees, p99 at {CALLS_A_SECOND} calls/s, {ROUNDS} rounds",
+        source=engine_of(shop.engine.url.render_as_string()),
+        alone=f"{without:.2f} ms",
+        with_a_shadow=f"{beside:.2f} ms",
+        ratio=f"{ratio:.2f}",
+        beside_a_thread_that_asks_boto3=f"{bare:.2f} ms",
+        its_ratio=f"{bound:.2f}",
     )
+
+
+@contextmanager
+def asked_beside(question: Callable[[], Any]) -> Iterator[None]:
+    """As often as a shadow asks, by a thread of this interpreter."""
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.wait(1 / SHADOWS_A_SECOND):
+            question()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        asking.join()
 
 
 def p99_ms(migration: Migration) -> float:

@@ -12,13 +12,15 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.bench.measure import Tables
+from tests.bench.shapes import engine_of, fill_users, more_users
 from tests.journey.command import Project, project
 from tests.storm.shop import MAPPING, marks_left, open_shop, service
 
@@ -38,39 +40,38 @@ entities:
         GSI1: ["EMAIL#{email}", "USER#{id}"]
         keep: all
 """
-MAKE_USERS = (
-    "CREATE TABLE users (id INTEGER PRIMARY KEY, email VARCHAR(80) UNIQUE NOT NULL, name VARCHAR(80) NOT NULL,"
-    " city VARCHAR(80), note VARCHAR(200) NOT NULL, total NUMERIC(10, 2) NOT NULL, created_at TIMESTAMP NOT NULL,"
-    " visits INTEGER NOT NULL)"
-)
-ADD_USERS = (
-    "INSERT INTO users SELECT n, 'user' || n || '@example.com', 'Ann Example', NULL, repeat('x', 120), n / 100.0,"
-    " TIMESTAMP '2026-01-02 03:04:05', n FROM generate_series(%s::int, %s::int) AS n"
-)
 
 
 @dataclass(frozen=True)
 class Load:
-    """`changes`: each of them changes as many rows as its value says, and leaves a mark for each."""
+    """`change`: the statement for a database's URL, which leaves a mark for each row that it changes."""
 
     mapping: str
-    changes: str
+    change: Callable[[str], str]
 
     def open(self, url: str) -> None:
         if self.mapping == MAPPING:
             open_shop(url, MARKS // 2)
-            return
-        with service(url) as database:
-            database.run(MAKE_USERS)
-            database.run(ADD_USERS, 1, MARKS)
-            database.connection.commit()
+        else:
+            fill_users(url, MARKS)
+
+
+def _always(statement: str) -> Callable[[str], str]:
+    return lambda _: statement
 
 
 LOADS = {
-    "plain rows": Load(USERS, "UPDATE users SET visits = visits + 1 WHERE id <= %s"),
-    "new rows": Load(USERS, ADD_USERS.replace("%s", f"{MARKS} + 1", 1).replace("%s", f"{MARKS} + %s")),
-    "orders with lines": Load(MAPPING, "UPDATE orders SET status = 'paid', total = total + 1 WHERE id <= %s"),
-    "names of products": Load(MAPPING, "UPDATE product SET name = name || '.' WHERE id <= %s / 100"),
+    "rows that were changed": Load(
+        USERS, _always(f"UPDATE users SET visits = visits + 1 WHERE id <= {MARKS}")
+    ),
+    "new rows": Load(USERS, lambda url: more_users(url, MARKS + 1, 2 * MARKS)),
+    "orders with their lines": Load(
+        MAPPING, _always(f"UPDATE orders SET status = 'paid', total = total + 1 WHERE id <= {MARKS}")
+    ),
+    "names of products": Load(
+        MAPPING,
+        _always(f"UPDATE product SET name = replace(name, 'thing', 'part') WHERE id <= {MARKS} / 100"),
+    ),
 }
 
 
@@ -113,24 +114,27 @@ def relayed(made: Project) -> Relayed:
 
 
 @pytest.mark.parametrize("into", ["sink", "embedded server"])
-@pytest.mark.parametrize("name", list(LOADS))
+@pytest.mark.parametrize("load", LOADS)
 def test_marks_of_a_second(
-    name: str, into: str, tmp_path: Path, postgres_database: str, dynamodb_url: str
+    load: str, into: str, tmp_path: Path, empty: str, dynamodb_url: str, tables: Tables
 ) -> None:
-    load = LOADS[name]
-    load.open(postgres_database)
+    shape = LOADS[load]
+    shape.open(empty)
     with sink_before(dynamodb_url) as sink:
-        made = filled(tmp_path, load.mapping, postgres_database, sink if into == "sink" else dynamodb_url)
+        made = filled(tmp_path, shape.mapping, empty, sink if into == "sink" else dynamodb_url)
         idle = relayed(made)
-        with service(postgres_database) as database:
-            database.run(load.changes, MARKS)
+        with service(empty) as database:
+            database.run(shape.change(empty))
             database.connection.commit()
-        marks = marks_left(postgres_database)
+        marks = marks_left(empty)
         worked = relayed(made)
     cpu_s, took_s = worked.cpu_s - idle.cpu_s, worked.took_s - idle.took_s
-    print(
-        f"\n{name} into the {into}: {marks:,} marks, {worked.items:,} items: {marks / cpu_s:,.0f} marks and"
-        f" {worked.items / cpu_s:,.0f} items a second of CPU, {marks / took_s:,.0f} marks a second by the clock,"
-        f" with {WORKERS} workers"
+    tables.add(
+        f"Marks a second of one relay, {WORKERS} workers",
+        marks=f"{engine_of(empty)}, {marks:,}: {load}",
+        into=f"the {into}",
+        of_CPU=f"{marks / cpu_s:,.0f}",
+        by_the_clock=f"{marks / took_s:,.0f}",
+        items_of_CPU=f"{worked.items / cpu_s:,.0f}",
     )
-    assert marks_left(postgres_database) == 0
+    assert marks_left(empty) == 0

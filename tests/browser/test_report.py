@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import base64
-import statistics
+import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.browser.page import NARROW, WIDE, Browser
 from tests.support_report import MODEL
 from tests.support_report_hostile import HOSTILE, hostile, many
 
 pytestmark = pytest.mark.xdist_group("chromium")
-
-FILTER_MS = 150.0
-"""A person sees no delay below some 100 ms; the machine may be busy."""
 
 
 # ── how it looks ──
@@ -49,6 +48,7 @@ def test_the_parts_stand_in_the_order_that_the_terminal_has(browser: Browser) ->
         "Differences",
         "Over time",
         "Latency",
+        "Costs",
         "Lag and runs",
         "Coverage",
         "Item collections",
@@ -76,6 +76,43 @@ def test_the_button_paints_it_light_or_dark(browser: Browser) -> None:
         browser.one("#scheme").click()
         schemes.append(browser.run("return document.documentElement.dataset.scheme || ''"))
     assert schemes == ["light", "dark", ""]
+
+
+def test_it_prints_the_wide_layout_on_a4_with_the_heads_of_its_tables(
+    browser: Browser, artefacts: Path
+) -> None:
+    browser.open(MODEL)
+    inches = {"paperWidth": 8.27, "paperHeight": 11.69}
+    printed = base64.b64decode(browser.command("Page.printToPDF", printBackground=False, **inches)["data"])
+    (artefacts / "report.pdf").write_bytes(printed)
+    # As wide as A4 is between its margins of 14 mm, at 96 pixels an inch.
+    browser.look((688, 900))
+    browser.command("Emulation.setEmulatedMedia", media="print")
+    wanted, given = browser.run(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert wanted <= given == 688
+    heads = browser.run(
+        "return [...document.querySelectorAll('#patterns thead th')].map((e) => [e.innerText.trim(), getComputedStyle(e).display])"
+    )
+    assert [name for name, _ in heads][:3] == ["Pattern", "Phase", "Compared"]
+    assert {shown for _, shown in heads} == {"table-cell"}
+    browser.picture(artefacts / "report-print.png")
+
+
+def test_names_break_at_an_underscore_and_nowhere_else(browser: Browser) -> None:
+    name = "orders_of_customer_by_creation_date_and_status"
+    long = [replace(one, name=f"{name}_{place}") for place, one in enumerate(MODEL.patterns)]
+    for size in ((1400, 900), (400, 844)):
+        browser.look(size)
+        browser.open(replace(MODEL, patterns=long))
+        # The parts of a name between its breaks: a part with two boxes is broken.
+        broken = browser.run(
+            "return [...document.querySelectorAll('main .name')].flatMap((e) => [...e.childNodes]).filter((e) => { const r ="
+            " document.createRange(); r.selectNodeContents(e); return r.getClientRects().length > 1; }).map((e) => e.textContent)"
+        )
+        assert broken == []
+    assert browser.texts("#patterns tbody th")[0] == f"{name}_1"
 
 
 # ── what it does ──
@@ -116,6 +153,29 @@ def test_fields_filter_count_and_stand_in_the_address(browser: Browser) -> None:
     assert browser.texts("#shown") == ["1 of 11 listed differences, 1 of 3 kinds"]
     browser.choose("#find", "no such thing")
     assert browser.texts("#shown") == ["0 of 11 listed differences, 0 of 3 kinds"]
+
+
+def test_what_is_found_is_saved_as_csv_and_as_json(browser: Browser, tmp_path: Path) -> None:
+    browser.open(replace(MODEL, groups=[replace(MODEL.groups[0], where="=2+3"), *MODEL.groups[1:]]))
+    assert browser.texts("#differences h3 + p")[0].startswith("11 of 253 listed: all are counted")
+    browser.command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    browser.choose("#by-class", "value")
+    for kind in ("csv", "json"):
+        browser.one(f"[data-saves={kind}]").click()
+    wait = WebDriverWait(browser.driver, 120)
+    wait.until(lambda _: all((tmp_path / f"differences.{kind}").exists() for kind in ("csv", "json")))
+    lines = list(csv.DictReader((tmp_path / "differences.csv").read_text().splitlines()))
+    saved = json.loads((tmp_path / "differences.json").read_text())
+    assert len(lines) == len(saved) == 8
+    assert saved[0] == {
+        "class": "value",
+        "where": "=2+3 › price",
+        "row_or_question": "product_id=4711",
+        "item_or_difference": "1290 ≠ 12.90",
+    }
+    assert lines[0] == saved[0] | {"where": "'=2+3 › price"}
+    assert browser.log() == []
+    assert [url for url in browser.requests() if not url.startswith(("file:", "blob:"))] == []
 
 
 def test_a_link_to_a_kind_opens_it(browser: Browser) -> None:
@@ -168,29 +228,27 @@ def test_it_prints_with_all_that_is_folded(browser: Browser, artefacts: Path) ->
     (artefacts / "report.pdf").write_bytes(printed)
 
 
-def test_five_thousand_differences_stay_quick(browser: Browser) -> None:
+def test_of_five_thousand_differences_two_hundred_rows_are_drawn(browser: Browser) -> None:
+    """However it is filtered and sorted: what is drawn is what takes a browser's time."""
     browser.open(many(5_000))
     assert browser.texts("#shown")[0].startswith("5,011 of 5,011 listed differences")
     assert len(browser.all("#all tbody tr")) == 200
     script = """
-      const find = document.getElementById('find'), took = [];
+      const find = document.getElementById('find'), drawn = [];
       for (const text of ['w', 'wa', 'META#7', '00042', 'nothing at all', '', 'product ["']) {
-        const began = performance.now();
         find.value = text;
         find.dispatchEvent(new Event('input', {bubbles: true}));
-        document.body.offsetHeight;
-        took.push(performance.now() - began);
+        drawn.push(document.querySelectorAll('#all tbody tr').length);
       }
-      return took;
+      return drawn;
     """
-    took_ms = browser.run(script)
-    assert statistics.median(took_ms) < FILTER_MS, took_ms
+    assert max(browser.run(script)) == 200
     browser.choose("#find", "")
     browser.choose("#by-where", "warehouse")
     assert browser.texts("#shown") == ["100 of 5,011 listed differences, 1 of 5 kinds"]
     browser.choose("#by-where", "")
-    sort = "const began = performance.now(); arguments[0].click(); document.body.offsetHeight; return performance.now() - began"
-    assert browser.run(sort, browser.one("#all th:nth-child(3) button")) < 10 * FILTER_MS
+    browser.run("arguments[0].click()", browser.one("#all th:nth-child(3) button"))
+    assert len(browser.all("#all tbody tr")) == 200
     browser.one("#more").click()
     assert len(browser.all("#all tbody tr")) == 400
 

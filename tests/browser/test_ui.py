@@ -70,6 +70,7 @@ def url() -> Iterator[str]:
         yield served
 
 
+@pytest.mark.long_journey
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES, ids=["1400", "400"])
 def test_what_rows_hold_is_text_at_every_size(

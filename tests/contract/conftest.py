@@ -14,9 +14,9 @@ from migrator.model.edges import ItemStore, Source
 from migrator.model.table import TableDesign
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.support_engine import NAME, pond_known

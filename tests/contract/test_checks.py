@@ -24,16 +24,18 @@ from migrator.stages.backfill.write import ConditionalPath, FastPath
 from migrator.stages.live.instances import Role
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay
-from migrator.stages.live.send import send
+from migrator.stages.live.send import encoded_of, send
 from migrator.stages.live.service import Strict
 from migrator.stages.live.writers import Purge, WriterHeartbeats
 from migrator.stages.removal import Forget, Strip, Undo
+from migrator.stages.revision.gone import Gone
 from migrator.stages.verify.stage import Verify
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
-from migrator.target.conditional import ConditionalWrites, Transactions
+from migrator.target.conditional import ConditionalWrites
 from migrator.target.control import ControlItem, DynamoStripping
+from migrator.target.puts import FirstTries
 from migrator.target.store import DynamoStore, reads_only
-from migrator.target.table import DynamoTableAdmin
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
 from tests.support_fence import no_fence
@@ -42,7 +44,7 @@ from tests.unit.stages.live_world import Shop
 NEEDS: list[tuple[Callable[..., Any], str]] = [
     (DynamoStore, "check"),
     (ConditionalWrites, "store"),
-    (Transactions, "store"),
+    (FirstTries, "store"),
     (ControlItem, "store"),
     (DynamoStripping, "store"),
     (send, "check"),
@@ -54,6 +56,7 @@ NEEDS: list[tuple[Callable[..., Any], str]] = [
     (Backfill, "path"),
     (Strict, "check"),
     (Undo, "check"),
+    (Gone, "refresh"),
     (Strip, "check"),
     (Forget, "check"),
     (Purge, "check"),
@@ -248,6 +251,19 @@ SENT: dict[str, Callable[[Table], object]] = {
     "insert": lambda table: table.writes.write([NEW], fresh=True),
     "write_own": lambda table: table.writes.write_own([NEW]),
     "write_together": lambda table: table.writes.write_together([[NEW, {**NEW, "SK": "NEW2"}]]),
+    "write_together, many": lambda table: table.writes.write_together(
+        [[{**NEW, "SK": f"{group}{n}"} for n in range(2)] for group in range(3)]
+    ),
+    "write_encoded": lambda table: table.writes.write_encoded(
+        [("order:[1]", encoded_of({**NEW, "SK": f"{n}"}, DESIGN)) for n in range(3)], 5
+    ),
+    "write_encoded_together": lambda table: table.writes.write_encoded_together(
+        [
+            ("order:[1]", [encoded_of({**NEW, "SK": f"{group}{n}"}, DESIGN) for n in range(2)])
+            for group in range(3)
+        ],
+        5,
+    ),
     "remove_tombstones": lambda table: table.writes.remove_tombstones([DEAD]),
     "raise_control": lambda table: table.control.raise_control(7),
     "keep": lambda table: table.control.keep("id", "shop", Kept("one")),
@@ -285,7 +301,7 @@ def by_fast_path(shop: Shop) -> None:
 
 def by_beside_path(shop: Shop) -> None:
     entity = shop.refresh.entities["users"].compiled
-    path = ConditionalPath(replace(shop.refresh, check=lost), shop.open_findings)
+    path = ConditionalPath(replace(shop.refresh, check=lost), shop.open_findings, {})
     path.copy(entity, lambda: shop.source.read_page(entity.plan, None, None))
 
 

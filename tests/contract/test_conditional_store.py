@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,10 +14,11 @@ import pytest
 from migrator.model.edges import ItemStore
 from migrator.model.live import ConditionalStore
 from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.stages.live.send import EncodedWrites, encoded_of
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
 
@@ -37,6 +38,26 @@ class Table:
         outcomes = self.writes.write_together(groups)
         assert [one.item for one in outcomes] == [item for group in groups for item in group]
         return [(one.verdict, one.owner) for one in outcomes]
+
+    def together_as_json(self, *groups: list[Item]) -> list[tuple[str, str]]:
+        """The items of a group are of one source, and all of one ticket."""
+        assert isinstance(self.writes, EncodedWrites)
+        as_json = [
+            (str(group[0]["_src"]), [encoded_of(one, self.design) for one in group])
+            for group in groups
+            if group
+        ]
+        ticket = next(one["_tk"] for group in groups for one in group)
+        others = {
+            self.design.key_of(one.item): one
+            for one in self.writes.write_encoded_together(as_json, int(str(ticket)))
+        }
+        assert "stored" not in {one.verdict for one in others.values()}
+        outcomes = [others.get(self.design.key_of(one)) for group in groups for one in group]
+        assert [one.item for one in outcomes if one] == list(
+            filter(lambda one: self.design.key_of(one) in others, [one for group in groups for one in group])
+        )
+        return [("stored", "") if one is None else (one.verdict, one.owner) for one in outcomes]
 
     def stored(self) -> list[Item]:
         found = [one for page in self.items.scan(0, 1) for one in page.items]
@@ -205,11 +226,19 @@ def test_of_writers_at_once_the_highest_ticket_stays(table: Table, *, fresh: boo
 
 # ── groups ──
 
+Together = Callable[..., list[tuple[str, str]]]
 
-def test_a_group_is_written_whole(table: Table) -> None:
+
+@pytest.fixture(params=["items", "JSON"])
+def together(request: pytest.FixtureRequest, table: Table) -> Together:
+    """Writes groups as they are, or as JSON."""
+    return table.together if request.param == "items" else table.together_as_json
+
+
+def test_a_group_is_written_whole(table: Table, together: Together) -> None:
     table.items.put([item(1, ticket=4), dead(2, ticket=4), dead(3, "order:[2]", 5)])
     group = [item(1, n=1), dead(2), item(3, n=1), item(4, n=1)]
-    assert table.together(group) == [("stored", "")] * 4
+    assert together(group) == [("stored", "")] * 4
     assert table.stored() == group
 
 
@@ -226,20 +255,20 @@ def test_a_group_is_written_whole(table: Table) -> None:
 )
 @pytest.mark.parametrize("made", [item, dead])
 def test_a_group_with_an_item_that_is_refused_is_not_written(
-    table: Table, there: Item, verdict: tuple[str, str], made: Any
+    table: Table, together: Together, there: Item, verdict: tuple[str, str], made: Any
 ) -> None:
     before = [item(1, ticket=4), there]
     table.items.put(before)
     group = [item(1, n=1), made(2), dead(3), item(4)]
     rolled_back = ("rolled_back", "")
-    assert table.together(group) == [rolled_back, verdict, rolled_back, rolled_back]
+    assert together(group) == [rolled_back, verdict, rolled_back, rolled_back]
     assert table.stored() == before
 
 
-def test_every_item_that_is_in_the_way_of_a_group_is_told(table: Table) -> None:
+def test_every_item_that_is_in_the_way_of_a_group_is_told(table: Table, together: Together) -> None:
     before = [item(1, "order:[2]"), item(2, ticket=9), dead(3, "order:[3]", 9)]
     table.items.put(before)
-    told = table.together([item(number) for number in range(1, 5)])
+    told = together([item(number) for number in range(1, 5)])
     assert told == [
         ("owned_by_other", "order:[2]"),
         ("newer", ""),
@@ -249,31 +278,31 @@ def test_every_item_that_is_in_the_way_of_a_group_is_told(table: Table) -> None:
     assert table.stored() == before
 
 
-def test_groups_stand_and_fall_by_themselves(table: Table) -> None:
+def test_groups_stand_and_fall_by_themselves(table: Table, together: Together) -> None:
     table.items.put([item(3, "order:[2]")])
-    told = table.together([item(1), item(2)], [item(3), item(4)], [], [item(5)])
+    told = together([item(1), item(2)], [item(3), item(4)], [], [item(5)])
     stored, rolled_back = ("stored", ""), ("rolled_back", "")
     assert told == [stored, stored, ("owned_by_other", "order:[2]"), rolled_back, stored]
     assert [one["SK"] for one in table.stored()] == ["S#0001", "S#0002", "S#0003", "S#0005"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 99, 100])
-def test_a_group_is_of_100_items_at_most(table: Table, count: int) -> None:
+def test_a_group_is_of_100_items_at_most(table: Table, together: Together, count: int) -> None:
     group = [item(number) if number % 3 else dead(number) for number in range(count)]
-    assert table.together(group) == [("stored", "")] * count
-    assert table.together([{**one, "_tk": 4} for one in group]) == [("newer", "")] * count
+    assert together(group) == [("stored", "")] * count
+    assert together([{**one, "_tk": 4} for one in group]) == [("newer", "")] * count
     assert table.stored() == group
 
 
-def test_a_group_that_is_written_again_is_as_it_was(table: Table) -> None:
+def test_a_group_that_is_written_again_is_as_it_was(table: Table, together: Together) -> None:
     group = [item(1), dead(2)]
-    assert table.together(group) == table.together(group) == [("stored", "")] * 2
+    assert together(group) == together(group) == [("stored", "")] * 2
     assert table.stored() == group
 
 
-def test_of_groups_at_once_one_is_seen_whole(table: Table) -> None:
+def test_of_groups_at_once_one_is_seen_whole(table: Table, together: Together) -> None:
     def write(ticket: int) -> None:
-        table.writes.write_together([[item(number, ticket=ticket) for number in range(20)]])
+        together([item(number, ticket=ticket) for number in range(20)])
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(write, [3, 9, 1, 7, 2, 8]))

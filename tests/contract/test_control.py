@@ -12,10 +12,10 @@ import pytest
 from migrator.model.edges import Control, ItemStore, Kept, KeptPhase
 from migrator.model.errors import TargetError
 from migrator.model.table import KeyAttribute, TableDesign
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.control import ControlItem, control_key
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
 

@@ -17,11 +17,11 @@ from migrator.mapping.heart.encoder import EncodedItem
 from migrator.mapping.heart.encoder_values import base64_text
 from migrator.mapping.heart.wire import decode_item, encode_item, encode_sized
 from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
-from migrator.target.exchange import REFERENCE
+from migrator.target.exchange import BOTOCORE, REFERENCE
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.support_fence import no_fence
 
 Request = tuple[str, bytes]
@@ -101,6 +101,7 @@ def read(requests: list[Request]) -> list[tuple[str, Any]]:
 def test_puts_of_items_and_of_their_json_are_the_same_requests(sent: Ways, design: TableDesign) -> None:
     by_json = sent("exchange", lambda store: store.put_encoded(encoded(ITEMS, design)))
     assert by_json == sent("exchange", lambda store: store.put(ITEMS))
+    assert by_json == sent(BOTOCORE, lambda store: store.put_encoded(encoded(ITEMS, design)))
     requests, receipt, stored = sent(REFERENCE, lambda store: store.put(ITEMS))
     assert (read(by_json[0]), *by_json[1:]) == (read(requests), receipt, stored)
     assert [name for name, _ in requests] == ["BatchWriteItem"] * 3
@@ -117,6 +118,7 @@ def test_inserts_of_items_and_of_their_json_are_the_same_requests(sent: Ways, de
 
     as_json = sent("exchange", by_json)
     assert as_json == sent("exchange", by_items)
+    assert as_json == sent(BOTOCORE, by_json)
     requests, outcomes, stored = sent(REFERENCE, by_items)
     assert (read(as_json[0]), *as_json[1:]) == (read(requests), outcomes, stored)
     verdicts = ["newer", "owned_by_other", "tombstoned_by_other", "newer", "owned_by_other"]

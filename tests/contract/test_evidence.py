@@ -41,6 +41,7 @@ WINDOW = Window(
     kinds={"": 4, "since,status": 6},
     found={VALUE: 2, DiffKey("error", attribute="table"): 2, DiffKey("missing", ODD, ODD): 1},
     latency={"sql": "eJyrVjI0NTBQsjKqBQANvgJ7", "table": "eJyrVjIEAAGnAKc="},
+    answer="1:0123456789abcdef0123456789abcdef",
 )
 SAMPLE = Sample(
     "recent_orders",

@@ -1,4 +1,4 @@
-"""Requests by our own exchange and by botocore's client: the same answers, the same errors."""
+"""Requests on our own connections, as prepared bodies by botocore, and by botocore's client: the same answers, the same errors."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from structlog.testing import capture_logs
 
 from migrator.mapping.heart.wire import decode_item
 from migrator.model.table import Item, KeyAttribute, TableDesign
+from migrator.target import client as client_module
 from migrator.target import exchange
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.answers import IncompleteAnswerError
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.support_fence import no_fence
 
-LANES = ["exchange", exchange.REFERENCE]
+LANES = ["exchange", exchange.BOTOCORE, exchange.REFERENCE]
 NewClient = Callable[..., Any]
 
 
@@ -132,8 +133,9 @@ def _plain(value: Any, table: str) -> Any:
 
 def test_every_operation_answers_the_same(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = answers_of(dynamodb_url)
-    monkeypatch.setenv("MIGRATOR_LANE", exchange.REFERENCE)
-    assert ours == answers_of(dynamodb_url)
+    for lane in (exchange.BOTOCORE, exchange.REFERENCE):
+        monkeypatch.setenv("MIGRATOR_LANE", lane)
+        assert ours == answers_of(dynamodb_url)
     assert {"".join(map(str.capitalize, name.split("_"))) for name, _ in ours} == exchange.OPERATIONS
 
 
@@ -243,9 +245,10 @@ def test_an_answer_that_is_not_whole_is_none(lane: str, body: bytes) -> None:
         put(url)
 
 
-def test_an_answer_with_another_checksum_is_none() -> None:
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request", "500 Internal Server Error"])
+def test_an_answer_with_another_checksum_is_none(lane: str, status: str) -> None:
     with (
-        saying(answer(WRITTEN, "200 OK", "x-amz-crc32: 1")) as (url, _),
+        saying(answer(WRITTEN, status, "x-amz-crc32: 1")) as (url, _),
         pytest.raises(IncompleteAnswerError, match="its checksum"),
     ):
         put(url)
@@ -352,27 +355,41 @@ def certificate_for_localhost(folder: Path) -> Path:
     return file
 
 
-# ── where botocore sends everything ──
+# ── where botocore sends ──
 
 
 @pytest.mark.parametrize(
-    ("environment", "reason"),
+    ("environment", "event", "reason"),
     [
-        ({"MIGRATOR_LANE": "reference"}, "MIGRATOR_LANE says so"),
-        ({"HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": ""}, "a proxy is set"),
-        ({"AWS_ACCOUNT_ID_ENDPOINT_MODE": "required"}, "an account's own endpoint is required"),
+        ({"MIGRATOR_LANE": "reference"}, "botocore_sends_everything", "MIGRATOR_LANE says so"),
+        ({"MIGRATOR_LANE": "botocore"}, "botocore_sends_prepared_bodies", "MIGRATOR_LANE says so"),
+        (
+            {"HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": ""},
+            "botocore_sends_prepared_bodies",
+            "a proxy is set",
+        ),
+        (
+            {"AWS_ACCOUNT_ID_ENDPOINT_MODE": "required"},
+            "botocore_sends_prepared_bodies",
+            "an account's own endpoint is required",
+        ),
     ],
 )
-def test_what_the_exchange_does_not_know_is_left_to_botocore_and_said_once(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], reason: str
+def test_what_our_connections_do_not_know_is_left_to_botocore_and_said_once(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], event: str, reason: str
 ) -> None:
     for name, value in {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", **environment}.items():
         monkeypatch.setenv(name, value)
-    exchange._log_once.cache_clear()
+    client_module._say_all.cache_clear()
+    client_module._say_bodies.cache_clear()
     with capture_logs() as lines:
         clients = [dynamodb_client(region="eu-central-1", profile=None, endpoint=None) for _ in range(2)]
-    assert [client.exchange for client in clients] == [None, None]
-    assert [line["reason"] for line in lines] == [reason]
+    stores = [
+        DynamoStore(client, TableDesign("T", (KeyAttribute("PK"),), "type"), no_fence) for client in clients
+    ]
+    assert [store.sockets for store in stores] == [None, None]
+    assert {store.takes_encoded for store in stores} == {event == "botocore_sends_prepared_bodies"}
+    assert [(line["event"], line["reason"]) for line in lines] == [(event, reason)]
 
 
 @pytest.mark.parametrize(
@@ -390,4 +407,4 @@ def test_endpoints_are_those_of_botocore(
         monkeypatch.setenv(name, value)
     region = "us-east-1" if "fips" in host else "eu-central-1"
     client = dynamodb_client(region=region, profile=None, endpoint=None)
-    assert client.exchange._host == host
+    assert client.exchange.sockets.signing.host == host

@@ -231,3 +231,36 @@ def test_runs_begin_and_end_by_the_journals_clock(
     journal.end_run(run, "done")
     found = journal.runs("shop")[0]
     assert (found.started_at, found.ended_at) == ("2023-11-14 22:23:20+00:00",) * 2
+
+
+def test_parts_of_a_page_are_those_of_its_first_checkpoint_and_end_with_the_run(journal: SqlJournal) -> None:
+    run = journal.start_run(IDENTITY)
+    journal.plan_pages(run, "order", PAGES)
+    journal.finish_page(run, PAGES[1], Tally(), [], parts=[b"later"])
+    journal.finish_page(run, PAGES[0], Tally(rows=1), [], parts=[b"\x00one", b"two" * 40_000])
+    journal.finish_page(run, PAGES[0], Tally(rows=2), [], parts=[b"another"])
+    first, second = PAGES[0].number, PAGES[1].number
+    wanted = [(first, b"\x00one"), (first, b"two" * 40_000), (second, b"later")]
+    assert list(journal.page_parts(run, "order")) == wanted
+    assert list(journal.page_parts(run, "empty")) == []
+    journal.end_run(run, "interrupted")
+    assert len(list(journal.page_parts(run, "order"))) == 3
+    journal.end_run(run, "done")
+    assert list(journal.page_parts(run, "order")) == []
+
+
+def test_a_new_run_of_the_job_forgets_what_pages_of_others_left(journal: SqlJournal) -> None:
+    run = journal.start_run(IDENTITY)
+    journal.plan_pages(run, "order", PAGES)
+    journal.finish_page(run, PAGES[0], Tally(), [], parts=[b"part"])
+    journal.start_run(IDENTITY)
+    assert list(journal.page_parts(run, "order")) == []
+
+
+def test_a_segment_that_is_done_stays_done(journal: SqlJournal) -> None:
+    run = journal.start_run(IDENTITY)
+    done = SegmentState(None, True, {"items": 9})
+    journal.save_segment(run, 0, SegmentState(("A", "B"), False, {"items": 3}), [])
+    journal.save_segment(run, 0, done, [])
+    journal.save_segment(run, 0, SegmentState(("A", "C"), False, {"items": 5}), [])
+    assert journal.segment(run, 0) == done

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, inspect, update
+from sqlalchemy import Connection, MetaData, inspect, update
 
 from migrator.journal import database, schema
 from migrator.journal.database import STEPS, Step, _engine, _url, add_columns
@@ -40,7 +40,7 @@ def as_of_version_2(url: str) -> None:
         with journal.database.begin() as connection:
             for table in (schema.step, schema.process, schema.failure, schema.throttle):
                 table.drop(connection)
-            for column in schema.ADDED:
+            for column in (*schema.ADDED, *schema.AUDIENCE, *schema.OF_REVISIONS, *schema.OF_REQUESTS):
                 connection.exec_driver_sql(f"ALTER TABLE {column.table.name} DROP COLUMN {column.name}")
             connection.execute(update(schema.meta).values(version=2))
 
@@ -76,7 +76,7 @@ class KilledError(BaseException):
 
 
 def note(connection: Connection) -> None:
-    add_columns(connection, [Table("migrator_run", schema.MetaData(), Column("note", Text)).c.note])
+    add_columns(connection, [Table("migrator_run", MetaData(), Column("note", Text)).c.note])
 
 
 def note_and_die(connection: Connection) -> None:

@@ -16,9 +16,11 @@ import pytest
 from sqlalchemy import select, update
 
 from migrator.journal import schema
-from migrator.journal.lease import RunLease
+from migrator.journal.at_work.lease import LIFE_S, JoinedLease, RunLease
+from migrator.journal.database import seconds
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import SettingsError, StoppedError
+from migrator.model.journal import RunIdentity
 from tests.unit.stages.live.test_instances import until
 
 
@@ -32,18 +34,35 @@ def test_a_second_run_of_a_job_is_refused(journal: SqlJournal) -> None:
         pass
 
 
+def left_s(journal: SqlJournal) -> float:
+    """How long the lease lasts yet, by the journal's clock."""
+    with journal.database.begin() as connection:
+        ends_at = float(connection.execute(select(schema.lease.c.expires_at)).scalar_one())
+        return ends_at - seconds(connection)
+
+
+def pass_by(journal: SqlJournal, passed_s: float) -> None:
+    """As if so much time had passed by the journal's clock."""
+    with journal.database.begin() as connection:
+        earlier = schema.lease.c.expires_at - passed_s
+        connection.execute(update(schema.lease).values(expires_at=earlier))
+
+
 def test_a_lease_that_ran_out_is_taken_over_and_its_holder_stops(journal: SqlJournal) -> None:
     now = [1000.0]
     slow = RunLease(journal, "shop", heartbeat_s=3600, clock=lambda: now[0])
     with slow:
         slow.check()
+        with pytest.raises(SettingsError, match="at work"):
+            RunLease(journal, "shop").__enter__()
         now[0] += 31
+        pass_by(journal, 31)
         with pytest.raises(StoppedError, match="lease of job shop"):
             slow.check()
-        with RunLease(journal, "shop", clock=lambda: now[0]) as taken:
+        with RunLease(journal, "shop") as taken:
             slow.__exit__(None, None, None)
             with pytest.raises(SettingsError, match="at work"):
-                RunLease(journal, "shop", clock=lambda: now[0]).__enter__()
+                RunLease(journal, "shop").__enter__()
             taken.check()
 
 
@@ -56,16 +75,12 @@ def test_a_holder_whose_lease_was_taken_over_stops_at_its_next_heartbeat(journal
 
 
 def test_a_lease_is_renewed(journal: SqlJournal) -> None:
-    now, ends = [1000.0], select(schema.lease.c.expires_at)
-
-    def ends_at() -> float:
-        with journal.database.begin() as connection:
-            return float(connection.execute(ends).scalar_one())
-
-    with RunLease(journal, "shop", life_s=1.0, heartbeat_s=0.01, clock=lambda: now[0]) as lease:
+    now = [1000.0]
+    with RunLease(journal, "shop", life_s=600.0, heartbeat_s=0.01, clock=lambda: now[0]) as lease:
         for _ in range(5):
-            now[0] += 0.75
-            until(lambda: ends_at() == now[0] + 1.0 == lease._valid_until)
+            now[0] += 450
+            pass_by(journal, 450)
+            until(lambda: 300 < left_s(journal) <= 600 and lease._valid_until == now[0] + 600)
             lease.check()
 
 
@@ -119,18 +134,24 @@ def test_only_a_holder_that_is_known_to_be_dead_loses_its_lease(
 
 HOLD = """
 import sys, time
-from migrator.journal.lease import RunLease
+real, off_s = time.time, float(sys.argv[2])
+time.time = lambda: real() + off_s
+from migrator.journal.at_work.lease import RunLease
 from migrator.journal.runs import SqlJournal
-from tests.unit.stages.live.test_instances import until
-with RunLease(SqlJournal(sys.argv[1]), "shop"):
+from migrator.model.journal import RunIdentity
+journal = SqlJournal(sys.argv[1])
+with RunLease(journal, "shop"):
+    journal.start_run(RunIdentity("backfill", "shop", "t", "rev"))
     print("held", flush=True)
     time.sleep(60)
 """
 
 
 @contextmanager
-def _holder(url: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([sys.executable, "-c", HOLD, url], stdout=subprocess.PIPE, text=True) as holder:
+def _holder(url: str, off_s: float = 0.0) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lease, on a host whose clock is wrong by so much."""
+    command = [sys.executable, "-c", HOLD, url, str(off_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         try:
@@ -139,15 +160,23 @@ def _holder(url: str) -> Iterator[subprocess.Popen[str]]:
             holder.kill()
 
 
+STORES = pytest.mark.parametrize("store", ["file", "postgresql", "mariadb"])
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> str:
+    """Of a journal that another process can open, too."""
+    if store == "file":
+        return f"sqlite:///{tmp_path / 'shop.db'}"
+    server: str = request.getfixturevalue(
+        {"postgresql": "postgres_database", "mariadb": "mysql_database"}[store]
+    )
+    return server
+
+
 @pytest.mark.parametrize("reaped", [True, False], ids=["reaped", "zombie"])
-@pytest.mark.parametrize("store", ["file", "postgresql", "mariadb"])
-def test_a_lease_of_a_killed_process_is_taken_over_at_once(
-    request: pytest.FixtureRequest, tmp_path: Path, store: str, *, reaped: bool
-) -> None:
-    url = f"sqlite:///{tmp_path / 'shop.db'}"
-    if store != "file":
-        server = {"postgresql": "postgres_database", "mariadb": "mysql_database"}[store]
-        url = request.getfixturevalue(server)
+@STORES
+def test_a_lease_of_a_killed_process_is_taken_over_at_once(url: str, *, reaped: bool) -> None:
     journal = SqlJournal(url)
     with _holder(url) as holder:
         with pytest.raises(SettingsError, match=f"process {holder.pid}"):
@@ -157,6 +186,35 @@ def test_a_lease_of_a_killed_process_is_taken_over_at_once(
         with RunLease(journal, "shop"):
             pass
     journal.close()
+
+
+@pytest.mark.parametrize("off_s", [-600.0, 600.0], ids=["behind", "ahead"])
+@STORES
+def test_a_lease_goes_by_the_journals_clock_where_a_hosts_is_minutes_apart(url: str, off_s: float) -> None:
+    journal = SqlJournal(url)
+    with _holder(url, off_s) as holder:
+        with JoinedLease(journal, "shop") as joined:
+            assert json.loads(joined.holder)["pid"] == holder.pid
+            joined._look()
+            joined.check()
+        assert 0 < left_s(journal) <= LIFE_S
+        with pytest.raises(SettingsError, match=f"process {holder.pid}"):
+            RunLease(journal, "shop").__enter__()
+    journal.close()
+
+
+def test_a_run_that_has_not_begun_cannot_be_joined(journal: SqlJournal) -> None:
+    """Its command has the lease while it counts rows and asks about the cost."""
+    identity = RunIdentity("backfill", "shop", "t", "rev")
+    with RunLease(journal, "shop"):
+        with pytest.raises(SettingsError, match="nothing of job shop can be joined yet"):
+            JoinedLease(journal, "shop").__enter__()
+        journal.end_run(journal.start_run(identity), "done")
+        with pytest.raises(SettingsError, match="nothing of job shop can be joined yet"):
+            JoinedLease(journal, "shop").__enter__()
+        journal.start_run(identity)
+        with JoinedLease(journal, "shop") as joined:
+            joined.check()
 
 
 def _until_dead(holder: subprocess.Popen[str], *, reaped: bool) -> None:

@@ -82,7 +82,7 @@ def test_a_root_without_keys_still_knows_its_ticket(memory: Memory) -> None:
 
 def test_tables_have_memories_of_their_own(make: MakeMemory) -> None:
     make("table-1").remember(5, {ONE: [A]})
-    make("table-1").request_keys([KeyRequest(A, ONE)])
+    make("table-1").request_keys([KeyRequest(A, ONE)], 1)
     assert make("table-2").remember(4, {ONE: [B]}) == {ONE: Remembered()}
     assert make("table-2").requests_of([A]) == []
 
@@ -91,7 +91,7 @@ def test_keys_are_of_any_type_and_as_long_as_dynamodb_takes(memory: Memory) -> N
     keys: list[ItemKey] = [(Decimal("1.50"), b"\x00\xff"), ("x" * 2048, "ä" * 512), (7,), ("'\"", "\\ 😀")]
     memory.remember(5, {ONE: keys})
     assert keys_of(memory) == (5, set(keys))
-    memory.request_keys([KeyRequest(key, TWO) for key in keys])
+    memory.request_keys([KeyRequest(key, TWO) for key in keys], 1)
     assert {one.key for one in memory.requests_of(keys)} == set(keys)
 
 
@@ -157,15 +157,25 @@ def test_the_highest_ticket_that_was_reached_stays_known(make: MakeMemory) -> No
 
 def test_a_contest_lasts_until_it_is_conceded(memory: Memory) -> None:
     wishes = [KeyRequest(A, ONE), KeyRequest(A, TWO), KeyRequest(B, ONE)]
-    memory.request_keys(wishes)
-    memory.request_keys(wishes[:1])
+    memory.request_keys(wishes, 1)
+    memory.request_keys(wishes[:1], 1)
     assert sorted(memory.requests_of([A, B, C]), key=repr) == sorted(wishes, key=repr)
     assert memory.requests_of([B, B]) == [KeyRequest(B, ONE)]
-    memory.withdraw([KeyRequest(A, ONE), KeyRequest(C, TWO)])
+    memory.withdraw([KeyRequest(A, ONE), KeyRequest(C, TWO)], 1)
     assert memory.requests_of([A]) == [KeyRequest(A, TWO)]
-    memory.withdraw([])
-    memory.request_keys([])
+    memory.withdraw([], 1)
+    memory.request_keys([], 1)
     assert memory.requests_of([]) == []
+
+
+def test_a_request_that_a_later_reading_made_is_not_withdrawn(memory: Memory) -> None:
+    request = KeyRequest(A, ONE)
+    memory.request_keys([request], 7)
+    memory.request_keys([request], 5)
+    memory.withdraw([request], 6)
+    assert memory.requests_of([A]) == [request]
+    memory.withdraw([request], 7)
+    assert memory.requests_of([A]) == []
 
 
 def test_the_highest_ticket_stays_known_and_never_goes_back(make: MakeMemory) -> None:

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from migrator.journal import schema
-from migrator.journal.operations import SqlProcesses
+from migrator.journal.at_work.operations import MINUTES_KEPT_S, SqlProcesses
 from migrator.journal.runs import SqlJournal
-from migrator.model.instances import AS_SET, ProcessState
+from migrator.model.instances import AS_SET, Advance, ProcessState
 
 STATE = ProcessState(
     "relay", "host-1", 77, "0.1.0", done=5, left=10**12, rate=0.5, fall=-0.5, held="it waits"
@@ -24,21 +24,21 @@ def journal(request: pytest.FixtureRequest) -> Iterator[SqlJournal]:
     with closing(SqlJournal(url)) as made:
         yield made
         with made.database.begin() as connection:
-            for table in (schema.process, schema.failure, schema.throttle):
+            for table in (schema.process, schema.failure, schema.throttle, schema.progress):
                 connection.execute(table.delete())
 
 
 def test_a_process_is_known_as_it_last_said_and_by_the_journal_s_clock(journal: SqlJournal) -> None:
     processes = SqlProcesses(journal.database, "shop")
-    first, throttle = processes.beat(STATE)
+    first, throttle = processes.beat(STATE, Advance())
     assert (throttle, first.since, first.alive_at) == (AS_SET, first.alive_at, first.since)
-    second, _ = processes.beat(replace(first, done=6))
+    second, _ = processes.beat(replace(first, done=6), Advance())
     assert (second.id, second.since) == (first.id, first.since)
     operations = processes.read()
     assert list(operations.processes) == [second]
     assert 0 <= operations.now_s - second.alive_at < 120
     assert list(SqlProcesses(journal.database, "other").read().processes) == []
-    processes.leave(second)
+    processes.leave(second, Advance())
     assert list(processes.read().processes) == []
 
 
@@ -59,6 +59,21 @@ def test_what_is_not_named_stays_asked(journal: SqlJournal) -> None:
     asked = processes.ask("you", "", max_write_units=2**40)
     assert (asked.paused, asked.max_write_units, asked.who, asked.reason) == (True, 2**40, "you", "")
     assert processes.throttle() == asked
-    _, heard = processes.beat(STATE)
+    _, heard = processes.beat(STATE, Advance())
     assert heard == asked
     assert not processes.ask("you", "", paused=False).paused
+
+
+def test_what_a_process_wrote_is_kept_by_the_minute(journal: SqlJournal) -> None:
+    processes = SqlProcesses(journal.database, "shop")
+    first, _ = processes.beat(STATE, Advance(items=3, write_units=4.5, lag_s=2.0))
+    processes.leave(first, Advance(items=2**40, write_units=9.5, lag_s=1.0))
+    *_, last = processes.minutes(first.since)
+    assert (last.process, last.items, last.write_units, last.lag_s) == (first.id, 2**40, 9.5, 1.0)
+    assert last.begun_at % 60 == 0
+    assert first.since - 60 < last.begun_at <= first.since + 120
+    assert SqlProcesses(journal.database, "other").minutes(0) == []
+    with journal.database.begin() as connection:
+        connection.execute(schema.progress.update().values(begun_at=last.begun_at - MINUTES_KEPT_S - 120))
+    processes.beat(STATE, Advance())
+    assert [minute.process == first.id for minute in processes.minutes(0)] == [False]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -23,6 +25,7 @@ from migrator.model.instances import Instance
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.phases import FakePhases
 
+HOUSE = Path(__file__).parents[2]
 SHADOW, RAMP, LIVE = State("shadow"), State("ramp", 10), State("live")
 
 
@@ -67,6 +70,25 @@ def test_a_move_gives_the_next_version_and_a_line_of_the_audit(phases: Phases) -
     assert (last.who, last.reason, last.evidence, last.override) == ("ädä", "’n’ mehr", '{"a": 1}', True)
     assert (last.revision, last.at) == ("abc", second.since)
     assert phases.history("others") == []
+
+
+def test_whom_a_ramp_is_for_is_kept_with_the_move_until_the_next_one(phases: Phases) -> None:
+    named = State("ramp", 0, (("name", "a, b=ü’"), ("user_id", "42")))
+    phases.move(moved(), 0)
+    phases.move(moved(SHADOW, named), 1)
+    assert phases.all()["orders"].state == named
+    with pytest.raises(MovedError, match="in ramp 0 % for name=a, b=ü’, user_id=42 by now"):
+        phases.move(moved(State("ramp", 0), LIVE), 2)
+    phases.move(moved(named, SHADOW), 2)
+    assert phases.all()["orders"].state == SHADOW
+    assert [(move.before, move.after) for move in phases.history()] == [
+        (OFF, SHADOW),
+        (SHADOW, named),
+        (named, SHADOW),
+    ]
+    # The table keeps shares alone.
+    assert phases.take_over("users", KeptPhase("ramp 5 %", 4), "ada", "lost").state == State("ramp", 5)
+    assert phases.take_over("orders", KeptPhase(named.word, 4), "ada", "lost").state == SHADOW
 
 
 def test_a_move_from_a_version_that_is_past_changes_nothing_and_names_the_first_mover(phases: Phases) -> None:
@@ -142,6 +164,29 @@ def test_what_an_instance_confirmed_goes_with_it(journal: SqlJournal) -> None:
     assert phases.confirmed() == {living.id: {"orders": 1}}
 
 
+def test_the_statement_of_the_page_reads_what_services_act_by(journal: SqlJournal) -> None:
+    """As services in other languages ask, by the words of docs/service.md."""
+    (sql,) = re.findall(
+        r"```sql\n(SELECT p\.pattern.*?)```", (HOUSE / "docs" / "service.md").read_text(), re.DOTALL
+    )
+    phases = SqlPhases(journal.database, "shop")
+    named = State("ramp", 0, (("user_id", "42"),))
+    for before, after, version in ((OFF, SHADOW, 0), (SHADOW, named, 1)):
+        phases.move(moved(before, after), version)
+    phases.move(moved(pattern="users"), 0)
+    SqlPhases(journal.database, "other").move(moved(pattern="others"), 0)
+    with journal.database.begin() as connection:
+        rows = connection.exec_driver_sql(sql).mappings().all()
+    told = {row["pattern"]: row for row in rows}
+    assert set(told) == set(phases.all())
+    for name, phase in phases.all().items():
+        row = told[name]
+        state = (row["phase"], row["percent"], row["version"], row["since"], row["audited"])
+        assert state == (phase.state.phase, phase.state.percent, phase.version, phase.since, phase.state.word)
+    assert json.loads(told["orders"]["audience"])["after"] == [["user_id", "42"]]
+    assert told["users"]["audience"] is None
+
+
 EDITS: dict[str, Any] = {
     "an unknown word": update(schema.phase).values(phase="lively", percent=0),
     "a ramp of 300": update(schema.phase).values(percent=300),
@@ -196,12 +241,22 @@ def test_a_phase_without_a_line_in_the_audit_is_a_fault_until_it_is_taken_out(jo
     assert phases.all() == {}
 
 
-@pytest.mark.parametrize("word", ["ramp 0 %", "ramp 101 %", "ramp", "gone"])
-def test_an_audit_that_was_edited_by_hand_is_refused(journal: SqlJournal, word: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "audience"),
+    [
+        *((word, None) for word in ("ramp 0 %", "ramp 101 %", "ramp", "gone")),
+        ("ramp 0 %", "{"),
+        ("ramp 0 %", '{"before": [], "after": [["user_id"]]}'),
+        ("live", '{"before": [], "after": [["user_id", "42"]]}'),
+    ],
+)
+def test_an_audit_that_was_edited_by_hand_is_refused(
+    journal: SqlJournal, word: str, audience: str | None
+) -> None:
     phases = SqlPhases(journal.database, "shop")
     phases.move(moved(), 0)
     with journal.database.begin() as connection:
-        connection.execute(update(schema.move).values(after=word))
+        connection.execute(update(schema.move).values(after=word, audience=audience))
     assert "audit of pattern orders ends with what is no phase" in phases.all()["orders"].fault
     for ask in (phases.history, lambda: phases.mend("orders")):
         with pytest.raises(SettingsError, match=r"audit of pattern orders .*restore migrator_move"):

@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlRevisions, SqlWriters, newest_of
+from migrator.journal.writers import SqlRevisions, SqlWriters, answers_of, newest_of
 from migrator.model.errors import OldRevisionError
 from migrator.model.instances import Revision, Revisions, Standing
 from migrator.model.journal import RunIdentity
@@ -97,3 +97,51 @@ def test_runs_from_before_a_revision_came_back_are_told_apart(journal: SqlJourna
     assert newest is not None
     assert (newest.runs_before, newest.since > 0) == (before.id, True)
     assert newest_of(journal.database, "another job") is None
+
+
+def test_an_answer_that_a_revision_leaves_as_it_is_stays_as_old_as_it_is(journal: SqlJournal) -> None:
+    def revisions(digest: str, **answers: str) -> SqlRevisions:
+        return SqlRevisions(journal.database, "job", Revision(digest, digest, answers=answers))
+
+    def known() -> dict[str, tuple[str, float]]:
+        found = answers_of(journal.database, "job")
+        return {name: (answered.digest, answered.since) for name, answered in found.items()}
+
+    def since() -> float:
+        newest = newest_of(journal.database, "job")
+        assert newest is not None
+        return newest.since
+
+    assert known() == {}
+    revisions("1", order="a", orders="a", gone="a").register()
+    assert known() == {"order": ("a", 0.0), "orders": ("a", 0.0), "gone": ("a", 0.0)}
+    revisions("2", order="a", orders="b").register()
+    second = since()
+    assert second > 0
+    assert known() == {"order": ("a", 0.0), "orders": ("b", second)}
+    # A pattern alone was changed: items are as old as the revision.
+    revisions("2", order="c", orders="b", more="a").register()
+    assert known() == {"order": ("c", second), "orders": ("b", second), "more": ("a", second)}
+    revisions("1", order="a", orders="a").register(go_back=True)
+    assert known() == {"order": ("a", since()), "orders": ("a", since())}
+    assert answers_of(journal.database, "another job") == {}
+
+
+def test_a_revision_in_other_words_is_the_same_one(journal: SqlJournal) -> None:
+    def revisions(digest: str, meaning: str) -> SqlRevisions:
+        return SqlRevisions(journal.database, "job", Revision(digest, f"m{digest}", meaning))
+
+    writers = SqlWriters(journal.database, "table")
+    one, same, two = revisions("1", "a"), revisions("2", "a"), revisions("3", "b")
+    assert one.register() == "first"
+    first, second = writers.enter("relay"), writers.enter("relay")
+    one.enter(first)
+    same.enter(second)
+    assert (same.standing(), same.is_old(), same.old([first, second])) == ("newest", False, [])
+    assert same.register() == "newest"
+    assert (one.is_old(), two.register()) == (False, "new")
+    # Known by its meaning, so that it does not take the job over.
+    assert (revisions("4", "a").standing(), two.old([first, second])) == ("old", [first, second])
+    # What an older migrator registered has none.
+    revisions("5", "").register()
+    assert (revisions("6", "").standing(), revisions("4", "a").standing()) == ("new", "old")

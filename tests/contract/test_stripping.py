@@ -23,7 +23,7 @@ def design() -> TableDesign:
 
 
 @pytest.fixture
-def stripping(store: ItemStore) -> Iterator[Stripping]:
+def stripping(store: ItemStore) -> Iterator[FakeStripping | DynamoStripping]:
     if isinstance(store, FakeStore):
         yield FakeStripping(store)
         return
@@ -65,3 +65,21 @@ def test_our_own_items_go_while_they_are_that(store: ItemStore, stripping: Strip
     store.put([dead, control, back])
     assert stripping.remove([dead, control, item(3, type=TOMBSTONE), item(4, type=TOMBSTONE)]) == 2
     assert stored(store) == {"P#3": back}
+
+
+def test_our_attributes_come_back_to_what_a_service_wrote(
+    store: ItemStore, stripping: FakeStripping | DynamoStripping
+) -> None:
+    plain = {name: value for name, value in item(1, note="theirs").items() if not name.startswith("_")}
+    copied, newer = item(2, _src="order:[9]"), item(3, _tk=3 * 10**12)
+    store.put([plain, copied, newer])
+    ours = [item(number, _tk=2 * 10**12, total=0) for number in (1, 2, 3, 4)]
+    # All else stays, what has a higher ticket too, and nothing comes where no item is.
+    assert stripping.own(ours) == 2
+    own = {"_src": "order:[1]", "_tk": 2 * 10**12, "_rev": "abc"}
+    assert stored(store) == {
+        "P#1": plain | own,
+        "P#2": copied | own | {"_src": "order:[2]"},
+        "P#3": newer,
+    }
+    assert stripping.own([]) == 0

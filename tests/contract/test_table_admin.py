@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ConnectionClosedError
+from botocore.exceptions import ClientError, ConnectionClosedError
 
-from migrator.model.errors import StoppedError, TargetError
+from migrator.model.errors import Interrupted, StoppedError, TargetError
 from migrator.model.table import Index, KeyAttribute, TableDesign
+from migrator.settings.source import TableOptions
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
-from migrator.target.table import DynamoTableAdmin
 
 PK, SK = KeyAttribute("PK"), KeyAttribute("SK")
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),), (KeyAttribute("GSI1SK"),))
@@ -137,3 +138,183 @@ def test_each_difference_is_a_sentence(
     assert state is not None
     (found,) = state.differences
     assert found.startswith(difference)
+
+
+# ── its indexes ──
+
+GSI2 = Index("GSI2", (KeyAttribute("GSI2PK"),), (KeyAttribute("rank", "number"),), "keys")
+
+
+def change(admin: DynamoTableAdmin, design: TableDesign) -> list[str]:
+    """Everything that `index_changes` names, done; what was told meanwhile."""
+    told: list[str] = []
+    planned = admin.index_changes(design)
+    for index in planned.add:
+        admin.add_index(design, index, TableOptions(), told.append)
+    for name in planned.remove:
+        admin.remove_index(design, name, told.append)
+    return told
+
+
+def test_an_index_is_added_and_holds_the_items_that_are_there(
+    client: Any, admin: DynamoTableAdmin, design: TableDesign
+) -> None:
+    admin.create(design)
+    item = {"PK": {"S": "a"}, "SK": {"S": "b"}, "GSI2PK": {"S": "g"}, "rank": {"N": "7"}}
+    client.put_item(TableName=design.name, Item=item)
+    grown = replace(design, indexes=(GSI1, GSI2))
+    change(admin, grown)
+    state = admin.state(grown)
+    assert state is not None
+    assert state.differences == ()
+    asked = {
+        "TableName": design.name,
+        "IndexName": "GSI2",
+        "KeyConditionExpression": "GSI2PK = :g",
+        "ExpressionAttributeValues": {":g": {"S": "g"}},
+    }
+    assert client.query(**asked)["Count"] == 1
+    change(admin, grown)
+    assert admin.index_changes(grown).add == ()
+
+
+def test_an_index_that_the_design_has_no_more_is_removed_and_hinders_nobody_before(
+    admin: DynamoTableAdmin, design: TableDesign
+) -> None:
+    admin.create(replace(design, indexes=(GSI1, GSI2)))
+    state = admin.state(design)
+    assert state is not None
+    assert state.extra == state.differences == ("index GSI2 is in the table and not in the mapping",)
+    assert admin.existing(design) == state.table_id
+    change(admin, design)
+    assert admin.state(design) == replace(state, differences=(), parts=(), extra=())
+
+
+def test_a_missing_index_is_still_a_table_that_does_not_fit(
+    admin: DynamoTableAdmin, design: TableDesign
+) -> None:
+    admin.create(design)
+    with pytest.raises(TargetError, match="index GSI2 is missing"):
+        admin.existing(replace(design, indexes=(GSI1, GSI2)))
+
+
+@pytest.mark.parametrize(
+    ("index", "why"),
+    [
+        (replace(GSI1, projection="keys"), "its projection is another one in the table"),
+        (replace(GSI1, sort=()), "its key is another one in the table"),
+        (
+            Index("GSI2", (KeyAttribute("GSI1SK", "number"),)),
+            "GSI1SK is of type S in the table, and N in the mapping",
+        ),
+        (
+            Index("Local", (PK,), (KeyAttribute("total"),), local=True),
+            "a local index is made with its table alone",
+        ),
+    ],
+)
+def test_what_cannot_be_altered_is_named_and_left(
+    admin: DynamoTableAdmin, design: TableDesign, index: Index, why: str
+) -> None:
+    admin.create(design)
+    indexes = (index,) if index.name == "GSI1" else (GSI1, index)
+    planned = admin.index_changes(replace(design, indexes=indexes))
+    assert (planned.add, planned.remove) == ((), ())
+    assert why in planned.cannot[index.name]
+
+
+def test_a_table_with_another_key_is_none_to_change(admin: DynamoTableAdmin, design: TableDesign) -> None:
+    admin.create(design)
+    with pytest.raises(TargetError, match="the key of a table cannot be altered"):
+        admin.index_changes(replace(design, key=(PK,)))
+
+
+class SlowIndexes:
+    """A client whose table is CREATING and DELETING indexes for some calls of DescribeTable, as one on AWS is for hours; it
+    takes one change at a time."""
+
+    def __init__(self, client: Any, calls: int = 3) -> None:
+        self._client, self._calls = client, calls
+        self._state, self._left = "", 0
+        self._name = ""
+        self._gone: dict[str, Any] | None = None
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def update_table(self, **words: Any) -> Any:
+        if self._left:
+            self.refused += 1
+            error = {"Code": "LimitExceededException", "Message": "one online index at a time"}
+            raise ClientError({"Error": error}, "UpdateTable")  # type: ignore[typeddict-item]
+        ((action, body),) = words["GlobalSecondaryIndexUpdates"][0].items()
+        self._name, self._left = body["IndexName"], self._calls
+        self._state = {"Create": "CREATING", "Delete": "DELETING"}[action]
+        if action == "Delete":
+            indexes = self._client.describe_table(TableName=words["TableName"])["Table"][
+                "GlobalSecondaryIndexes"
+            ]
+            self._gone = next(one for one in indexes if one["IndexName"] == self._name)
+        return self._client.update_table(**words)
+
+    def describe_table(self, **words: Any) -> Any:
+        answer = self._client.describe_table(**words)
+        if self._left:
+            self._left -= 1
+            indexes = answer["Table"].setdefault("GlobalSecondaryIndexes", [])
+            if self._state == "DELETING":
+                indexes.append(self._gone)
+            index = next(one for one in indexes if one["IndexName"] == self._name)
+            index |= {
+                "IndexStatus": self._state,
+                "Backfilling": self._state == "CREATING",
+                "ItemCount": 12_000,
+            }
+        return answer
+
+
+def test_indexes_change_one_at_a_time_and_it_is_told_how_far_they_are(
+    client: Any, design: TableDesign
+) -> None:
+    slow = SlowIndexes(client)
+    admin = DynamoTableAdmin(slow, sleep=lambda seconds: None)
+    admin.create(design)
+    third = replace(GSI2, name="GSI3")
+    told = change(admin, replace(design, indexes=(GSI2, third)))
+    assert told == [
+        "index GSI2 is filled by DynamoDB (12,000 entries by its last count)",
+        "index GSI3 is filled by DynamoDB (12,000 entries by its last count)",
+        "index GSI1 is DELETING",
+    ]
+    assert slow.refused == 0
+    state = DynamoTableAdmin(client).state(replace(design, indexes=(GSI2, third)))
+    assert state is not None
+    assert state.differences == ()
+
+
+def test_one_that_was_stopped_goes_on_where_it_is_given_again(client: Any, design: TableDesign) -> None:
+    slow, stopped = SlowIndexes(client, calls=5), iter([False, True])
+    DynamoTableAdmin(client).create(design)
+    grown = replace(design, indexes=(GSI1, GSI2))
+    first = DynamoTableAdmin(slow, sleep=lambda seconds: None, stop=lambda: next(stopped))
+    with pytest.raises(Interrupted, match="stopped while index GSI2 is filled by DynamoDB"):
+        change(first, grown)
+    second = DynamoTableAdmin(slow, sleep=lambda seconds: None)
+    assert second.index_changes(grown).under_way == ("GSI2",)
+    told: list[str] = []
+    second.settle(grown, told.append)
+    assert told == ["index GSI2 is filled by DynamoDB (12,000 entries by its last count)"]
+    assert second.index_changes(grown).add == ()
+
+
+@pytest.mark.parametrize("indexes", [(GSI1, GSI2), ()])
+def test_a_change_whose_answer_is_lost_is_not_refused_for_having_worked(
+    client: Any, design: TableDesign, indexes: tuple[Index, ...]
+) -> None:
+    DynamoTableAdmin(client).create(design)
+    wanted = replace(design, indexes=indexes)
+    change(DynamoTableAdmin(LosesOneAnswer(client, "update_table")), wanted)
+    state = DynamoTableAdmin(client).state(wanted)
+    assert state is not None
+    assert state.differences == ()

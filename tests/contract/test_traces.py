@@ -34,7 +34,7 @@ def fill(journal: SqlJournal, table_id: str, job: str = "shop") -> None:
         journal.add_findings(run, [Finding("refused", name, "no total", key)])
         journal.claim(table_id, [(bytes([number]) * 16, f"{name}:{key}")])
         memory.remember(5, {root: [("K", str(number)), ("L", str(number))]})
-        memory.request_keys([KeyRequest(("K", "wanted"), root)])
+        memory.request_keys([KeyRequest(("K", "wanted"), root)], 1)
     for owner in (ANN, LIKE):
         named = Finding("collision", "user", "another has it", '["Cid"]', owner=f"{owner[0]}:{owner[1]}")
         journal.add_findings(run, [named])

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from migrator.journal.runs import SqlJournal
@@ -24,9 +25,9 @@ from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import Claims
 from migrator.stages.patterns.question import ask
 from migrator.stages.verify.stage import Verify
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from migrator.wiring.job import Work, open_source
 from tests.designs.golden import DESIGNS, Golden, GoldenQuery, read_golden
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
@@ -75,7 +76,14 @@ class Moved:
 @contextmanager
 def moved(name: str, url: str, endpoint: str) -> Iterator[Moved]:
     """The design on the database of this URL, moved into a table of its own that is gone afterwards."""
-    parsed = read_mapping(DESIGNS / f"{name}.yaml")
+    with moved_by(DESIGNS / f"{name}.yaml", url, endpoint, read_golden(name)) as design:
+        yield design
+
+
+@contextmanager
+def moved_by(mapping: Path, url: str, endpoint: str, golden: Golden) -> Iterator[Moved]:
+    """The same of any mapping."""
+    name, parsed = mapping.stem, read_mapping(mapping)
     with open_source(SourceSettings(url=url), parsed, Work(workers=4)) as source:
         checked = checked_on(source, parsed)
         design = replace(checked.mapping.table, name=f"{name}-{secrets.token_hex(4)}")
@@ -84,7 +92,7 @@ def moved(name: str, url: str, endpoint: str) -> Iterator[Moved]:
         store, journal = DynamoStore(client, design, no_fence), SqlJournal.in_memory()
         try:
             result = _backfill(checked, source, store, journal, table_id)
-            yield Moved(name, read_golden(name), checked, source, store, journal, result)
+            yield Moved(name, golden, checked, source, store, journal, result)
         finally:
             journal.close()
             client.delete_table(TableName=design.name)

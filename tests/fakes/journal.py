@@ -21,6 +21,7 @@ class FakeMemory:
     def __init__(self) -> None:
         self.roots: dict[Root, Remembered] = {}
         self.requests: dict[tuple[str, Root], KeyRequest] = {}
+        self.tickets: dict[KeyRequest, int] = {}
         self.ticket = 0
         self._lock = RLock()
 
@@ -46,10 +47,11 @@ class FakeMemory:
                 if held.ticket == ticket:
                     self.roots[root] = Remembered(ticket, held.keys & frozenset(keys))
 
-    def request_keys(self, requests: Sequence[KeyRequest]) -> None:
+    def request_keys(self, requests: Sequence[KeyRequest], ticket: int) -> None:
         with self._lock:
             for request in requests:
                 self.requests.setdefault((item_key_text(request.key), request.root), request)
+                self.tickets[request] = max(ticket, self.tickets.get(request, ticket))
 
     def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
         wanted = {item_key_text(key) for key in keys}
@@ -60,10 +62,12 @@ class FakeMemory:
                 if request_key[0] in wanted
             ]
 
-    def withdraw(self, requests: Sequence[KeyRequest]) -> None:
+    def withdraw(self, requests: Sequence[KeyRequest], ticket: int) -> None:
         with self._lock:
             for request in requests:
-                self.requests.pop((item_key_text(request.key), request.root), None)
+                if self.tickets.get(request, ticket) <= ticket:
+                    self.requests.pop((item_key_text(request.key), request.root), None)
+                    self.tickets.pop(request, None)
 
 
 class FakeOpenFindings:

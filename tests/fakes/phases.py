@@ -8,7 +8,7 @@ from threading import Lock
 
 from migrator.model.edges import KeptPhase
 from migrator.model.errors import SettingsError
-from migrator.model.evidence import Move, MovedError, PatternPhase, state_named
+from migrator.model.evidence import Move, MovedError, PatternPhase, State, share_fits, state_named
 
 
 class FakePhases:
@@ -45,6 +45,7 @@ class FakePhases:
         state = state_named(kept.phase)
         if state is None:
             raise SettingsError(f"the table keeps of pattern {pattern} what is no phase")
+        state = state if share_fits(state) else State("shadow")
         with self._lock:
             current = self._phases.get(pattern, PatternPhase(pattern))
             version = max(kept.version, current.version + 1)

@@ -23,5 +23,8 @@ class Silent:
     def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None:
         return None
 
+    def others_done(self, entity: str, tally: Tally) -> None:
+        return None
+
     def entity_done(self, entity: str) -> None:
         return None

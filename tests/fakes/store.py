@@ -93,6 +93,17 @@ class FakeStore:
         assert of_them == [(source, ticket) for source, _ in items]
         return [outcome for outcome in self.write(plain, fresh=fresh) if outcome.verdict != "stored"]
 
+    def write_encoded_together(
+        self, groups: Sequence[tuple[str, Sequence[EncodedItem]]], ticket: int
+    ) -> list[Outcome]:
+        plain = [items_of(items) for _, items in groups]
+        for (source, _), group in zip(groups, plain, strict=True):
+            of_them = {
+                (item[self.design.source_attribute], item[self.design.ticket_attribute]) for item in group
+            }
+            assert of_them == {(source, ticket)}
+        return [outcome for outcome in self.write_together(plain) if outcome.verdict != "stored"]
+
     def write_own(self, items: Sequence[Item]) -> list[Outcome]:
         self.check()
         source = self.design.source_attribute
@@ -200,7 +211,11 @@ class FakeStore:
 
     def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
         own_keys = sorted(
-            (key for key in self.items if zlib.crc32(encode_key(key[:1]).encode()) % segments == segment),
+            (
+                key
+                for key in list(self.items)
+                if zlib.crc32(encode_key(key[:1]).encode()) % segments == segment
+            ),
             key=encode_key,
         )
         left = [key for key in own_keys if start is None or encode_key(key) > encode_key(start)]

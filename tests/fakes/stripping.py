@@ -28,6 +28,19 @@ class FakeStripping:
             del self.store.items[design.key_of(item)]
         return len(gone)
 
+    def own(self, items: Sequence[Item]) -> int:
+        self.store.check()
+        design = self.store.design
+        there = [(self.store.items.get(design.key_of(item)), item) for item in items]
+        owned = [
+            (stored, item)
+            for stored, item in there
+            if stored is not None and stored.get(design.ticket_attribute, 0) <= item[design.ticket_attribute]  # type: ignore[operator]
+        ]
+        for stored, item in owned:
+            stored |= {name: item[name] for name in design.own_attributes}
+        return len(owned)
+
     def _strip(self, item: Item) -> bool:
         design = self.store.design
         if not self._holds(item, design.source_attribute):

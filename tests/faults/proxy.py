@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -15,16 +16,56 @@ from urllib.parse import urlsplit
 
 from tests.faults.schedule import Faults, Wire
 
-__all__ = ["FaultProxy", "Faults", "Wire"]
+__all__ = ["FaultProxy", "Faults", "Spent", "Wire", "most_spent"]
 
 
 _POLL_S = 0.02
 """How soon it sees that it is to end."""
+_WRITES = {
+    *("BatchWriteItem", "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"),
+    *("ExecuteStatement", "BatchExecuteStatement"),
+}
 _NO_ITEMS: Wire = {"Items": [], "Count": 0, "ScannedCount": 0}
 
 
 def _capacity(table: str) -> Wire:
     return {"ConsumedCapacity": {"TableName": table, "CapacityUnits": 0.5}}
+
+
+def _units(answer: Wire) -> dict[str, float]:
+    """By meter, from what an answer says that it consumed."""
+    told = answer.get("ConsumedCapacity") or {"CapacityUnits": 1.0}
+    units: dict[str, float] = {}
+    for part in [told] if isinstance(told, dict) else told:
+        indexes = part.get("GlobalSecondaryIndexes") or {}
+        apart = {name: float(index["CapacityUnits"]) for name, index in indexes.items()}
+        apart[""] = float(part["CapacityUnits"]) - sum(apart.values())
+        for name, number in apart.items():
+            units[name] = units.get(name, 0.0) + number
+    return units
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one write consumed: write units of each meter, '' for the table itself. `at`: seconds that only grow, after the
+    table had it and before the sender knew."""
+
+    at: float
+    units: dict[str, float]
+
+
+def most_spent(spent: Sequence[Spent], meter: str, window_s: float) -> float:
+    """The most units that any `window_s` seconds hold."""
+    ordered = sorted((one.at, one.units.get(meter, 0.0)) for one in spent)
+    most = inside = 0.0
+    first = 0
+    for at, units in ordered:
+        inside += units
+        while at - ordered[first][0] > window_s:
+            inside -= ordered[first][1]
+            first += 1
+        most = max(most, inside)
+    return most
 
 
 @dataclass(frozen=True)
@@ -36,13 +77,16 @@ class _Held:
 
 
 class FaultProxy:
-    """Use as a context manager; `url` is the endpoint to give to the code under test."""
+    """Use as a context manager; `url` is the endpoint to give to the code under test. `spent`: what all writes consumed,
+    whoever sent them, as the table's answers say; a write that is told nothing of it counts as one unit a request."""
 
     def __init__(self, upstream: str, faults: Faults) -> None:
         self.faults = faults
         self.upstream = upstream
         self.held: list[_Held] = []
-        handler = type("Handler", (_Handler,), {"upstream": upstream, "faults": faults, "held": self.held})
+        self.spent: list[Spent] = []
+        shared = {"upstream": upstream, "faults": faults, "held": self.held, "spent": self.spent}
+        handler = type("Handler", (_Handler,), shared)
         self._server = _Server(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -73,6 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
     upstream: str
     faults: Faults
     held: list[_Held]
+    spent: list[Spent]
     protocol_version = "HTTP/1.1"
     # Head and body in one packet: the second of two would wait some 40 ms for the first to be acknowledged.
     wbufsize = -1
@@ -100,6 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, self.faults.empty_body)
             return
         status, answer = self._answer_to(operation, body)
+        if status == 200 and operation in _WRITES:
+            self.spent.append(Spent(time.monotonic(), _units(json.loads(answer))))
         answer = self.faults.as_altered(operation, status, answer) if self.faults.altered else answer
         if self.faults.happens("late", self.faults.late):
             time.sleep(self.faults.late_s)
@@ -198,8 +245,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(self, body: bytes) -> tuple[int, bytes]:
         return _forward(self.upstream, dict(self.headers.items()), body)
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """What the header Date says."""
+        return super().date_time_string((timestamp or time.time()) + self.faults.clock_s)
+
     def _refuse(self, status: int, code: str) -> None:
-        fault = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "put in by the fault proxy"}
+        is_late = code == self.faults.clock_code
+        message = self.faults.clock_message if is_late else "put in by the fault proxy"
+        fault = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message}
         self._answer(status, json.dumps(fault).encode())
 
     def _answer(self, status: int, body: bytes) -> None:

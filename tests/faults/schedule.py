@@ -32,6 +32,8 @@ class Faults:
     `never` names wire items or keys that are never taken: left unprocessed in a batch, throttled by themselves.
     `refuses`: the code that any request with this wire item is refused with; '' for none. `holds` says of which requests (operation and body) the
     caller hears nothing and the table neither, until FaultProxy.land().
+    `clock_s`: the endpoint's clock is so far ahead of this machine's, and it takes no signature where that is too far: it says
+    `clock_code`, with `clock_message`. `aged`: so many requests are told that their signature is too old, though clocks agree.
     `empty`: the table hears nothing of the request, and the caller is told 200 with `empty_body`; `empty_of`: of these
     operations alone. `altered`: so many answers come as `alters` makes them, of the operation, the status and the answer, where that
     changes them.
@@ -57,6 +59,10 @@ class Faults:
     never: Callable[[Wire], bool] = lambda wire: False
     refuses: Callable[[Wire], str] = lambda wire: ""
     holds: Callable[[str, Wire], bool] = lambda operation, body: False
+    clock_s: float = 0.0
+    clock_code: str = "InvalidSignatureException"
+    clock_message: str = "Signature expired: 20260101T000000Z is now earlier than 20260101T000500Z"
+    aged: int = 0
     empty: float = 0.0
     empty_body: bytes = b"{}"
     empty_of: frozenset[str] = frozenset()
@@ -92,6 +98,8 @@ class Faults:
         """The status and error code that this request gets in place of an answer."""
         if self._has_expired():
             return 400, "ExpiredTokenException"
+        if abs(self.clock_s) > _SIGNED_S or self._is_aged():
+            return 400, self.clock_code
         for kind, (status, code) in _REFUSALS.items():
             if self.happens(kind, getattr(self, kind)):
                 return status, code
@@ -140,7 +148,14 @@ class Faults:
             self.counts["expired"] += found
             return found
 
+    def _is_aged(self) -> bool:
+        with self._lock:
+            found = self.counts["aged"] < self.aged
+            self.counts["aged"] += found
+            return found
 
+
+_SIGNED_S = 300
 _REFUSALS = {
     "throttle": (400, "ProvisionedThroughputExceededException"),
     "slow_down": (400, "ThrottlingException"),

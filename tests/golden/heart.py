@@ -27,6 +27,7 @@ from migrator.model.errors import MappingError, RowError
 from migrator.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.model.table import Item, RowTree
 from migrator.stages.verify.canonical import Canonical
+from tests.golden.generated import generated_alike
 
 _KIND = re.compile(r"(?P<name>\w+)(?:\((?P<scale>\d+)\))?(?P<zone> with zone)?(?P<required>!)?")
 
@@ -89,13 +90,17 @@ def entity(
     return check(text, schema, head, transforms).entities[0]
 
 
-def both_ways(compiled: CompiledEntity, row: RowTree) -> list[Item]:
+def both_ways(compiled: CompiledEntity, row: RowTree, *, by_module: bool = True) -> list[Item]:
     """The items of a row by items_for(), after the entity's generated function has made the same, or refused the row alike."""
-    return alike(compiled, row, compile_encoder(compiled), RawPage([row], frozenset(), tuple))
+    page = RawPage([row], frozenset(), tuple)
+    return alike(compiled, row, compile_encoder(compiled), page, by_module=by_module)
 
 
-def alike(compiled: CompiledEntity, row: RowTree, encoder: Encoder | None, page: RawPage) -> list[Item]:
-    """The same of a row that was read a second time for the encoder."""
+def alike(
+    compiled: CompiledEntity, row: RowTree, encoder: Encoder | None, page: RawPage, *, by_module: bool = True
+) -> list[Item]:
+    """The same of a row that was read a second time for the encoder. `by_module`: generated Python makes them, too; of values
+    that no column of their kind has it makes none."""
     encoded = None if encoder is None else encode_page(encoder, page, 7, -float("inf"))
     try:
         made = items_for(compiled, row)
@@ -104,6 +109,8 @@ def alike(compiled: CompiledEntity, row: RowTree, encoder: Encoder | None, page:
         if reasons not in (None, [str(error)]):
             raise AssertionError(f"the encoder says {reasons}") from error
         raise
+    if by_module:
+        generated_alike(compiled, row, made)
     if encoded is not None:
         stamp(wanted := [dict(item) for item in made], compiled.table, 7)
         assert not encoded.refused
@@ -147,7 +154,8 @@ def _text_encoder(compiled: CompiledEntity, raw: frozenset[int]) -> TextEncoder:
         return made
     if len(_MADE) > 100:
         _MADE.clear()
-    canonical = (Canonical(compiled, design) for design in compiled.plan.entity.items)
+    plain = compile_texts(compiled, frozenset(), {})
+    canonical = (Canonical(compiled, design, plain) for design in compiled.plan.entity.items)
     orders = {where: order[:0:-1] for one in canonical for where, order in one.orders.items()}
     made = compile_texts(compiled, raw, orders)
     assert made is not None

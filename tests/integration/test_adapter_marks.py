@@ -17,7 +17,7 @@ from tests.support_adapter_service import Service, assert_equal, compare, marks_
 from tests.support_adapter_writes import STEPS, Step
 from tests.support_capture import ENGINES, capturing, new_sqlite
 
-EXAMPLES = int(os.environ.get("MIGRATOR_TEST_EXAMPLES", "200"))
+EXAMPLES = min(1000, int(os.environ.get("MIGRATOR_TEST_EXAMPLES", "60")))
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -39,6 +39,7 @@ Steps = st.lists(
 )
 
 
+@pytest.mark.property
 @pytest.mark.filterwarnings("ignore:New instance:sqlalchemy.exc.SAWarning")
 @settings(
     max_examples=EXAMPLES,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -17,14 +20,16 @@ from migrator.model.errors import ItemRefusedError, StoppedError, TargetError
 from migrator.model.live import Outcome
 from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff
+from migrator.stages.live.send import encoded_of
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import WriteLimit
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.support_fence import no_fence
+from tests.support_lanes import every_lane  # noqa: F401
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
 PATIENT = Backoff(attempts=60, base_s=0.001, cap_s=0.02, limit_s=60)
@@ -65,8 +70,8 @@ INSERTS = pytest.mark.parametrize("way", ["insert", "insert as JSON"])
 
 
 def written(writes: ConditionalWrites, wanted: list[Item], way: str) -> list[Outcome]:
-    if way != "insert as JSON":
-        return writes.write(wanted, fresh=way == "insert")
+    if way != "insert as JSON" or not writes.takes_encoded:
+        return writes.write(wanted, fresh=way != "put")
     as_json = []
     for item in wanted:
         wired, size = encode_sized(item)
@@ -100,6 +105,28 @@ def test_each_fault_by_itself_changes_no_outcome(
         writes.remove_tombstones(dead)
     assert stored(dynamodb_url, design) == []
     assert faults.counts[kind] > 0
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("faults", "why"),
+    [
+        (Faults(expires_after=2), "the credentials have expired; get new ones"),
+        (Faults(clock_s=-734), "this machine's clock is .* ahead of the service's"),
+    ],
+    ids=["expired", "clock"],
+)
+def test_credentials_that_expire_and_a_clock_that_is_off_stop_the_run_and_it_goes_on(
+    dynamodb_url: str, design: TableDesign, faults: Faults, why: str, way: str
+) -> None:
+    faults = replace(faults, counts=Counter())
+    with through(dynamodb_url, design, faults) as writes:
+        with pytest.raises(StoppedError, match=why):
+            written(writes, items(200, 5), way)
+        faults.renew()
+        faults.clock_s = 0.0
+        assert verdicts(writes, items(200, 6), way) == {"stored"}
+    assert stored(dynamodb_url, design) == items(200, 6)
 
 
 @INSERTS
@@ -214,11 +241,26 @@ def flat(grouped: list[list[Item]]) -> list[Item]:
     return [item for group in grouped for item in group]
 
 
+GROUPS = pytest.mark.parametrize("way", ["items", "JSON"])
+
+
+def together(writes: ConditionalWrites, grouped: list[list[Item]], way: str) -> list[Outcome]:
+    if way == "items" or not writes.takes_encoded:
+        return writes.write_together(grouped)
+    as_json = [
+        (str(group[0]["_src"]), [encoded_of(one, writes.design) for one in group]) for group in grouped
+    ]
+    outcomes = writes.write_encoded_together(as_json, int(str(grouped[0][0]["_tk"])))
+    others = {writes.design.key_of(one.item): one for one in outcomes}
+    return [others.get(writes.design.key_of(one)) or Outcome(one, "stored") for one in flat(grouped)]
+
+
+@GROUPS
 @pytest.mark.parametrize(
     "kind", ["cancel", "throttle", "slow_down", "errors", "unavailable", "cut_before", "cut_after"]
 )
 def test_each_fault_by_itself_changes_no_outcome_of_a_group(
-    dynamodb_url: str, design: TableDesign, kind: str
+    dynamodb_url: str, design: TableDesign, kind: str, way: str
 ) -> None:
     faults = Faults(**{kind: 0.4}, seed=3)  # type: ignore[arg-type]
     with through(dynamodb_url, design, faults) as writes:
@@ -227,7 +269,7 @@ def test_each_fault_by_itself_changes_no_outcome_of_a_group(
             (4, "order", "newer"),
             (6, "other", "owned_by_other"),
         ):
-            outcomes = writes.write_together(groups(12, ticket, source))
+            outcomes = together(writes, groups(12, ticket, source), way)
             assert {one.verdict for one in outcomes} == {verdict}
     assert stored(dynamodb_url, design) == flat(groups(12, 5))
     assert faults.counts[kind] > 0
@@ -243,52 +285,59 @@ def _noting(tokens: list[str]) -> Callable[[str, dict[str, Any]], bool]:
     return holds
 
 
+@GROUPS
 @pytest.mark.parametrize("code", ["ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"])
 def test_a_transaction_that_was_cancelled_for_what_passes_is_sent_again(
-    dynamodb_url: str, design: TableDesign, code: str
+    dynamodb_url: str, design: TableDesign, code: str, way: str
 ) -> None:
     tokens: list[str] = []
     faults = Faults(cancel=0.5, cancel_code=code, seed=5, holds=_noting(tokens))
     with through(dynamodb_url, design, faults) as writes:
-        assert {one.verdict for one in writes.write_together(groups(10, 5))} == {"stored"}
+        assert {one.verdict for one in together(writes, groups(10, 5), way)} == {"stored"}
     assert faults.counts["cancel"] > 0
     # What was answered is over: whether its token still stands for the old answer must not matter.
     assert len(set(tokens)) == len(tokens) == 10 + faults.counts["cancel"]
     assert stored(dynamodb_url, design) == flat(groups(10, 5))
 
 
+@GROUPS
 @pytest.mark.parametrize("code", ["ValidationError", "ItemCollectionSizeLimitExceeded", "ANewOne"])
 def test_a_transaction_that_is_refused_for_good_is_told_at_once(
-    dynamodb_url: str, design: TableDesign, code: str
+    dynamodb_url: str, design: TableDesign, code: str, way: str
 ) -> None:
     faults = Faults(cancel=1.0, cancel_code=code)
     with through(dynamodb_url, design, faults, QUICK) as writes, pytest.raises(ItemRefusedError, match=code):
-        writes.write_together(groups(1, 5))
+        together(writes, groups(1, 5), way)
     assert faults.counts["requests TransactWriteItems"] == 1
 
 
-def test_a_table_that_cancels_every_transaction_stops(dynamodb_url: str, design: TableDesign) -> None:
+@GROUPS
+def test_a_table_that_cancels_every_transaction_stops(
+    dynamodb_url: str, design: TableDesign, way: str
+) -> None:
     with (
         through(dynamodb_url, design, Faults(cancel=1.0), QUICK) as writes,
         pytest.raises(StoppedError, match="gave up after 6 tries"),
     ):
-        writes.write_together(groups(2, 5))
+        together(writes, groups(2, 5), way)
     assert stored(dynamodb_url, design) == []
 
 
+@GROUPS
 def test_a_group_that_dynamodb_does_not_take_is_refused_not_the_table(
-    dynamodb_url: str, design: TableDesign
+    dynamodb_url: str, design: TableDesign, way: str
 ) -> None:
     group = groups(1, 5)[0]
     with through(dynamodb_url, design, Faults(), QUICK) as writes:
         with pytest.raises(ItemRefusedError, match="ValidationException"):
-            writes.write_together([[*group, group[0]]])
+            together(writes, [[*group, group[0]]], way)
         with pytest.raises(ItemRefusedError):
-            writes.write_together([[{**group[0], "PK": 5}, group[1]]])
+            together(writes, [[{**group[0], "PK": 5}, group[1]]], way)
 
 
+@GROUPS
 def test_a_transaction_that_is_sent_again_carries_one_token_and_takes_effect_once(
-    dynamodb_url: str, design: TableDesign
+    dynamodb_url: str, design: TableDesign, way: str
 ) -> None:
     """It took effect unseen; before it is sent again, something newer replaces a part of it."""
     tokens: list[str] = []
@@ -303,7 +352,7 @@ def test_a_transaction_that_is_sent_again_carries_one_token_and_takes_effect_onc
             return False
 
         with through(dynamodb_url, design, Faults(cut_after=0.9, seed=4, holds=holds)) as older:
-            assert {one.verdict for one in older.write_together(groups(1, 5))} <= {
+            assert {one.verdict for one in together(older, groups(1, 5), way)} <= {
                 "stored",
                 "rolled_back",
                 "newer",
@@ -313,7 +362,10 @@ def test_a_transaction_that_is_sent_again_carries_one_token_and_takes_effect_onc
     assert [one["_tk"] for one in stored(dynamodb_url, design)] == [6, 5, 5, 5, 5]
 
 
-def test_the_limit_of_write_units_counts_a_transaction_twice(dynamodb_url: str, design: TableDesign) -> None:
+@GROUPS
+def test_the_limit_of_write_units_counts_a_transaction_twice(
+    dynamodb_url: str, design: TableDesign, way: str
+) -> None:
     now = [0.0]
 
     def wait(seconds: float) -> None:
@@ -321,5 +373,21 @@ def test_the_limit_of_write_units_counts_a_transaction_twice(dynamodb_url: str, 
 
     limit: Any = WriteLimit(20, wait=wait, clock=lambda: now[0])
     with through(dynamodb_url, design, Faults(), limit=limit) as writes:
-        assert {one.verdict for one in writes.write_together(groups(12, 5))} == {"stored"}
+        assert {one.verdict for one in together(writes, groups(12, 5), way)} == {"stored"}
     assert now[0] > 3
+
+
+@GROUPS
+def test_each_of_many_transactions_that_is_sent_again_is_the_same_request(
+    dynamodb_url: str, design: TableDesign, way: str
+) -> None:
+    bodies: list[str] = []
+
+    def holds(operation: str, body: dict[str, Any]) -> bool:
+        bodies.extend([json.dumps(body)] if operation == "TransactWriteItems" else [])
+        return False
+
+    with through(dynamodb_url, design, Faults(cut_after=0.4, seed=4, holds=holds)) as writes:
+        assert {one.verdict for one in together(writes, groups(6, 5), way)} == {"stored"}
+    assert len(set(bodies)) == 6 < len(bodies)
+    assert stored(dynamodb_url, design) == flat(groups(6, 5))

@@ -17,9 +17,9 @@ from migrator.model.errors import SettingsError
 from migrator.model.table import KeyAttribute, TableDesign
 from migrator.runtime import logs
 from migrator.target import embedded
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.support_fence import no_fence
 
 DESIGN = TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
@@ -88,5 +88,5 @@ def test_without_the_extra_it_names_the_command_that_installs_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ministack", None)
-    with pytest.raises(SettingsError, match=r"in migrator's clone run: pip install '\.\[local\]'"):
+    with pytest.raises(SettingsError, match=r"run: pip install 'ministack=="):
         embedded.ensure_running(home)

@@ -14,22 +14,22 @@ from migrator.mapping.heart.wire import encode_item, item_bytes
 from migrator.model.errors import Interrupted, StoppedError, TargetError
 from migrator.model.table import Index, Item, KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
-from migrator.target.exchange import REFERENCE
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.support_fence import no_fence
+from tests.support_lanes import ENCODED, LANES, PROXY, lane_of
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
 PATIENT = Backoff(attempts=40, base_s=0.001, cap_s=0.02, limit_s=60)
 
 
-@pytest.fixture(params=["exchange", REFERENCE], autouse=True)
-def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests by our own exchange, and by botocore's client."""
-    monkeypatch.setenv("MIGRATOR_LANE", request.param)
+@pytest.fixture(params=LANES, autouse=True)
+def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with lane_of(request.param, monkeypatch) as name:
+        yield name
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(dynamodb_url: str, design: Tabl
         assert faults.counts[kind] > 0, kind
 
 
-@pytest.mark.parametrize("lane", ["exchange"], indirect=True)
+@pytest.mark.parametrize("lane", ENCODED, indirect=True)
 def test_items_as_json_are_sent_again_and_one_that_is_refused_is_found_as_items_are(
     dynamodb_url: str, design: TableDesign
 ) -> None:
@@ -168,13 +168,13 @@ def test_a_stop_ends_a_wait(dynamodb_url: str, design: TableDesign) -> None:
     assert time.monotonic() - started < 120
 
 
-def test_an_endpoint_that_does_not_answer_is_one_line() -> None:
+def test_an_endpoint_that_does_not_answer_is_one_line(lane: str) -> None:
     client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
     design = TableDesign("Shop", (KeyAttribute("PK"),), "type")
-    with pytest.raises(
-        StoppedError,
-        match=r"no answer from http://127\.0\.0\.1:1/: EndpointConnectionError: no server listens there",
-    ):
+    why = r"no answer from http://127\.0\.0\.1:1: EndpointConnectionError: no server listens there"
+    if lane == PROXY:
+        why = r"no answer from http://127\.0\.0\.1:\d+: ProxyConnectionError: the proxy takes no connection"
+    with pytest.raises(StoppedError, match=why):
         DynamoTableAdmin(client).state(design)
 
 
@@ -215,6 +215,46 @@ def test_credentials_that_expire_stop_the_run_and_new_ones_go_on(
         faults.renew()
         store.put(items(200))
     assert stored(dynamodb_url, design) == items(200)
+
+
+@pytest.mark.parametrize(
+    ("clock_s", "said"), [(-734.0, r"7\d\d s ahead of"), (734.0, r"7\d\d s behind")], ids=["ahead", "behind"]
+)
+@pytest.mark.parametrize(
+    "code", ["InvalidSignatureException", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "RequestExpired"]
+)
+def test_a_clock_that_is_off_stops_the_run_and_is_named_with_its_seconds(
+    dynamodb_url: str, design: TableDesign, clock_s: float, said: str, code: str
+) -> None:
+    faults = Faults(clock_s=clock_s, clock_code=code)
+    with through(dynamodb_url, design, faults) as store:
+        why = rf"batch_write_item on table T\w+ \({code}\): this machine's clock is {said} the service's; set it right"
+        with pytest.raises(StoppedError, match=why):
+            store.put(items(30))
+        assert faults.counts["requests BatchWriteItem"] == 1
+        faults.clock_s = 0.0
+        store.put(items(30))
+    assert stored(dynamodb_url, design) == items(30)
+
+
+def test_a_signature_that_grew_old_on_its_way_is_made_anew(dynamodb_url: str, design: TableDesign) -> None:
+    faults = Faults(aged=3)
+    with through(dynamodb_url, design, faults) as store:
+        store.put(items(60))
+    assert stored(dynamodb_url, design) == items(60)
+    assert (faults.counts["aged"], faults.counts["requests BatchWriteItem"]) == (3, 6)
+
+
+def test_a_signature_that_is_wrong_is_a_matter_of_the_secret_key(
+    dynamodb_url: str, design: TableDesign
+) -> None:
+    faults = Faults(aged=1, clock_message="The request signature we calculated does not match yours")
+    with (
+        through(dynamodb_url, design, faults) as store,
+        pytest.raises(TargetError, match="the signature is refused; look at the secret key"),
+    ):
+        store.put(items(1))
+    assert faults.counts["requests BatchWriteItem"] == 1
 
 
 def test_an_index_that_lags_answers_when_it_has_caught_up(dynamodb_url: str) -> None:

@@ -13,9 +13,9 @@ import pytest
 from migrator.journal.runs import SqlJournal
 from migrator.model.journal import RunIdentity
 from migrator.model.table import KeyAttribute, TableDesign
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 from tests.support_fence import no_fence
 

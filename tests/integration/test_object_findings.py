@@ -22,10 +22,10 @@ from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.stages.verify.recheck import Recheck
 from migrator.stages.verify.stage import Verify
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client, service_client
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence
 from tests.support_mapping import parse_mapping

@@ -15,12 +15,13 @@ from botocore.config import Config
 
 from migrator.model.errors import StoppedError, TargetError
 from migrator.model.table import Index, KeyAttribute, TableDesign
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import Role, dynamodb_client, service_client
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests import support_services as services
 from tests.support_fence import no_fence
+from tests.support_lanes import BOTOCORE, LANES, lane_of
 
 # One worker starts the endpoint once.
 pytestmark = pytest.mark.xdist_group("roles")
@@ -60,6 +61,13 @@ def user(endpoint: str) -> dict[str, str]:
     return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
 
 
+@pytest.fixture(params=[*LANES, BOTOCORE])
+def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The endpoint checks signatures, whoever made them, and whatever they went through."""
+    with lane_of(request.param, monkeypatch) as name:
+        yield name
+
+
 @pytest.fixture(autouse=True)
 def environment(user: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
@@ -76,6 +84,7 @@ def client(endpoint: str, role: Role | None) -> Any:
     return dynamodb_client(region=REGION, profile=None, endpoint=endpoint, role=role)
 
 
+@pytest.mark.usefixtures("lane")
 def test_the_role_may_what_the_user_may_not(endpoint: str) -> None:
     made = design()
     with pytest.raises(TargetError, match="AccessDenied"):
@@ -124,7 +133,7 @@ def test_a_probe_finds_the_one_permission_that_is_missing(
     assert whole.scan(TableName=made.name)["Count"] == 0
 
 
-@pytest.mark.parametrize("without", ["", "PutObject", "DeleteObject"])
+@pytest.mark.parametrize("without", ["", "ListBucket", "GetObject", "PutObject", "DeleteObject"])
 def test_a_probe_of_the_bucket_finds_what_is_missing(
     endpoint: str, user: dict[str, str], without: str
 ) -> None:
@@ -143,9 +152,26 @@ def test_a_probe_of_the_bucket_finds_what_is_missing(
     assert [one.action for one in probes if one.refused] == ([without] if without else [])
     for one in probes:
         if one.refused:
-            assert f"assumed-role/{name}/migrator-shop may not s3:{without}; allow that action" in one.refused
+            # The answer to a HEAD has no body that could say who may not do it.
+            of_head = f"may not do this; allow s3:{without} to the role"
+            named = f"assumed-role/{name}/migrator-shop may not s3:{without}; allow that action"
+            assert (of_head if without == "GetObject" else named) in one.refused
     left = made.list_objects_v2(Bucket=bucket).get("KeyCount", 0)
     assert left == (1 if without == "DeleteObject" else 0)
+
+
+def test_without_the_right_to_list_nothing_is_said_of_the_right_to_read(
+    endpoint: str, user: dict[str, str]
+) -> None:
+    root = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
+    bucket = f"b{secrets.token_hex(6)}"
+    boto3.client("s3", endpoint_url=endpoint, **root).create_bucket(Bucket=bucket)
+    # A role that may do nothing in S3: AWS answers who may only not list in the same way.
+    role = Role(ROLE, "migrator-shop", "the-shop")
+    acting = service_client("s3", region=REGION, profile=None, endpoint=endpoint, role=role)
+    listed, read = S3Objects(acting, bucket, "shop/").probe(write=False)
+    assert (listed.action, listed.tried, bool(listed.refused)) == ("ListBucket", True, True)
+    assert (read.action, read.tried, "not tried" in read.refused) == ("GetObject", False, True)
 
 
 @pytest.mark.parametrize("external_id", [None, "another"])
@@ -154,6 +180,7 @@ def test_a_role_that_is_refused_says_where_to_look(endpoint: str, external_id: s
         DynamoTableAdmin(client(endpoint, Role(ROLE, "migrator-shop", external_id))).state(design())
 
 
+@pytest.mark.usefixtures("lane")
 def test_credentials_are_renewed_before_they_run_out(endpoint: str) -> None:
     made = design()
     acting = client(endpoint, Role(ROLE, "migrator-shop", "the-shop", life_s=2))

@@ -19,13 +19,14 @@ from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.support_fence import no_fence, written_alone
+from tests.support_lanes import every_lane  # noqa: F401
 from tests.support_mapping import parse_mapping
 
 TEXT = """

@@ -12,13 +12,14 @@ import pytest
 from migrator.model.errors import StoppedError
 from migrator.runtime.retry import Backoff
 from migrator.stages.backfill.write import ConditionalPath
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.support_fence import no_fence
+from tests.support_lanes import every_lane  # noqa: F401
 from tests.unit.stages.live_world import Shop
 
 QUICK = Backoff(attempts=4, base_s=0.001, cap_s=0.005, limit_s=120)
@@ -98,7 +99,7 @@ def test_a_page_says_what_of_it_is_not_written(dynamodb_url: str, faults: Faults
     with shop_on(dynamodb_url, faults) as (shop, store):
         shop.rows["users"] += [{"id": n, "name": "Ann", "email": f"{n}@x"} for n in range(1, 31)]
         users = next(one for one in shop.checked.entities if one.name == "users")
-        copied = ConditionalPath(shop.refresh, shop.open_findings).copy(
+        copied = ConditionalPath(shop.refresh, shop.open_findings, {}).copy(
             users, lambda: shop.source.read_rows(users.plan, [f"[{n}]" for n in range(1, 31)])
         )
         assert [key for key, _ in copied.receipt.unwritten] == ["USER#2"]

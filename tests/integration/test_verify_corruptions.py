@@ -18,11 +18,11 @@ from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import Claims
 from migrator.stages.verify.stage import Verify
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.control import ControlItem
-from migrator.target.exchange import REFERENCE
+from migrator.target.exchange import BOTOCORE, REFERENCE
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 from tests.support_mapping import parse_mapping
@@ -80,9 +80,9 @@ class Library:
         self.journal.close()
 
 
-@pytest.fixture(params=["exchange", REFERENCE], autouse=True)
+@pytest.fixture(params=["exchange", BOTOCORE, REFERENCE], autouse=True)
 def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """By digests where our own exchange reads the table; by attributes alone otherwise."""
+    """By digests where our own exchange reads the table, whoever sends its requests; by attributes alone otherwise."""
     monkeypatch.setenv("MIGRATOR_LANE", request.param)
     return str(request.param)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from migrator.model.table import Index, Item, KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.answers import consumed_by_meter
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import TABLE, Request, WriteLimit
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

@@ -23,6 +23,8 @@ from tests.journey.in_process import run_here
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ENDED = "-- the command has ended --"
 _LIMIT_S = 120
+LOG_LINE = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z \[")
+"""How a line of the log begins: a page leaves them out, since a terminal shows bars in their place."""
 _PRELUDE = f"""
 migrator() {{
     if [ "$1" = relay ] && [[ " $* " != *" --once "* && " $* " != *" --dry-run "* ]] || [ "$2" = watch ]; then

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -14,6 +14,8 @@ from typing import Any
 from sqlalchemy import update
 
 from migrator.journal import schema
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.difference.answers import answer_digests
 from migrator.model.evidence import OFF, Move, State, Window
 from migrator.model.instances import Instance
 from migrator.settings import job as job_settings
@@ -68,15 +70,25 @@ def filled(made: Project) -> Project:
 @contextmanager
 def desk_of(made: Project) -> Iterator[JobJournal]:
     """The journal of the project, as another process of an operator has it."""
+    with journal_of(made) as journal:
+        yield job_journal_of(job_settings.load_job(made.job, made.environment), journal)
+
+
+@contextmanager
+def journal_of(made: Project) -> Iterator[SqlJournal]:
     job = job_settings.load_job(made.job, made.environment)
     home = Path(made.environment["MIGRATOR_HOME"])
     url = job.journal or f"sqlite:///{home / f'{job.name}.db'}"
     with job_wiring.open_journal(replace(job, journal=url)) as journal:
-        yield job_journal_of(job, journal)
+        yield journal
 
 
 def revision(made: Project) -> str:
     return sound_mapping(made.folder / "mapping.yaml").mapping.revision
+
+
+def answer(made: Project, pattern: str) -> str:
+    return answer_digests(sound_mapping(made.folder / "mapping.yaml").mapping, ())[pattern]
 
 
 def reader(job_journal: JobJournal, made: Project, service: str = "shop-api") -> Instance:
@@ -121,6 +133,7 @@ def compared(job_journal: JobJournal, made: Project, pattern: str, count: int = 
         same=count - more.get("different", 0),
         kinds={"": count},
         latency=latency,
+        answer=answer(made, pattern),
     )
     job_journal.evidence.keep([replace(one, **more)], [])
 
@@ -135,11 +148,11 @@ def force(shop: Project, *words: str) -> None:
     shop.done("cutover", *words, "--override", "a test's own way")
 
 
-def live(made: Project) -> Project:
+def live(made: Project, patterns: Sequence[str] = (PATTERN, OTHER)) -> Project:
     """The same with every pattern moved to live."""
     steps = [OFF, State("shadow"), State("ramp", 100), State("live")]
     with desk_of(made) as job_journal:
-        for pattern in (PATTERN, OTHER):
+        for pattern in patterns:
             for version, (before, after) in enumerate(pairwise(steps)):
                 job_journal.phases.move(Move(pattern, before, after, "ada"), version)
     return made

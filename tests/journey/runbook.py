@@ -8,12 +8,12 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.journey.command import ROOT
-from tests.journey.console import Command, Shell, blocks_of
+from tests.journey.console import LOG_LINE, Command, Shell, blocks_of
 from tests.journey.in_process import run_here
 
 PORT = "8765"
@@ -68,7 +68,7 @@ def played(page: Page, folder: Path) -> list[list[Command]]:
 def _played(shell: Shell, command: Command, port: str) -> Command:
     """Log lines are left out: a terminal shows bars in their place."""
     said = shell.run(command.text.replace(PORT, port)).replace(port, PORT)
-    lines = [line.rstrip() for line in said.splitlines() if not line.startswith('{"room": ')]
+    lines = [line.rstrip() for line in said.splitlines() if not LOG_LINE.match(line)]
     played = replace(command, said="".join(f"{line}\n" for line in lines))
     if os.environ.get("RUNBOOK_TRACE"):
         print(played, time.strftime("%T"), flush=True)
@@ -77,9 +77,15 @@ def _played(shell: Shell, command: Command, port: str) -> Command:
 
 def _environment() -> dict[str, str]:
     """What an operator's shell has; nothing that points the command elsewhere."""
-    bin_ = Path(sys.executable).parent
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MIGRATOR_"))}
-    return kept | {
+    return environment_of(kept)
+
+
+def environment_of(kept: Mapping[str, str]) -> dict[str, str]:
+    """With who is at work, and the command that is tested."""
+    bin_ = Path(sys.executable).parent
+    return {
+        **kept,
         "PATH": f"{bin_}:{os.environ['PATH']}",
         "MIGRATOR": str(bin_ / "migrator"),
         "USER": "operator",

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from migrator.model.table import KeyAttribute, TableDesign
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
-from migrator.target.table import DynamoTableAdmin
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journey.command import Project, project
+from tests.journey.console import LOG_LINE
 from tests.journey.in_process import Ended
 
 MAPPING = """
@@ -63,7 +64,7 @@ def re_mapped(job: str) -> str:
 
 def one_line(ended: Ended, code: int, *words: str) -> None:
     assert ended.code == code, ended.err
-    (line,) = [line for line in ended.err.splitlines() if not line.startswith("{")]
+    (line,) = [line for line in ended.err.splitlines() if not LOG_LINE.match(line)]
     assert line.startswith("error: ")
     for word in words:
         assert word in line
@@ -168,7 +169,7 @@ def test_ctrl_c_keeps_the_checkpoint_and_the_same_command_goes_on(new: New, dyna
     with FaultProxy(dynamodb_url, faults) as proxy:
         made = new(through=proxy.url, tuning="page_rows: 50, workers: 2, attempts: 50, backoff_cap_s: 0.5")
         made.done("table", "create", "shop.yaml")
-        process = made.start("backfill", "shop.yaml")
+        process = made.start("backfill", "shop.yaml", "--verbose")
         while "page_done" not in (line := process.stderr.readline()):  # type: ignore[union-attr]
             assert line, "the run ended before its first page"
         second = made.run("backfill", "shop.yaml")

@@ -57,6 +57,7 @@ def test_a_mapping_without_a_ttl_is_refused(shop: Project) -> None:
     )
 
 
+@pytest.mark.long_journey
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql", "mariadb"])
 def test_every_table_of_chinook_is_captured(
     engine: str, request: pytest.FixtureRequest, chinook_dir: Path, tmp_path: Path

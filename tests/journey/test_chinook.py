@@ -45,9 +45,9 @@ def test_three_kills_and_every_fault_and_the_table_is_the_same(
         )
         made.done("table", "create", str(made.job))
         for _ in range(3):
-            process = made.start("backfill", str(made.job))
+            process = made.start("backfill", str(made.job), "--verbose")
             for _ in range(random.randint(1, 15)):
-                await_line(process, '"event": "page_done"')
+                await_line(process, "page_done")
             time.sleep(random.uniform(0, 0.1))  # somewhere inside of the pages under way
             assert process.poll() is None, "the run ended before it was killed"
             process.kill()
@@ -66,7 +66,7 @@ def test_a_killed_verify_goes_on_and_is_clean(new: New, chinook_sqlite: Path) ->
     made.done("table", "create", str(made.job))
     made.done("backfill", str(made.job))
     for sign in ('"entity": "track", "page"', '"entity": "(table)", "page"'):
-        process = made.start("verify", str(made.job))
+        process = made.start("verify", str(made.job), "--verbose", "--log-format", "json")
         await_line(process, sign)
         process.kill()
         process.communicate()

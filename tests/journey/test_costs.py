@@ -20,7 +20,7 @@ def test_a_dry_run_says_what_the_real_run_will_take(shop: Project) -> None:
     told = dry.data["estimate"]
     assert (told["rows"], told["items"], told["write_units"]) == (90, 150, 150)
     assert told["write_usd"] == pytest.approx(150 * 0.625 / 1_000_000)
-    assert "estimate: 90 rows make about 150 items: 150 write units, 0 of them for indexes" in dry.err
+    assert "estimate: 90 rows make about 150 items and 150 write units, 0 of them for indexes" in dry.err
     assert "on demand in us-east-1 less than USD 0.01 to write" in dry.err
     assert shop.items() == []
 
@@ -51,6 +51,18 @@ def test_a_region_without_prices_says_so(shop: Project) -> None:
         2,
         True,
     )
+
+
+def test_without_a_region_prices_are_those_of_the_usual_one(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = small_shop(tmp_path, dynamodb_url)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        shop.environment.pop(name, None)
+    dry = shop.done("backfill", str(shop.job), "--dry-run", "--max-cost", "1")
+    assert "on demand in us-east-1 less than USD 0.01 to write" in dry.err
+    assert dry.err.rstrip().endswith("; no region is set: these are us-east-1's")
+    shop.environment["AWS_REGION"] = "eu-central-1"
+    dry = shop.done("backfill", str(shop.job), "--dry-run")
+    assert ("on demand in eu-central-1" in dry.err, "no region is set" in dry.err) == (True, False)
 
 
 def test_the_tables_class_and_capacity_count(shop: Project) -> None:

@@ -139,6 +139,7 @@ BAD = {
     "a ramp out of off": (["ramp", PATTERN, "10"], "from off it goes to shadow, not to ramp"),
     "an unknown pattern": (["advance", "customer_by_ib"], "did you mean 'customer_by_id'"),
     "an unknown pattern back": (["rollback", "customer_by_ib"], "did you mean 'customer_by_id'"),
+    "a pattern like no other": (["advance", "PATTERN"], "has no access pattern 'PATTERN'"),
     "the status of none": (["status", "customers"], "the mapping has no access pattern 'customers'"),
     "the history of none": (["history", "customers"], "the mapping has no access pattern 'customers'"),
     "a reason too long": (["rollback", PATTERN, "--reason", "x" * 501], "at most 500 letters"),
@@ -250,6 +251,27 @@ def test_evidence_that_is_old_or_of_another_mapping_is_none(shop: Project) -> No
     (shop.folder / "mapping.yaml").write_text(MAPPING.replace("keep: [name]", "keep: all"))
     other = evidence(shop, *words)
     assert (other["comparisons"], other["verify"]) == ("no", "unknown")
+
+
+def test_evidence_is_of_an_answer_and_goes_on_where_the_mapping_changes_elsewhere(shop: Project) -> None:
+    job, words = str(shop.job), ["advance", str(shop.job), PATTERN]
+    shop.done("cutover", *words)
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, PATTERN)
+    file = shop.folder / "mapping.yaml"
+    file.write_text(MAPPING.replace("keep: [total]", "keep: [total, customer_id]"))
+    shop.done("capture", "install", job)
+    found = evidence(shop, *words)
+    assert (found["comparisons"], found["verify"]) == ("ok", "unknown"), "the table is to be verified whole"
+    shop.done("backfill", job)
+    shop.done("verify", job)
+    assert evidence(shop, *words)["verify"] == "ok"
+    # The same items, so that no writer works by another revision; and the pattern asks another question.
+    file.write_text(
+        file.read_text().replace("FROM customer WHERE id = :id", "FROM customer c WHERE id = :id")
+    )
+    found = evidence(shop, *words)
+    assert (found["comparisons"], found["verify"]) == ("no", "ok")
 
 
 def test_a_relay_by_another_mapping_is_no_evidence(shop: Project) -> None:

@@ -50,7 +50,7 @@ def completed(shop: Project) -> None:
         for pattern in (PATTERN, OTHER):
             compared(job_journal, shop, pattern)
             obey(job_journal, one)
-            shop.done("cutover", "advance", str(shop.job), pattern, "--yes")
+            shop.done("cutover", "advance", str(shop.job), pattern, "--yes", "--one-way")
         job_journal.instances.leave(one)
 
 
@@ -104,7 +104,7 @@ def test_the_steps_are_printed_in_order_and_none_is_run(shop: Project) -> None:
 def test_complete_asks_for_the_same_and_wants_a_yes(shop: Project) -> None:
     job = str(shop.job)
     change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
-    refused = shop.run("cutover", "advance", job, PATTERN, "--yes")
+    refused = shop.run("cutover", "advance", job, PATTERN, "--yes", "--one-way")
     assert refused.code == 1
     assert "not proven: comparisons, mismatches, errors, p99, instances, marks, verify" in refused.err
     shop.done("relay", job, "--once")
@@ -114,13 +114,16 @@ def test_complete_asks_for_the_same_and_wants_a_yes(shop: Project) -> None:
     with desk_of(shop) as job_journal:
         compared(job_journal, shop, PATTERN)
         obey(job_journal, reader(job_journal, shop))
-    asked = shop.run("cutover", "advance", job, PATTERN)
+    asked = shop.run("cutover", "advance", job, PATTERN, "--one-way")
     assert (asked.code, "no way back, and there is no terminal to ask at" in asked.err) == (2, True)
-    shop.done("cutover", "advance", job, PATTERN, "--yes")
-    for words in (["rollback", job, PATTERN], ["advance", job, PATTERN], ["ramp", job, PATTERN, "5"]):
+    shop.done("cutover", "advance", job, PATTERN, "--yes", "--one-way")
+    for words in (["advance", job, PATTERN], ["ramp", job, PATTERN, "5"]):
         ended = shop.run("cutover", *words)
         assert ended.code == 2, words
     assert phase(shop) == "complete"
+    # Nothing is direct, and another pattern is not complete: rows were the truth all the while.
+    shop.done("cutover", "rollback", job, PATTERN)
+    assert phase(shop) == "shadow"
 
 
 def test_a_source_that_changes_meanwhile_is_not_complete(shop: Project) -> None:
@@ -182,7 +185,7 @@ def test_strip_leaves_the_items_and_nothing_of_ours(shop: Project) -> None:
         for pattern in (PATTERN, OTHER):
             compared(job_journal, shop, pattern)
             obey(job_journal, one)
-            shop.done("cutover", "advance", job, pattern, "--yes")
+            shop.done("cutover", "advance", job, pattern, "--yes", "--one-way")
         job_journal.instances.leave(one)
     before = {(item["PK"], item["SK"]): item for item in shop.items()}
     shown = shop.done("decommission", "strip", job, "--dry-run")

@@ -45,7 +45,7 @@ def shop(engine: str, url: str, tmp_path: Path, dynamodb_url: str) -> Project:
         compared(job_journal, made, OTHER)
         obey(job_journal, one := reader(job_journal, made))
         compared(job_journal, made, OTHER)
-        made.done("cutover", "advance", str(made.job), OTHER, "--yes")
+        made.done("cutover", "advance", str(made.job), OTHER, "--yes", "--one-way")
         job_journal.instances.leave(one)
     made.job.write_text(made.job.read_text() + "writes: {direct: [invoice]}\n")
     return made

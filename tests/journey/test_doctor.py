@@ -120,7 +120,8 @@ def test_a_bucket_is_tried_and_nothing_stays_in_it(shop: Project, dynamodb_url: 
     shop.job.write_text(text.replace(f"table: {shop.table}", f"table: {shop.table}, bucket: {bucket}"))
     found = states(shop.done("doctor", str(shop.job), "--json", "--write"))
     probed = {name: state for name, state in found.items() if name.startswith("permission s3:")}
-    assert probed == dict.fromkeys((f"permission s3:{one}Object" for one in ("Get", "Put", "Delete")), "ok")
+    actions = ("ListBucket", "GetObject", "PutObject", "DeleteObject")
+    assert probed == dict.fromkeys((f"permission s3:{action}" for action in actions), "ok")
     assert made.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
     shop.job.write_text(text.replace(f"table: {shop.table}", f"table: {shop.table}, bucket: absent-{bucket}"))
     ended = shop.run("doctor", str(shop.job), "--json", "--write")

@@ -67,6 +67,39 @@ def test_an_installed_package_brings_every_example_along(installed: dict[str, st
     } <= copied.keys()
 
 
+SERVICE = """\
+from migrator.api import Answer, Migration, Page
+
+
+def total(migration: Migration, user: int) -> int:
+    answer: Answer = migration.read("get_user", user_id=user)
+    page: Page = migration.read_page("orders_of", user_id=user, size=10)
+    first: str | None = page.next
+    reveal_type(page.items)
+    return len(page.items) + len(first or "")
+
+
+def wrong(migration: Migration) -> Page:
+    return migration.read("get_user", size=1)
+"""
+
+
+@pytest.mark.long_journey
+def test_a_service_is_checked_against_the_types_of_an_installed_package(
+    installed: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "service.py").write_text(SERVICE)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "service.py"]
+    ended = subprocess.run(command, cwd=tmp_path, env=installed, capture_output=True, text=True, check=False)
+    told = [line for line in ended.stdout.splitlines() if line.startswith("service.py")]
+    assert len(told) == 2, ended.stdout
+    assert 'note: Revealed type is "' in told[0]
+    assert "Any" not in told[0]
+    assert told[1].startswith(
+        'service.py:13: error: Incompatible return value type (got "Records | Parts", expected "Page")'
+    )
+
+
 def test_a_copied_job_finds_its_mapping(tmp_path: Path) -> None:
     ran(tmp_path, "examples", ".")
     ended = ran(tmp_path, "table", "create", "jobs/ecommerce.yaml", "--dry-run")

@@ -121,6 +121,9 @@ def test_every_statement_is_in_the_worksheet(shop: Project, tmp_path: Path) -> N
     assert ended.code == 1
     assert "1 of 3 statement(s) served" in ended.out
     assert "it searches within texts" in ended.out
+    last = ended.out.splitlines()[-1]
+    assert last.startswith("exit code 1: 2 statements are not served; ")
+    assert last.endswith("next: migrator mapping check shop.yaml")
     sheet = (tmp_path / "shop.patterns.md").read_text(encoding="utf-8")
     assert re.findall(r"^### (\w+)", sheet, re.MULTILINE) == ["get_artist", "search", "unknown"]
     assert "| `get the table: ARTIST#{artist_id}, META` | 1 |" in sheet
@@ -129,6 +132,16 @@ def test_every_statement_is_in_the_worksheet(shop: Project, tmp_path: Path) -> N
     assert "    nonsense | < b >" in sheet
     for file in FILES:
         assert "secret" not in (tmp_path / file).read_text(encoding="utf-8")
+
+
+def test_without_a_source_the_environment_names_it(shop: Project) -> None:
+    words = "init", "--statements", "none", "--no-prove", "--out", "shop.yaml"
+    shop.done(*words)
+    url = shop.environment.pop("MIGRATOR_SOURCE_URL")
+    ended = shop.run(*words, "--force")
+    assert ended.code == 2
+    assert "set MIGRATOR_SOURCE_URL" in ended.err
+    assert shop.run("init", url, *words[1:], "--force").code == 0
 
 
 def test_files_that_are_there_are_kept(shop: Project, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_capture_by_a_migration_file_can_be_the_first_that_is_done(tmp_path: Pat
 def test_a_command_that_makes_a_journal_says_so_once(tmp_path: Path, dynamodb_url: str) -> None:
     made = cutover_shop(tmp_path, dynamodb_url)
     del made.environment["MIGRATOR_HOME"]
-    first, second = (made.done("status", str(made.job)) for _ in range(2))
+    first, second = (made.done("status", str(made.job), "--log-format", "json") for _ in range(2))
     lines = [json.loads(line) for line in first.err.splitlines() if "journal_made" in line]
     assert [line["journal"] for line in lines] == [str(tmp_path / ".migrator" / "shop.db")]
     assert "journal_made" not in second.err
@@ -160,7 +160,7 @@ def test_one_under_the_working_directory_is_moved_with_a_sentence(shop: Project)
     folder = shop.folder.parent / "elsewhere"
     folder.mkdir()
     shutil.move(shop.folder / ".migrator", folder / ".migrator")
-    moved = elsewhere(shop, "cutover", "status", str(shop.job), "--json")
+    moved = elsewhere(shop, "cutover", "status", str(shop.job), "--json", "--log-format", "json")
     assert phase(moved) == "shadow"
     (line,) = (json.loads(line) for line in moved.err.splitlines() if "journal_moved" in line)
     assert line["before"] == str(folder / ".migrator" / "shop.db")

@@ -60,7 +60,12 @@ def test_the_log_holds_no_key_and_no_value(shop: Project) -> None:
 
 def test_wrong_use_ends_with_2_and_a_side_that_is_away_with_3(shop: Project) -> None:
     job = str(shop.job)
-    assert shop.run("look", job).code == 2
+    without = shop.run("look", job)
+    assert without.code == 2
+    assert "look like this: C#" in without.err
+    assert f"write migrator look {job} --pk PK" in without.err
+    assert "write --pk 'C#1'" in shop.run("look", job, "C#1").err
+    assert "write -p id=1" in shop.run("query", job, "customer", "id=1").err
     assert "--pk PK" in shop.run("look", job, "--pk", "a", "--pk", "b").err
     assert "the table has no index 'GSI1'" in shop.run("look", job, "--pk", "a", "--index", "GSI1").err
     shop.job.write_text(

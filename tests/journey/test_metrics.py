@@ -133,7 +133,7 @@ def test_a_backfill_counts_by_entity(texts: Mapping[str, str]) -> None:
 
 def test_a_relay_counts_from_the_change_to_its_items(texts: Mapping[str, str]) -> None:
     text = texts["relay"]
-    assert value(text, "migrator_change_to_item_seconds_count", table="customer") == 4
+    assert value(text, "migrator_change_to_item_seconds_count", table="customer", entity="customer") == 4
     assert value(text, "migrator_change_to_item_seconds_sum", table="customer") > 0
     assert value(text, "migrator_process_info", job="shop", process="relay") == 1
 

@@ -129,6 +129,12 @@ def test_a_clean_table_is_told_as_clean_with_the_next_command(shop: Project) -> 
     kinds = {tuple(kind["parameters"]) for one in data["patterns"] for kind in one["coverage"]}
     assert kinds == {(), ("since",)}
     assert {run["kind"]: run["current"] for run in data["runs"]} == {"backfill": None, "verify": True}
+    spans = data["work"]["spans"]
+    assert sum(span["items"] for span in spans) == 48
+    assert sum(span["write_units"] for span in spans) >= 48
+    assert all(one["units"] > 0 for one in data["costs"]["patterns"])
+    largest = data["costs"]["largest"][0]
+    assert (largest["index"], largest["entries"], largest["exact"]) == ("", 48, True)
     table, index = data["views"]
     assert [facet["type"] for facet in table["facets"]] == ["Customer", "Invoice"]
     assert [facet["type"] for facet in index["facets"]] == ["Customer"]
@@ -190,8 +196,12 @@ def test_one_thing_has_one_number(spoiled: Project) -> None:
             counted[one["kind"]] = counted.get(one["kind"], 0) + one["count"]
     assert counted == runs["verify"]
     answers = sum(one["different"] for one in data["patterns"])
-    assert [reason.split(" in ")[0].split(", of ")[0] for reason in data["verdict"]["reasons"][:2]] == [
-        f"{sum(counted.values())} difference(s) between rows and items",
+    totals = counted.pop("count", 0) + counted.pop("sum", 0)
+    assert totals
+    assert [
+        reason.split(" in ")[0].split(", of ")[0].rstrip(",") for reason in data["verdict"]["reasons"][:2]
+    ] == [
+        f"{sum(counted.values())} difference(s) between rows and items and {totals} total(s) by plain SQL that differ",
         f"{answers} answer(s) differ",
     ]
 
@@ -213,6 +223,7 @@ def test_the_terminal_has_the_same_parts_in_the_same_order(spoiled: Project) -> 
         "Differences",
         "Over time",
         "Latency",
+        "Costs",
         "Lag and runs",
         "Coverage",
         "Item collections",
@@ -237,17 +248,19 @@ def test_an_older_file_is_replaced_whole_by_one_that_its_owner_alone_reads(
     assert page.stat().st_mode & 0o777 == 0o600
 
 
-def test_another_mapping_makes_old_evidence_worthless_and_says_so(spoiled: Project) -> None:
+def test_another_mapping_makes_evidence_of_other_answers_worthless_and_says_so(spoiled: Project) -> None:
     path = spoiled.folder / "mapping.yaml"
+    written = MAPPING.replace('"MAIL#{email|lower}"', '"MAIL2#{email|lower}"')
     path.write_text(
-        MAPPING.replace("attributes: {invoiceId: id,", "attributes: {invoiceId: id, owner: customer_id,")
+        written.replace("attributes: {invoiceId: id,", "attributes: {invoiceId: id, owner: customer_id,")
     )
     try:
         data = spoiled.done("report", str(spoiled.job), "--json").data
     finally:
         path.write_text(MAPPING)
-    assert set(data["never_compared"]) == {"get_customer", "invoices_of", "by_mail"}
-    assert all(one["outdated"] for one in data["patterns"])
+    # The new attribute is in no answer; the index's key is what one pattern asks by.
+    assert data["never_compared"] == ["by_mail"]
+    assert {one["name"] for one in data["patterns"] if one["outdated"]} == {"by_mail"}
     (verify,) = [run for run in data["runs"] if run["kind"] == "verify"]
     assert verify["current"] is False
 
@@ -276,7 +289,35 @@ def test_a_source_or_a_table_that_is_away_is_told_and_the_rest_is_shown(
     assert any(note.startswith("the source cannot be asked: ") for note in data["notes"])
     assert data["lag"]["reason"]
     assert data["groups"]
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120
+
+
+def test_after_a_repair_and_a_clean_verify_old_differences_are_history_and_new_ones_count(
+    spoiled: Project,
+) -> None:
+    job = str(spoiled.job)
+    # The journal's clock for runs has whole seconds; a verify of the second in which a replay ended is not after it.
+    time.sleep(1.0)
+    spoiled.done("backfill", job, "--restart")
+    spoiled.done("verify", job)
+    verdict = spoiled.done("report", job, "--json").data["verdict"]
+    assert verdict["standing"] == "unproven"
+    assert "and no answer was compared since, of invoices_of" in verdict["reasons"][0]
+    words = ("--questions", "30", "--seed", "1", "--settle", "0s")
+    spoiled.done("shadow", "replay", job, *words)
+    data = spoiled.done("report", job, "--json").data
+    assert data["verdict"]["standing"] == "clean", data["verdict"]
+    mended = sum(one["mended"] for one in data["patterns"])
+    assert mended == sum(one["different"] for one in data["patterns"]) > 0
+    assert data["verdict"]["reasons"][1].startswith(f"{mended} answer(s) differed until 20")
+    assert {one["before_verify"] for one in data["groups"]} == {True}
+    spoiled.store().delete([("C#5", "META")])
+    assert spoiled.run("shadow", "replay", job, *words).code == 1
+    data = spoiled.done("report", job, "--json").data
+    assert data["verdict"]["standing"] == "different"
+    new = [one for one in data["groups"] if not one["before_verify"]]
+    assert {one["kind"] for one in new} == {"missing"}
+    assert "get_customer" in {one["where"] for one in new}
 
 
 # ── wrong use ──

@@ -79,3 +79,14 @@ def test_a_standby_of_a_captured_primary_is_verified_and_says_what_takes_writes(
         assert "name its primary" in refused.err
     finally:
         made.done("capture", "uninstall", str(made.job))
+
+
+def test_the_way_back_compares_rows_of_the_primary(primary: str, tmp_path: Path, dynamodb_url: str) -> None:
+    made = shop(tmp_path, primary, dynamodb_url)
+    with standby_of(primary) as url:
+        services.run_script(url, "SELECT pg_wal_replay_pause()")
+        services.run_script(primary, "UPDATE customer SET name = 'Another' WHERE id = 7")
+        made.done("backfill", str(made.job))
+        text = made.job.read_text()
+        made.job.write_text(text.replace("source: {", f"source: {{read_url: '{url}', "))
+        assert "clean" in made.done("reverse", "verify", str(made.job), "--settle", "0s").out

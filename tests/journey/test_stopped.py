@@ -12,8 +12,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import click
 import pytest
 
+from migrator.cli.main import cli, run
 from migrator.settings import job as job_settings
 from migrator.wiring import live as live_wiring
 from tests.journey.command import Project
@@ -34,7 +36,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
 
 def stopped(shop: Project, *words: str) -> str:
     """What the command says that was stopped after its first page."""
-    process = shop.start(*words)
+    process = shop.start(*words, "--verbose")
     while "page_done" not in (line := process.stderr.readline()):  # type: ignore[union-attr]
         assert line, "the command ended before its first page"
     process.send_signal(signal.SIGINT)
@@ -107,5 +109,18 @@ def test_ctrl_c_at_a_question_changes_nothing(tmp_path: Path, dynamodb_url: str)
         process.kill()
         os.close(keyboard)
         os.close(typed)
-    assert (process.returncode, "nothing was changed" in err) == (130, True), err
+    assert (process.returncode, "what it asks for was not done" in err) == (130, True), err
     assert len(shop.items()) == 150
+
+
+def test_ctrl_c_that_no_command_takes_says_nothing_of_what_was_not_changed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before a command has begun to take it, or after its end, when something may have been written."""
+
+    def cut_off(**_: object) -> None:
+        raise click.Abort
+
+    monkeypatch.setattr(cli, "main", cut_off)
+    assert run(["backfill", "shop.yaml"]) == 130
+    assert "what was written stays" in capsys.readouterr().err

@@ -77,9 +77,13 @@ def test_a_repair_can_be_tried(shop: Project) -> None:
     shop.done("capture", "install", job)
     shop.done("backfill", job)
     corrupt(shop)
+    advised = shop.run("verify", job, "--settle", "0s").err
+    assert f"next: `migrator verify {job} --repair --settle 0.0`, which marks these rows" in advised
     tried = shop.run("verify", job, "--repair", "--dry-run", "--settle", "0s")
     assert (tried.code, "1 row(s) would be marked" in tried.err) == (1, True)
     assert "no mark waits" in shop.done("relay", job, "--dry-run").out
+    assert "mark(s) wait" not in tried.err
     assert "1 row(s) marked" in shop.run("verify", job, "--repair", "--settle", "0s").err
+    assert "1 mark(s) wait for a relay" in shop.run("verify", job, "--settle", "0s").err
     refused = shop.run("verify", job, "--dry-run")
     assert (refused.code, "--dry-run goes with --repair" in refused.err) == (2, True)

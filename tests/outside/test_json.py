@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, get_args
 
+import boto3
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
@@ -40,14 +42,37 @@ def _paths(document: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {type(document).__name__}"
 
 
+BUCKET = f"items-{secrets.token_hex(4)}"
 _SCRIPT = f"""
 mapping check mapping.yaml
+mapping check mapping.yaml --source sqlite:///shop.db --invertible
 init sqlite:///shop.db --statements mapping.yaml --out proposed.yaml
 plan mapping.yaml --source sqlite:///shop.db --region us-east-1 --statements mapping.yaml
+mapping diff older.yaml mapping.yaml --source sqlite:///shop.db --region us-east-1
 mapping try mapping.yaml --source sqlite:///shop.db --entity customer --key 1
+export items JOB --to items
+export items JOB --to s3://{BUCKET}
+table import JOB --from s3://{BUCKET} --dry-run
 table create JOB --dry-run
 table create JOB
 table check JOB
+table change JOB
+table change JOB --dry-run
+export terraform JOB
+export cloudformation JOB
+export cloudformation JOB --out exported
+export cdk-ts JOB
+export cdk-py JOB
+export iam JOB --region us-east-1
+export onetable JOB
+export electrodb JOB --out exported
+export json-schema JOB
+export python JOB
+export python JOB --after
+export workbench JOB
+export workbench JOB --out exported
+import workbench exported/workbench.json
+import workbench exported/workbench.json --out head.yaml
 capture install JOB --dry-run
 capture install JOB
 capture status JOB
@@ -55,13 +80,15 @@ capture epoch JOB
 doctor JOB
 backfill JOB --dry-run
 backfill JOB
+migrate-mapping JOB --dry-run
+migrate-mapping JOB
 query JOB {PATTERN} -p id=1
 query JOB {PATTERN} -p id=1 --explain
 look JOB --pk C#1
 ui JOB --for 0s
 shadow replay JOB --questions 40 --seed 1
 verify JOB
-findings JOB --run 2
+findings JOB --run 4
 relay JOB --dry-run
 relay JOB --once
 relay JOB --discard-failed
@@ -85,11 +112,39 @@ forget JOB --entity customer --key 3 --dry-run
 undo JOB --dry-run
 undo JOB --yes
 purge JOB
+reverse check JOB
+reverse status JOB
+reverse verify JOB
+reverse stop JOB
 capture uninstall JOB --discard-marks
 decommission strip JOB --dry-run
 """
-_ELSEWHERE = {("completion",), ("examples",), ("local", "status"), ("local", "stop"), ("mapping", "schema")}
-"""What says the same whatever the job; tests/journey/test_json.py or test_examples.py runs them."""
+_OLDER = """\
+mapping: 1
+table: {name: Older, key: [PK, SK], type: type, ttl: expiresAt, indexes: {More: {key: [MorePK]}}}
+entities:
+  customer: {items: {Customer: {key: ["C#{id}", META], attributes: {alias: name}}}}
+  invoice:
+    where: {total: [5]}
+    items: {Invoice: {key: ["C#{customer_id}", "I#{id:06}"], attributes: {id: id, customer: customer_id}, keep: [total]}}
+access_patterns:
+  customer_by_id:
+    params: {id: integer}
+    get: {key: ["C#{id}", META]}
+    returns: {customer: {type: Customer, one: true, attributes: [alias]}}
+    sql: {customer: "SELECT name AS alias FROM customer WHERE id = :id"}
+"""
+"""A revision that the mapping differs from in everything that a difference can say."""
+_ELSEWHERE = {
+    ("completion",),
+    ("examples",),
+    ("export", "grants"),
+    ("local", "status"),
+    ("local", "stop"),
+    ("mapping", "schema"),
+    ("reverse", "start"),
+}
+"""What says the same whatever the job; tests/journey/test_json.py, test_reverse.py or test_examples.py runs them; tests/exports runs those of grants, which SQLite has not."""
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +153,9 @@ def documents(
 ) -> dict[tuple[str, ...], list[Any]]:
     """By command, all that it printed: of a small shop with one item spoilt, one missing, and one that is ours no more."""
     shop = cutover_shop(tmp_path_factory.mktemp("json"), dynamodb_url)
+    (shop.folder / "older.yaml").write_text(_OLDER)
+    words_of_s3 = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=dynamodb_url, **words_of_s3).create_bucket(Bucket=BUCKET)
     by_length = sorted(commands(cli), key=len, reverse=True)
     printed: dict[tuple[str, ...], list[Any]] = {}
     for line in _SCRIPT.strip().splitlines():

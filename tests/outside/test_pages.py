@@ -7,41 +7,51 @@ import json
 import re
 import shlex
 import sqlite3
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import click
 import pytest
+import structlog
 
 from docs import generate_reference as reference
 from docs import generate_site as site
 from migrator.cli.main import cli
+from migrator.runtime import logs
 from tests.journey.in_process import run_here
 from tests.outside.test_commands import commands
 
 ROOT = site.ROOT
-PAGES = reference.pages()
+pytestmark = pytest.mark.xdist_group("pages")  # one worker reads all of the code for them
 NOT_SHOWN = ("order_items", "products", "categories", "sessions")
 """Tables of the shop that the mapping of the front page leaves out."""
 _BLOCK = re.compile(r"^```(?:\w+)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_every_command_and_every_option_is_on_the_page_of_commands() -> None:
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return reference.pages()
+
+
+def test_every_command_and_every_option_is_on_the_page_of_commands(pages: dict[str, str]) -> None:
     for words in commands(cli):
         _, command = _command_of([*words])
         if words:
-            assert re.search(rf"^#+ migrator {' '.join(words)}$", PAGES["commands"], re.MULTILINE), words
+            assert re.search(rf"^#+ migrator {' '.join(words)}$", pages["commands"], re.MULTILINE), words
         for option in command.params if not isinstance(command, click.Group) else ():
-            assert option.opts[0] in PAGES["commands"] or option.human_readable_name in PAGES["commands"]
+            assert option.opts[0] in pages["commands"] or option.human_readable_name in pages["commands"]
 
 
 @pytest.mark.parametrize(("file", "page"), [(file, page) for file, (page, _) in reference.SCHEMAS.items()])
-def test_every_word_of_mappings_and_jobs_is_on_the_page_of_its_words(file: str, page: str) -> None:
+def test_every_word_of_mappings_and_jobs_is_on_the_page_of_its_words(
+    file: str, page: str, pages: dict[str, str]
+) -> None:
     schema = json.loads((ROOT / file).read_text(encoding="utf-8"))
     for part in (schema, *schema["$defs"].values()):
         for word in part.get("properties", ()):
-            assert f"| `{word}`" in PAGES[page]
+            assert f"| `{word}`" in pages[page]
 
 
 def test_metrics_are_found_alone_and_in_a_table_that_a_loop_goes_through() -> None:
@@ -61,11 +71,32 @@ def collect():
     ]
 
 
-def test_metrics_and_lines_that_are_known_stand_on_their_pages() -> None:
+def test_metrics_and_lines_that_are_known_stand_on_their_pages(pages: dict[str, str]) -> None:
     assert {"migrator_marks_waiting", "migrator_lag_seconds"} <= {one.name for one in reference.metrics()}
     events = {line.event: line for line in reference.log_lines()}
     assert events["rolled_back"].fields == ("pattern", "after", "reason")
-    assert "| `page_done` | info |" in PAGES["log-lines"]
+    assert "| `page_done` | debug |" in pages["log-lines"]
+
+
+def test_the_changes_have_a_heading_for_the_version_in_hand() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert version in headings
+
+
+def test_the_page_of_log_lines_names_all_that_each_line_has(
+    pages: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure(json=True)
+    try:
+        logs.name_job("shop")
+        logs.get_logger("relay").info("stopped")
+        line = json.loads(capsys.readouterr().err)
+    finally:
+        structlog.reset_defaults()
+    assert {"job", "host", "pid", "version"} <= line.keys()
+    head = pages["log-lines"].partition("| event |")[0]
+    assert line.keys() <= set(re.findall(r"`(\w+)`", head))
 
 
 def test_the_front_page_is_one_page_with_twelve_lines_of_a_mapping_that_has_no_fault(tmp_path: Path) -> None:

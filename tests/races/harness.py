@@ -11,7 +11,7 @@ from functools import cached_property
 
 from sqlalchemy import update
 
-from migrator.cli.runs import RunEnd, begin, identity_of
+from migrator.cli.runs import RunEnd
 from migrator.journal.memory import SqlMemory
 from migrator.journal.schema import writer
 from migrator.journal.writers import SqlWriters
@@ -21,6 +21,7 @@ from migrator.model.journal import Tally
 from migrator.model.live import Mark, MarksState
 from migrator.model.results import Worked
 from migrator.model.table import CONTROL, TOMBSTONE, Item, RowTree
+from migrator.processes.session import begin, identity_of
 from migrator.stages.backfill.encoded import encoded_where_possible
 from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import Claims, ConditionalPath, Copied, FastPath, PagePath
@@ -194,7 +195,9 @@ class Race:
             after_read()
             return page
 
-        beside = ConditionalPath(self.beside.refresh(lambda: _nothing(check())), self.beside.open_findings)
+        beside = ConditionalPath(
+            self.beside.refresh(lambda: _nothing(check())), self.beside.open_findings, {}
+        )
         return (self.fast_path(check) if fast else inserts_where_possible(beside)).copy(
             entity, PageOf(read, raw if keys is None else None)
         )

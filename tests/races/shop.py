@@ -13,9 +13,9 @@ from migrator.journal.runs import SqlJournal
 from migrator.model.table import TableDesign
 from migrator.settings.job import Job
 from migrator.stages.live.capture import CaptureStage
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring.job import JobContext, Target

@@ -270,7 +270,7 @@ def test_a_page_beside_others_writes_a_row_whole(race: Race) -> None:
     looked = Looked(race.beside.store, race)
     refresh, entity = race.beside.refresh(lambda: None), race.entity("sheet100")
     refresh.store = looked
-    ConditionalPath(refresh, race.beside.open_findings).copy(
+    ConditionalPath(refresh, race.beside.open_findings, {}).copy(
         entity, lambda: race.shop.context.source.read_page(entity.plan, None, None)
     )
     assert looked.seen == [["b"] * 50]

@@ -59,6 +59,7 @@ def test_a_fast_worker_that_cannot_reach_the_journal_stops_before_the_relay_goes
         race.heartbeats.writers.enter("fast"),
         lifetimes,
         lambda: now[0],
+        now[0],
     )
 
     def wait(_: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,18 +199,20 @@ def open_read_shop(
     max_rows: int = 1000,
     items_from: str = "",
     marked: bool = False,
+    mapping: str = MAPPING,
+    rows: Sequence[str] = (*TABLES, *ROWS),
 ) -> Iterator[ReadShop]:
-    """`items_from`: the endpoint that items are filled through, where `endpoint` is one that lies. `marked`: triggers leave
+    """`rows`: statements that make tables and fill them. `items_from`: the endpoint that items are filled through, where `endpoint` is one that lies. `marked`: triggers leave
     marks of changes."""
-    (folder / "mapping.yaml").write_text(MAPPING)
+    (folder / "mapping.yaml").write_text(mapping)
     job, table = folder / "reads.yaml", f"Reads{secrets.token_hex(4)}"
     given = {"settle_s": settle_s, "deadline_s": deadline_s, "max_rows": max_rows}
     text = JOB.format(url=url, endpoint=items_from or endpoint, folder=folder, table=table, **given)
     job.write_text(text)
     engine = sa.create_engine(service_url(engine_name, url, DRIVERS))
     with engine.begin() as connection:
-        for statement in (*TABLES, *ROWS):
-            connection.execute(sa.text(statement))
+        for statement in rows:
+            connection.exec_driver_sql(statement)
     capture = [["capture", "install"]] if marked else []
     for words in (["table", "create"], *capture, ["backfill"]):
         ended = run_here([*words, str(job)], folder, dict(os.environ))

@@ -16,9 +16,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship,
 from migrator.api import Migration
 from migrator.model.table import Item
 from migrator.stages.live.capture import CaptureStage
+from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring.live import Live

@@ -73,7 +73,7 @@ def test_an_outage_does_not_hold_a_transaction_longer_than_it_may_last(shop: Sho
         started = time.monotonic()
         with pytest.raises(MigratorError), shop.engine.begin() as connection:
             connection.execute(INSERT, {"id": 1})
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 40
 
 
 def test_a_change_whose_mark_failed_is_not_committed_where_the_error_is_caught(shop: Shop) -> None:

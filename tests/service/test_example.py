@@ -70,6 +70,15 @@ def test_the_example_runs(tmp_path: Path, page: str, environment: dict[str, str]
     assert "clean" in said["verify"]
 
 
+@pytest.mark.usefixtures("page")
+def test_its_tests_need_no_database_and_no_dynamodb(tmp_path: Path, environment: dict[str, str]) -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_notes.py"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    assert not (tmp_path / "notes.db").exists()
+    assert not (tmp_path / "home").exists()
+
+
 @contextmanager
 def served(folder: Path, environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The example under uvicorn, and what it says."""

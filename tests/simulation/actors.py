@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -21,15 +21,16 @@ from migrator.stages.live.writers import Purge, WriterLease, fence_off
 from migrator.stages.ownership import AnotherJournalError, OlderError
 from tests.simulation.database import Database, Reader, RolledBack, Saved, Transaction
 from tests.simulation.journal import Identity
-from tests.simulation.rest import drain, repair_key_requests
+from tests.simulation.rest import comes_to_a_moment, drain, repair_key_requests, under_faults
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.world import LIFETIMES, Parts, World, checked, live_entities
+from tests.simulation.world import LIFETIMES, Parts, World
 from tests.support_fence import PageOf, no_fence
 
 OWNERS, PETS = (1, 2, 3), (1, 2)
 NAMES = ("ann", "bob", None)
 TRANSACTION_S = 200.0
 POLICY_SHARE = 0.1
+LATE_SHARE = 0.1
 STORES = ("source", "source and journal", "source and journal", "table", "journal")
 STRANGE = (RestoredError, AnotherJournalError, OlderError)
 
@@ -45,6 +46,8 @@ class Cast:
     noticed: list[MigratorError] = field(default_factory=list)
     goes_back: bool = True
     """Whether stores may go back, or be lost, unannounced."""
+    is_filled: bool = False
+    """Whether a backfill has come to its end, and no store went back after that."""
 
     @property
     def schedule(self) -> Scheduler:
@@ -104,6 +107,9 @@ class Cast:
             work.write("pet", key, None if rng.random() < 0.25 else row)
 
     def write_first(self, work: Transaction, begun_at: float) -> None:
+        self.write_checked(work, begun_at, no_fence)
+
+    def write_checked(self, work: Transaction, begun_at: float, check: Callable[[], None]) -> None:
         """Strict mode: the product's own, over a reader inside of the transaction."""
 
         def relay_of(rows: RootFinder, check: Callable[[], None]) -> Relay:
@@ -111,7 +117,7 @@ class Cast:
 
         reader = Reader(self.database, work)
         strict = Strict(
-            self.database, relay_of, LIFETIMES, self.schedule.clock, lambda: None, longest_s=TRANSACTION_S
+            self.database, relay_of, LIFETIMES, self.schedule.clock, check, longest_s=TRANSACTION_S
         )
         changes = [Change(mark.table, mark.before, mark.after) for mark in work.marks]
         strict.write_first(changes, reader, begun_at)
@@ -151,7 +157,7 @@ class Cast:
                 return False
             writer_lease = self.present("fast")
             try:
-                for name in live_entities():
+                for name in self.backfilled():
                     for after in range(0, max(OWNERS) + 1, rows):
                         writer_lease.beat(begins=True)
                         self.page(name, after, writer_lease, rows)
@@ -161,8 +167,13 @@ class Cast:
                 self.noticed.append(error)
                 return False
             self.world.writers.leave(writer_lease.writer)
+            self.is_filled = True
             return True
         return False
+
+    def backfilled(self) -> Iterable[str]:
+        """Names of entities."""
+        return self.world.entities
 
     def page(self, name: str, after: int, writer_lease: WriterLease, rows: int = 2) -> None:
         entity, reader = self.world.entities[name].compiled, Reader(self.database)
@@ -170,7 +181,7 @@ class Cast:
         def read() -> list[tuple[object, ...]]:
             return reader.read_page(entity.plan, encode_key([after]), encode_key([after + rows]))
 
-        conditional = ConditionalPath(self.refresh_of(writer_lease), self.world.open_findings)
+        conditional = ConditionalPath(self.refresh_of(writer_lease), self.world.open_findings, {})
         path: PagePath = conditional
         if (after // rows) % 2:
             # Both ways beside each other.
@@ -211,6 +222,8 @@ class Cast:
         memory, seen = world.memory.saved(), dict(world.identity.seen_tables)
         fenced = world.writers.guarded
         self.meanwhile()
+        # Also one that came to its end meanwhile: what it wrote goes with what is put back.
+        self.is_filled = False
         if what in ("source", "source and journal"):
             world.database.restore(source)
         if what == "source and journal":
@@ -261,6 +274,7 @@ class Cast:
     def restore(self, saved: Saved) -> None:
         """The source goes back to an older state, all processes are stopped; then the two commands that set it right."""
         self.schedule.kill_all()
+        self.is_filled = False
         self.database.restore(saved)
         self.database.hidden = frozenset()
         self.schedule.now_s += LIFETIMES.gone_s + 1
@@ -276,7 +290,7 @@ class Cast:
         """What verify --repair does: a mark for every root that a difference names."""
         root_keys: dict[Root, list[ItemKey]] = defaultdict(list)
         wanted, live = self.world.wanted(), self.world.table.live()
-        for key in wanted.keys() | live.keys():
+        for key in dict.fromkeys((*wanted, *live)):
             claims = wanted.get(key, {})
             if key not in live or live[key] not in [
                 {**item, "_tk": live[key]["_tk"]} for item in claims.values()
@@ -290,13 +304,16 @@ class Cast:
     # ── time, network, purge ──
 
     def present(self, kind: str) -> WriterLease:
+        before = self.schedule.clock()
         writer: Writer = self.world.writers.enter(kind)  # type: ignore[arg-type]
         try:
             self.world.revisions.enter(writer)
         except OldRevisionError:
             self.world.writers.leave(writer)
             raise
-        return WriterLease(self.world.writers, self.world.revisions, writer, LIFETIMES, self.schedule.clock)
+        return WriterLease(
+            self.world.writers, self.world.revisions, writer, LIFETIMES, self.schedule.clock, before
+        )
 
     def network(self, times: int) -> None:
         for _ in range(times):
@@ -315,7 +332,7 @@ class Cast:
     def purge(self) -> None:
         self.schedule.step()
         pages = [list(self.world.table.items.values())]
-        design = checked().mapping.table
+        design = self.world.table.design
         writers, table = self.world.writers, self.world.table
         list(Purge(table, writers, design, LIFETIMES, no_fence).run(pages, self.schedule.now_s))
 
@@ -348,6 +365,10 @@ def run(seed: int, cast_of: Callable[[World], Cast] = Cast, parts: Parts = Parts
     come_to_rest(world, cast)
     if has_policy:
         under_policy(world, cast)
+    elif random.Random(f"faults {seed}").random() < LATE_SHARE and not cast.noticed:
+        under_faults(
+            world, [partial(cast.service, strict=False), partial(cast.relays, 4), partial(cast.network, 40)]
+        )
     return world
 
 
@@ -358,25 +379,6 @@ def under_policy(world: World, cast: Cast) -> None:
     world.schedule.run()
     world.database.hidden = frozenset()
     drain(world)
-
-
-def comes_to_a_moment(world: World, crash_share: float) -> bool:
-    """Whether the schedule reaches a moment at which no writer writes without tickets, or is about to read with one."""
-    world.schedule.run(crash_share=crash_share, limit=world.schedule.random.randrange(20, 200))
-    world.writers.fence()
-    for _ in range(400):
-        fast = any(writer.kind == "fast" for writer in world.writers.here.values())
-        if not fast and not world.database.is_between_draw_and_read():
-            return True
-        if fast:
-            world.schedule.now_s += 10.0
-        world.schedule.run(limit=1)
-        world.writers.here = {
-            name: writer
-            for name, writer in world.writers.here.items()
-            if world.schedule.now_s - writer.alive_at <= LIFETIMES.gone_s
-        }
-    return False
 
 
 def enter(cast: Cast) -> None:
@@ -429,9 +431,11 @@ def _has_come_to_rest(world: World, cast: Cast) -> bool:
     """Whether it went unnoticed that the stores do not belong together."""
     if cast.noticed or not cast.belongs():
         return False
-    # No writer is there to come between its pages.
-    world.schedule.start(partial(cast.backfill, max(OWNERS) + 1))
-    world.schedule.run()
+    # Another one would mend what a broken rule has left.
+    if not cast.is_filled:
+        # No writer is there to come between its pages.
+        world.schedule.start(partial(cast.backfill, max(OWNERS) + 1))
+        world.schedule.run()
     if cast.noticed:
         return False
     try:

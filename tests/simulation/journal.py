@@ -16,7 +16,7 @@ from tests.simulation.scheduler import Scheduler
 class Memory:
     schedule: Scheduler
     remembered: dict[Root, Remembered] = field(default_factory=dict)
-    requests: dict[KeyRequest, None] = field(default_factory=dict)
+    requests: dict[KeyRequest, int] = field(default_factory=dict)
     ticket: int = 0
 
     def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
@@ -33,9 +33,10 @@ class Memory:
             if self.remembered.get(root, Remembered()).ticket == ticket:
                 self.remembered[root] = Remembered(ticket, frozenset(keys))
 
-    def request_keys(self, requests: Sequence[KeyRequest]) -> None:
+    def request_keys(self, requests: Sequence[KeyRequest], ticket: int) -> None:
         self.schedule.step()
-        self.requests |= dict.fromkeys(requests)
+        for request in requests:
+            self.requests[request] = max(ticket, self.requests.get(request, ticket))
 
     def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
         if not self.requests:
@@ -56,10 +57,11 @@ class Memory:
     def restore(self, saved: tuple[Any, ...]) -> None:
         self.remembered, self.requests, self.ticket = copy.deepcopy(saved)
 
-    def withdraw(self, requests: Sequence[KeyRequest]) -> None:
+    def withdraw(self, requests: Sequence[KeyRequest], ticket: int) -> None:
         self.schedule.step()
         for request in requests:
-            self.requests.pop(request, None)
+            if self.requests.get(request, ticket) <= ticket:
+                self.requests.pop(request, None)
 
 
 @dataclass

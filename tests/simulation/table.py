@@ -89,6 +89,14 @@ class Table:
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         return [outcome for group in groups for outcome in self._send(group)]
 
+    def write_encoded_together(
+        self, groups: Sequence[tuple[str, Sequence[EncodedItem]]], ticket: int
+    ) -> list[Outcome]:
+        plain = [items_of(items) for _, items in groups]
+        for (source, _), group in zip(groups, plain, strict=True):
+            assert {(item["_src"], item["_tk"]) for item in group} == {(source, ticket)}
+        return [outcome for outcome in self.write_together(plain) if outcome.verdict != "stored"]
+
     def put(self, item: Item) -> None:
         """Without any condition."""
         self._send([item], conditional=False)
@@ -210,15 +218,16 @@ class Table:
         key = self.design.key_of(item)
         there = self.items.get(key)
         if there is not None and conditional:
-            own, newer = there["_src"] == item["_src"], there["_tk"] > item["_tk"]  # type: ignore[operator]
+            # A service that writes the table itself leaves neither.
+            owner, ticket = str(there.get("_src", "")), int(str(there.get("_tk", 0)))
+            own, newer = owner == item["_src"], ticket > int(str(item["_tk"]))
             is_tombstone = there["T"] == TOMBSTONE
-            ticket = int(str(there["_tk"]))
             if own and newer:
                 return Outcome(item, "newer", ticket=ticket)
             if not own and is_tombstone and newer:
-                return Outcome(item, "tombstoned_by_other", str(there["_src"]), ticket=ticket)
+                return Outcome(item, "tombstoned_by_other", owner, ticket=ticket)
             if not own and not is_tombstone:
-                return Outcome(item, "owned_by_other", str(there["_src"]), ticket=ticket)
+                return Outcome(item, "owned_by_other", owner, ticket=ticket)
         self.items[key] = dict(item)
         return Outcome(item, "stored")
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
 
-from migrator.model.live import Outcome, Remembered, Root
-from migrator.model.table import Item, ItemKey
+from migrator.model.live import KeyRequest, Outcome, Remembered, Root
+from migrator.model.table import Item, ItemKey, encode_key
 from tests.simulation import table as tables
 from tests.simulation.actors import OWNERS, Cast, run
 from tests.simulation.broken import SCHEDULES
 from tests.simulation.journal import Memory, Writers
-from tests.simulation.world import Parts
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.world import Parts, World
+from tests.support_fence import no_fence
 
-_SEEDS = 1500
+_SEEDS = 375
 
 
 @dataclass
@@ -83,7 +85,9 @@ def mixes(seed: int, table: type[Watched] = Watched, memory: type[Memory] = Memo
     return world.table.mixes
 
 
-@pytest.mark.parametrize("chunk", [0, *(pytest.param(chunk, marks=pytest.mark.soak) for chunk in (1, 2, 3))])
+@pytest.mark.parametrize(
+    "chunk", [0, *(pytest.param(chunk, marks=pytest.mark.soak) for chunk in range(1, 16))]
+)
 def test_a_reader_never_sees_a_mix_of_an_atomic_row(chunk: int) -> None:
     first = chunk * _SEEDS
     assert [mix for seed in range(first, first + _SEEDS) for mix in mixes(seed)[:1]] == []
@@ -100,3 +104,103 @@ def test_a_mix_is_seen_where_keys_that_other_marks_tell_are_not_remembered() -> 
 def test_a_mix_is_seen_where_no_pattern_is_atomic() -> None:
     worlds = (run(seed, parts=Parts(table=Watched, writers=Guarded, atomic=False)) for seed in range(200))
     assert any(world.table.mixes for world in worlds if isinstance(world.table, Watched))
+
+
+def test_a_row_whose_keys_two_others_have_is_done_though_one_of_them_is_read_before() -> None:
+    world = World(Scheduler(0), unique=False, faults=0.0, atomic=True)
+    names = {1: "bob", 2: "ann", 3: None}
+    world.database.tables["owner"] = {number: {"id": number, "name": name} for number, name in names.items()}
+    first, second, third = (("owner", encode_key([number])) for number in OWNERS)
+    for root in (first, second, third):
+        world.refresh(no_fence)({root: []})
+    names = {1: "bob", 2: "bob", 3: "ann"}
+    world.database.tables["owner"] = {number: {"id": number, "name": name} for number, name in names.items()}
+    del world.table.items["NAME#ann", "NAME"]
+    world.refresh(no_fence)({third: []})
+    world.refresh(no_fence)({second: [], third: []})
+    assert list(world.memory.requests) == [KeyRequest(("NAME#bob", "NAME"), second)]
+    assert world.differences() == []
+
+
+@dataclass
+class Beside(Memory):
+    """Other processes get on at the end of each round, and before a key is requested in the fourth."""
+
+    at_ends: list[Callable[[], None]] = field(default_factory=list)
+    in_fourth: Callable[[], None] = lambda: None
+
+    def request_keys(self, requests: Sequence[KeyRequest], ticket: int) -> None:
+        if not self.at_ends:
+            self.in_fourth()
+        super().request_keys(requests, ticket)
+
+    def highest(self) -> int:
+        """Asked when a round begins."""
+        if self.at_ends:
+            self.at_ends.pop(0)()
+        return super().highest()
+
+
+def test_a_request_that_was_withdrawn_is_made_anew_before_its_owner_is_read() -> None:
+    """Row 2 wants the key of row 1, that of row 3, and that of row 1 again while it is refreshed; then row 1 gives it up."""
+    world = World(Scheduler(0), unique=False, faults=0.0)
+    first, second, third = (("owner", encode_key([number])) for number in OWNERS)
+
+    def named(*names: str | None) -> None:
+        rows = {number: {"id": number, "name": name} for number, name in zip(OWNERS, names, strict=True)}
+        world.database.tables["owner"] = rows
+
+    def given_up() -> None:
+        beside.in_fourth = lambda: None
+        named(None, "bob", "ann")
+        world.refresh(no_fence)({first: [("NAME#bob", "NAME")]})
+
+    named("bob", None, "ann")
+    for root in (first, second, third):
+        world.refresh(no_fence)({root: []})
+    names = (("bob", "bob", "ann"), ("bob", "ann", "ann"), ("bob", "bob", "ann"), ("bob", "bob", "ann"))
+    beside = Beside(world.schedule, at_ends=[partial(named, *each) for each in names], in_fourth=given_up)
+    beside.remembered, beside.ticket, world.memory = world.memory.remembered, world.memory.ticket, beside
+    world.refresh(no_fence)({second: []})
+    assert world.table.live()["NAME#bob", "NAME"]["_src"] == "owner:[2]"
+
+
+@dataclass
+class Overtaken(Memory):
+    """Before it withdraws requests, others get on."""
+
+    meanwhile: Callable[[], None] = lambda: None
+
+    def withdraw(self, requests: Sequence[KeyRequest], ticket: int) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        super().withdraw(requests, ticket)
+
+
+def test_a_request_that_a_later_reading_made_is_not_withdrawn() -> None:
+    """Row 2 gives a key of row 1 up, which is read; before its request is withdrawn, it wants the key once more, and is read."""
+    world = World(Scheduler(0), unique=False, faults=0.0)
+    first, second, third = (("owner", encode_key([number])) for number in OWNERS)
+
+    def named(*names: str | None) -> None:
+        rows = {number: {"id": number, "name": name} for number, name in zip(OWNERS, names, strict=True)}
+        world.database.tables["owner"] = rows
+
+    def wanted_again() -> None:
+        named("bob", "bob", "ann")
+        world.refresh(no_fence)({second: []})
+
+    named("bob", "bob", "ann")
+    for root in (first, second, third):
+        world.refresh(no_fence)({root: []})
+    named("bob", None, "ann")
+    overtaken = Overtaken(world.schedule, meanwhile=wanted_again)
+    kept = world.memory
+    overtaken.remembered, overtaken.requests, overtaken.ticket = kept.remembered, kept.requests, kept.ticket
+    world.memory = overtaken
+    # Both are read in one round, so that the owner need not be asked, and row 2 is not read again.
+    world.refresh(no_fence)({first: [], second: [("NAME#bob", "NAME")]})
+    assert list(overtaken.requests) == [KeyRequest(("NAME#bob", "NAME"), second)]
+    named(None, "bob", "ann")
+    world.refresh(no_fence)({first: [("NAME#bob", "NAME")]})
+    assert world.table.live()["NAME#bob", "NAME"]["_src"] == "owner:[2]"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-
-import pytest
+from typing import cast
 
 from migrator.model.live import Mark, Remembered, Root, Writer
-from migrator.model.table import ItemKey
+from migrator.model.table import ItemKey, encode_key
 from migrator.stages.live.writers import Purge
 from tests.simulation.actors import Cast
 from tests.simulation.broken import found_out
 from tests.simulation.database import Database, Transaction
 from tests.simulation.journal import Memory, Writers
-from tests.simulation.world import LIFETIMES, Parts
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.world import LIFETIMES, Parts, World
 from tests.support_fence import no_fence
 
 # ── rule 5 ──
@@ -51,7 +51,7 @@ class HastyPurge(Cast):
 
 
 def test_rule_6_a_tombstone_that_goes_too_early_is_found_out() -> None:
-    found_out(HastyPurge, first=7000)
+    found_out(HastyPurge, first=3500)
 
 
 # ── rule 7 ──
@@ -74,9 +74,34 @@ class NeverBehind(Memory):
         return before
 
 
-@pytest.mark.parametrize("broken", [Forgetful, NeverBehind])
-def test_rule_7_keys_that_are_not_remembered_are_found_out(broken: type[Memory]) -> None:
-    found_out(parts=Parts(memory=broken), first=1600 if broken is NeverBehind else 0)
+def test_rule_7_keys_that_are_not_remembered_are_found_out() -> None:
+    found_out(parts=Parts(memory=Forgetful))
+
+
+def keys_after_a_writer_was_overtaken(memory: type[Memory]) -> set[ItemKey]:
+    """Where a tag is whose owner was renamed, and worked by another writer, after the first one's reading and before that one
+    asked the memory: what chance makes so seldom that tens of thousands of schedules do not."""
+
+    class Overtaken(memory):  # type: ignore[misc, valid-type]
+        def remember(
+            self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]
+        ) -> dict[Root, Remembered]:
+            if owners[1]["name"] == "ann":
+                owners[1] = {"id": 1, "name": "bob"}
+                world.refresh(no_fence)({tag: []})
+            return cast(dict[Root, Remembered], super().remember(ticket, intended))
+
+    world, tag = World(Scheduler(0), faults=0.0, parts=Parts(memory=Overtaken)), ("tag", encode_key([1]))
+    owners = world.database.tables["owner"]
+    owners[1] = {"id": 1, "name": "ann"}
+    world.database.tables["pet"][1] = {"id": 1, "owner_id": 1, "age": 0}
+    world.refresh(no_fence)({tag: []})
+    return set(world.table.live())
+
+
+def test_rule_7_a_writer_that_another_one_has_overtaken_reads_again() -> None:
+    assert keys_after_a_writer_was_overtaken(Memory) == {("TAG#bob", "PET#1")}
+    assert keys_after_a_writer_was_overtaken(NeverBehind) == {("TAG#ann", "PET#1"), ("TAG#bob", "PET#1")}
 
 
 # ── rule 8 ──
@@ -102,7 +127,7 @@ class NoFence(Writers):
 
 
 def test_a_relay_that_starts_beside_a_fast_run_is_found_out() -> None:
-    found_out(parts=Parts(writers=NoFence))
+    found_out(parts=Parts(writers=NoFence), first=900)
 
 
 class NoPreMarks(Cast):

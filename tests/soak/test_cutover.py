@@ -193,7 +193,7 @@ def test_patterns_go_all_the_way_under_load_and_faults_and_back_from_every_phase
         time.sleep(2)
         shop.done("verify", job, "--settle", "1")
         for pattern in (PATTERN, OTHER):
-            step(shop, "advance", job, pattern, "--yes")
+            step(shop, "advance", job, pattern, "--yes", "--one-way")
         calls = callers.calls
         time.sleep(0.5)
         assert callers.calls > calls

@@ -55,13 +55,13 @@ def shop(
 
 def crashed(shop: Shop, made: Project, command: str, *, down_s: float | None) -> Ended:
     """How the command ended whose source crashed after some pages, and came back `down_s` later (None: it did not)."""
-    process = made.start(command, str(made.job))
+    process = made.start(command, str(made.job), "--verbose")
     assert process.stderr is not None
     pages = 0
     while pages < 12:
         line = process.stderr.readline()
         assert line, f"{command} ended before its source crashed"
-        pages += '"page_done"' in line
+        pages += "page_done" in line
     shop.server.crash()
     if down_s is not None:
         time.sleep(down_s)

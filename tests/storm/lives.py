@@ -17,6 +17,12 @@ import traceback
 from dataclasses import dataclass, field
 from itertools import count
 
+import migrator.source.adapter.by_hand
+import migrator.source.adapter.sessions
+import migrator.source.engines.mysql.connect
+import migrator.source.engines.postgresql.connect
+import migrator.stages.reads.functions
+import migrator.wiring.service  # noqa: F401  (with those above: what `Migration` imports when it is first asked for)
 from migrator.api import Migration
 from migrator.model.errors import STOPPED, MigratorError
 from tests.storm.services import Service, serve

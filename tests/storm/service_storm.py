@@ -57,14 +57,21 @@ class Services:
         )
 
     def _read(self) -> None:
-        out, err = self._process.communicate()
-        for line in out.splitlines():
-            who, end, change = line.split("|")
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        for line in self._process.stdout:
+            who, end, change = line.rstrip("\n").split("|")
             self.counts[f"service {who}"][end] += 1
             if end == "committed":
                 self.counts["changes"][change] += 1
-        if "Traceback" in err or self._process.returncode:
+        err = self._process.stderr.read()
+        if "Traceback" in err or self._process.wait():
             self.wrong.append(f"services: {self._process.returncode}: {err[-3000:]}")
+
+    @property
+    def have_committed(self) -> bool:
+        """Whether each kind has committed something."""
+        return all(self.counts[f"service {kind}"]["committed"] for kind in KINDS[: self.storm.writers])
 
 
 def rage_among_services(made: Project, url: str, storm: Storm, seed: int) -> Weather:
@@ -107,6 +114,9 @@ def _let_live(killed: Sequence[Killed], services: Services, storm: Storm, stop: 
         for thread in threads[1:]:
             thread.start()
         time.sleep(max(0.0, ends_at - time.monotonic()))
+        # On a busy host a life may be over before its first commit.
+        while not services.have_committed and time.monotonic() < ends_at + 5 * storm.seconds:
+            time.sleep(1)
         stop.set()
     for thread in threads:
         thread.join()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
 import migrator
+from migrator.runtime.system import how_to_install
 
 WITHOUT_UNIX = """
 import importlib, os, pkgutil, sys, time, signal
@@ -21,6 +24,7 @@ for home, names in ((os, ("register_at_fork", "killpg", "getuid", "geteuid", "fc
     for name in names:
         delattr(home, name)
 import migrator
+from migrator.runtime.system import how_to_install
 for module in pkgutil.walk_packages(migrator.__path__, "migrator."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
@@ -70,3 +74,21 @@ def _with_compiled_parts(name: str, seen: set[str]) -> set[str]:
         text.partition(";")[0].split("[")[0].split("<")[0].split(">")[0].split("=")[0] for text in needed
     ]
     return own.union(*(_with_compiled_parts(one.split("!")[0].split("~")[0].strip(), seen) for one in names))
+
+
+def test_what_installs_an_extra_is_what_the_package_asks_for() -> None:
+    """The message names the library itself: that works from a clone and from an index."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    for extra in ("postgres", "mysql", "local"):
+        (library,) = project["optional-dependencies"][extra]
+        assert how_to_install(extra) == f"run: pip install '{library}'"
+
+
+def test_the_package_claims_no_python_and_no_system_that_our_tests_do_not_run_on() -> None:
+    root = Path(__file__).parents[2]
+    claimed = tomllib.loads((root / "pyproject.toml").read_text())["project"]["classifiers"]
+    (newer,) = re.findall(r"set -- (.*)", (root / ".ci" / "versions").read_text())
+    pythons = [text.rpartition(" :: ")[2] for text in claimed if "Programming Language" in text]
+    assert pythons == ["3.11", *newer.split()]
+    assert [text for text in claimed if "Operating System" in text] == ["Operating System :: POSIX :: Linux"]
+    assert ".ci/versions" in (root / ".ci" / "run").read_text().splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -214,3 +216,58 @@ GOLDEN = {
 def test_an_item_has_the_keys_of_the_design(items: list[Item], key: tuple[str, str]) -> None:
     found = next(item for item in items if (item["PK"], item["SK"]) == key)
     assert {name: found.get(name) for name in GOLDEN[key]} == GOLDEN[key]
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MIGRATOR_HOME", ".migrator/demo")
+    module = SimpleNamespace(**runpy.run_path(str(REPOSITORY / "docker" / "shop" / "demo.py")))
+    module.HOME.mkdir(parents=True)
+    return module
+
+
+def test_the_demo_leaves_no_process_of_ours_behind(demo: Any) -> None:
+    story = demo.Demo("http://127.0.0.1:1")
+    customers = story.beside([sys.executable, "-c", "import time; time.sleep(600)"], "customers.txt")
+    assert customers.poll() is None
+    story.end()
+    assert customers.poll() is not None
+
+
+def test_the_demo_waits_for_nothing_that_cannot_come(demo: Any) -> None:
+    story = demo.Demo("http://127.0.0.1:1")
+    shop = story.beside([sys.executable, "-c", "raise SystemExit(7)"], "shop.log")
+    with pytest.raises(demo.Failed, match="the shop answers: never, its process has ended with 7"):
+        demo.until("the shop answers", lambda: demo.answers(story.shop), shop)
+
+
+VERIFY = {"kind": "verify", "findings": {}}
+
+
+def test_the_demo_ends_with_the_reports_own_verdict(demo: Any) -> None:
+    clean = {"standing": "clean", "title": "Both sides say the same", "reasons": ["60 rows", "none differs"]}
+    assert demo.judged({"verdict": clean, "runs": [VERIFY]}) == ["60 rows", "none differs"]
+
+
+@pytest.mark.parametrize(
+    ("standing", "runs"),
+    [
+        ("different", [VERIFY]),
+        ("unproven", [VERIFY]),
+        ("clean", []),
+        ("clean", [VERIFY | {"findings": {"missing": 1}}]),
+    ],
+)
+def test_the_demo_fails_where_the_report_is_not_clean(demo: Any, standing: str, runs: Any) -> None:
+    verdict = {"standing": standing, "title": "Differences stand", "reasons": ["1 of order"]}
+    with pytest.raises(demo.Failed, match="the report is not clean: Differences stand: 1 of order"):
+        demo.judged({"verdict": verdict, "runs": runs})
+
+
+def test_the_demo_ends_where_a_command_does_not_end_as_its_story_says(demo: Any) -> None:
+    with pytest.raises(demo.Failed, match="migrator mapping ended with 2"):
+        demo.migrator("mapping", "check", "none.yaml")
+    with pytest.raises(demo.Failed, match="migrator local ended with 0"):
+        demo.migrator("local", "status", says_no=True)

@@ -13,20 +13,33 @@ from migrator.cli.command_line import (
     Renamed,
     Work,
     adopt_option,
+    engine_options,
     entity_option,
     force_option,
     job_argument,
     json_option,
     keys_option,
     metrics_options,
+    part_option,
+    processes_option,
     some_seconds,
 )
+from migrator.source.rights import SQL_ROLES
+from migrator.target.admin.permissions import ROLES
 
 
 @click.command(cls=Leaf, example="jobs/shop.yaml --max-write-units 500")
 @job_argument
 @entity_option
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
+@processes_option
+@click.option(
+    "--join",
+    is_flag=True,
+    help="Work on pages of the backfill of this job that is at work, on this host or another, until it ends.",
+)
+@part_option
+@engine_options
 @click.option("--limit", type=click.IntRange(1), help="Only the first rows of each entity.")
 @click.option("--dry-run", is_flag=True, help="Read and build everything, write nothing.")
 @click.option("--explain", is_flag=True, help="With --dry-run: show the source's plans for a page.")
@@ -49,7 +62,7 @@ from migrator.cli.command_line import (
     "--max-cost", type=MONEY, metavar="USD", help="Do not start where writing would cost more than this."
 )
 @click.option("--yes", is_flag=True, help="Do not ask about the cost (tuning.confirm_above).")
-@force_option("Also where every access pattern is complete.")
+@force_option("Also where every pattern is complete, or one that DynamoDB answers gets another answer.")
 @click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
 @metrics_options
 @keys_option
@@ -128,11 +141,19 @@ def report() -> Work:
     is_flag=True,
     help="Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
 )
+@click.option(
+    "--role",
+    type=click.Choice(sorted({*ROLES, *SQL_ROLES})),
+    metavar="ROLE",
+    help="Only what this role needs, each right of which must be there (migrator export iam, grants): "
+    + f"{', '.join(sorted({*ROLES, *SQL_ROLES}))}.",
+)
 @json_option
 def doctor() -> Work:
     """Check everything that a run of JOB needs: settings, packages, source, table, permissions, clocks, journal.
 
-    Nothing is written but the journal's own file. Exit code 0: nothing failed; 1: something did.
+    With --role a right that cannot be tried without leaving something behind is a warning. Nothing is written but the
+    journal's own file. Exit code 0: nothing failed; 1: something did.
     """
     from migrator.cli.table import doctor
 

@@ -1,10 +1,11 @@
-"""`migrator capture`, `migrator relay` and `migrator purge`: marks of changes, and the items that they become."""
+"""`migrator capture`, `relay` and `purge`: marks of changes, and the items that they become; and `migrate-mapping`."""
 
 from __future__ import annotations
 
 import click
 
 from migrator.cli.command_line import (
+    MOST_PROCESSES,
     Branch,
     Leaf,
     Work,
@@ -13,6 +14,7 @@ from migrator.cli.command_line import (
     job_argument,
     json_option,
     metrics_options,
+    part_option,
 )
 
 
@@ -42,6 +44,7 @@ def capture() -> None:
     is_flag=True,
     help="Also where the job has gone on from this mapping: newer relays and services are told to stop.",
 )
+@force_option("Also where a pattern that DynamoDB answers gets another answer by this mapping.")
 @json_option
 @adopt_option
 def install() -> Work:
@@ -107,13 +110,21 @@ def epoch() -> Work:
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Marks under way at once."
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, MOST_PROCESSES),
+    default=1,
+    show_default=True,
+    help="Relays at once on this host; this one starts the others, and ends them.",
+)
+@part_option
 @click.option("--dry-run", is_flag=True, help="Count the marks that wait, change nothing.")
 @click.option(
     "--discard-failed",
     is_flag=True,
     help="Delete the marks that could not be worked; verify --repair finds their rows.",
 )
-@force_option("Also where every access pattern is complete.")
+@force_option("Also where every pattern is complete, or one that DynamoDB answers gets another answer.")
 @metrics_options
 @json_option
 @adopt_option
@@ -138,7 +149,61 @@ def relay() -> Work:
 @adopt_option
 @json_option
 def purge() -> Work:
-    """Take away tombstones that nobody can be late for any more; DynamoDB's TTL would do it days later."""
+    """Remove tombstones that no late write can need any more; DynamoDB's TTL would do it days later."""
     from migrator.cli.live.relay import purge
 
     return purge
+
+
+# ── `migrator migrate-mapping` ──
+
+
+@click.command(name="migrate-mapping", cls=Leaf, example="jobs/shop.yaml --dry-run")
+@job_argument
+@click.option(
+    "--from",
+    "from_",
+    metavar="OLD",
+    help="The mapping of before, a file or git:REV, where an older release's journal has no text of it.",
+)
+@click.option(
+    "--go-back", is_flag=True, help="Go back to the mapping of before, also in the middle of a change."
+)
+@click.option(
+    "--again", is_flag=True, help="Go once more to the file's mapping, which the job went back from."
+)
+@click.option(
+    "--no-table",
+    is_flag=True,
+    help="Another tool keeps the table: stop where an index is missing, leave those that nothing asks.",
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds that the verify gives rows which differ, before it looks at them again.",
+)
+@click.option(
+    "--max-write-units", type=click.IntRange(min=1), help="Write units a second, instead of the job's."
+)
+@click.option("--yes", is_flag=True, help="Do not ask: of indexes that go, and of what it costs.")
+@click.option("--dry-run", is_flag=True, help="Print the steps and what they take, change nothing.")
+@force_option("Also where a pattern that DynamoDB answers gets another answer, or every one is complete.")
+@json_option
+@adopt_option
+def migrate_mapping() -> Work:
+    """Bring a job from the mapping that it works by to the one that its file says now, beside live traffic.
+
+    Missing indexes are added; the new mapping becomes the newest, so that relays and backfills of the one before stop;
+    of each row the item types that change are written, with tombstones where items were, also of entities that are gone; a
+    verify of the whole table proves it; indexes that nothing asks are removed. Stopped or killed, it goes
+    on where it is given again. What it changes `migrator mapping diff` says.
+
+    Exit code 0: the job works by it; 1: findings or indexes are left, you said no, or it is refused because a pattern's
+    answer would change, and always of a dry run that has steps; 2: refused; 3 and 130: stopped.
+    """
+    from migrator.cli.live.migrate import migrate_mapping
+
+    return migrate_mapping

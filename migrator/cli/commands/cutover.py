@@ -16,9 +16,12 @@ from migrator.cli.command_line import (
     adopt_option,
     job_argument,
     json_option,
+    seconds,
     some_seconds,
 )
-from migrator.model.evidence import PHASES
+
+PHASES = ("off", "shadow", "ramp", "live", "complete")
+"""Those of `migrator.model.evidence`, which a help does not wait for."""
 
 
 def own_name() -> str:
@@ -63,6 +66,11 @@ def move_options(command: Any) -> Any:
                 metavar="DURATION",
                 callback=some_seconds,
                 help="Every instance that has been silent for longer is gone for sure, such as 10m after a deployment.",
+            ),
+            click.option(
+                "--one-way",
+                is_flag=True,
+                help="Go to complete without a way back: without `migrator reverse`; the audit keeps it.",
             ),
             click.option("--wait", is_flag=True, help="Wait until every living reader acts by it."),
             click.option("--yes", is_flag=True, help="Do not ask before complete; for scripts."),
@@ -122,20 +130,33 @@ def advance() -> Work:
     return advance
 
 
-@cutover.command(example="jobs/shop.yaml recent_orders 10")
+@cutover.command(example="jobs/shop.yaml recent_orders 10 --for user_id=42")
 @job_argument
 @click.argument("pattern", shell_complete=names.patterns)
 @click.argument("percent", type=int)
+@click.option(
+    "--for",
+    "aimed",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="The table also answers every call with this parameter; also several, each of which is enough.",
+)
+@click.option(
+    "--not-for", "no_more", multiple=True, metavar="NAME=VALUE", help="Take one away that --for gave."
+)
 @move_options
 @adopt_option
 def ramp() -> Work:
-    """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. Going down needs no evidence."""
+    """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. Going down needs no evidence.
+
+    A ramp that is for somebody (--for) may have 0 percent. Its share may change; --not-for, a rollback and live end it.
+    """
     from migrator.cli.cutover.moves import ramp
 
     return ramp
 
 
-@cutover.command(example='jobs/shop.yaml recent_orders --reason "p99 has doubled"')
+@cutover.command(example='jobs/shop.yaml recent_orders --reason "p99 doubled"')
 @job_argument
 @click.argument("pattern", required=False, shell_complete=names.patterns)
 @click.option(
@@ -151,15 +172,35 @@ def ramp() -> Work:
 @click.option("--reason", default="", help="For the audit.")
 @click.option("--who", "who_", default=own_name, help="For the audit (default: user@host).")
 @click.option("--wait", is_flag=True, help="Wait until every living reader acts by it.")
+@click.option(
+    "--settle",
+    "settle_s",
+    callback=seconds,
+    metavar="DURATION",
+    default="15s",
+    show_default=True,
+    help="From complete: as that of `migrator reverse start`.",
+)
+@click.option(
+    "--unwritten",
+    multiple=True,
+    metavar="ENTITY",
+    help="From complete: no service wrote its items itself; the audit keeps it. May be repeated.",
+)
+@click.option("--yes", is_flag=True, help="From complete: the services have stopped; for scripts.")
 @json_option
 @adopt_option
 def rollback() -> Work:
-    """Let SQL answer a pattern again, or all of them. Needs no evidence, no source and no table; from complete there is no
-    way back.
+    """Let SQL answer a pattern again, or all of them. Needs no evidence, no source and no table.
 
-    Exit code 0: moved back; 1: somebody else has moved it meanwhile, or with --wait not all readers followed.
+    From complete, and one pattern alone, it makes rows the truth again first: with its entities out of `writes: {direct}`
+    of the job, and every service that writes them stopped; where every pattern is complete, all entities that the job does
+    not name there. What is left of the stream is worked, rows and items are compared both ways, changes leave marks again,
+    and items follow the rows. Given again, it goes on.
+
+    Exit code 0: moved back; 1: refused, somebody else has moved it meanwhile, or with --wait not all readers followed.
     """
-    from migrator.cli.cutover.moves import rollback
+    from migrator.cli.cutover.back import rollback
 
     return rollback
 

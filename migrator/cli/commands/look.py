@@ -14,13 +14,14 @@ _values_option = click.option(
 )
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --pk STATUS#paid --index GSI2 --show-values")
+@click.command(
+    cls=Leaf, example="jobs/shop.yaml --pk STATUS#paid --index GSI2 --show-values", for_words="--pk"
+)
 @job_argument
 @click.option(
     "--pk",
     "partition",
     multiple=True,
-    required=True,
     metavar="KEY",
     help="The partition key; once for each attribute, where it has several. Bytes as base64.",
 )

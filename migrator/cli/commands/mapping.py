@@ -8,6 +8,7 @@ import click
 
 from migrator.cli import names
 from migrator.cli.command_line import Branch, Leaf, Work, force_option, job_argument, json_option, keys_option
+from migrator.cli.commands.bulk import import_items
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 _SOURCE = (
@@ -46,6 +47,11 @@ def schema() -> Work:
     show_default=True,
     help="github: annotations of a pull request.",
 )
+@click.option(
+    "--invertible",
+    is_flag=True,
+    help="Say of each table whether its rows can be made of their items again, and what would be lost (with --source).",
+)
 @json_option
 def check() -> Work:
     """Report every fault of mapping or job FILEs at once, against the real schema when a source is given.
@@ -53,14 +59,17 @@ def check() -> Work:
     Of a job the file itself is checked, and then the mapping that it names. With --source tables that have no entity are
     named, too, but for those that the job leaves on purpose (cutover: {leave: […]}).
 
-    Exit code 0: no faults (warnings are printed); 2: faults.
+    With --invertible it says instead, table by table, which columns items do not give back, why, and the line of the mapping
+    that would keep them.
+
+    Exit code 0: no faults (warnings are printed), or every table comes back; 1: some do not (--invertible); 2: faults.
     """
     from migrator.cli.design.mapping import check
 
     return check
 
 
-@mapping.command(name="try", example="mappings/shop.yaml --source env:SHOP_URL --entity order --key 42")
+@mapping.command(name="try", example="shop.yaml --source env:SHOP_URL --entity order --key 42")
 @_FILE
 @click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=_SOURCE)
 @click.option("--entity", required=True, shell_complete=names.entities, help="The entity to build.")
@@ -79,8 +88,54 @@ def try_() -> Work:
     return try_
 
 
+@mapping.command(name="diff", example="git:main mappings/shop.yaml --source env:SHOP_URL")
+@click.argument("old", metavar="OLD")
+@click.argument("new", type=click.Path(path_type=Path), metavar="NEW")
+@click.option(
+    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Without it rows and costs are not counted."
+)
+@click.option(
+    "--job", type=click.Path(path_type=Path), metavar="JOB", help="Its source, region and write limit."
+)
+@click.option(
+    "--rows-exact",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Read all rows of an entity of up to so many; of a larger one some by chance.",
+)
+@click.option("--region", help="Whose prices (default: the job's region, or AWS's own setting).")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["github", "json", "text"]),
+    default="text",
+    show_default=True,
+    help="github: annotations of a pull request.",
+)
+@json_option
+def diff() -> Work:
+    """Say what the mapping NEW changes of OLD: items and their keys, patterns, columns, indexes, and what that takes.
+
+    OLD and NEW are mapping files, or jobs that name one; OLD may be a revision of git's: git:REV, or git:REV:PATH. What
+    means the same is the same, in whatever order it is written. Nothing is written anywhere.
+
+    Exit code 0: both mean the same; 1: they differ; 2: writers of both cannot be at work on one table, or wrong use.
+    """
+    from migrator.cli.design.difference import diff
+
+    return diff
+
+
+class _Url(click.types.StringParamType):
+    """A text that the environment may give in place of the command line; where neither does, both are named."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"Give the URL of the database, or set {param.envvar}"
+
+
 @click.command(cls=Leaf, example="env:SHOP_URL --out shop.yaml")
-@click.argument("source", envvar="MIGRATOR_SOURCE_URL")
+@click.argument("source", type=_Url(), envvar="MIGRATOR_SOURCE_URL")
 @click.option(
     "--statements",
     metavar="auto|none|FILE",
@@ -139,7 +194,7 @@ def init() -> Work:
 @force_option("Replace files that are there.")
 @json_option
 def examples() -> Work:
-    """Copy the mappings, jobs and designs that this package brings along into FOLDER (default: examples)."""
+    """Copy the mappings, jobs and designs that this package brings along into FOLDER, or into examples."""
     from migrator.cli.design.examples import examples
 
     return examples
@@ -194,7 +249,7 @@ def plan() -> Work:
 
 @click.group(cls=Branch)
 def table() -> None:
-    """Create the table of a job, and compare it with the mapping."""
+    """Create the table of a job, compare it with the mapping, and change its indexes."""
 
 
 @table.command(example="jobs/shop.yaml")
@@ -222,3 +277,31 @@ def check_table() -> Work:
     from migrator.cli.table import check
 
     return check
+
+
+@table.command(name="change", example="jobs/shop.yaml")
+@job_argument
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["cloudformation", "terraform"]),
+    help="Print the lines to edit instead.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the UpdateTable requests as JSON, change nothing.")
+@click.option("--yes", is_flag=True, help="Remove indexes without asking.")
+@json_option
+def change_table() -> Work:
+    """Add the global indexes that the table lacks, then remove those that the mapping does not have, one at a time.
+
+    It waits until DynamoDB has filled each of them. Stopped, it goes on where it is given again. An index that a pattern
+    or a service may still ask is not removed, and none is without a question or --yes. Key and projection of an index
+    cannot be altered: write the new one under another name.
+
+    Exit code 0: the indexes are the mapping's; 1: some are not, or would be changed; 130: stopped.
+    """
+    from migrator.cli.design.indexes import change
+
+    return change
+
+
+table.add_command(import_items)

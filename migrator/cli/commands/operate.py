@@ -56,7 +56,7 @@ def status() -> Work:
 @click.option(
     "--max-write-units",
     type=click.IntRange(1),
-    help="Write units a second, at most, of table or index, of each process by itself.",
+    help="Write units a second, at most, of table or index: of a backfill, and of all relays together.",
 )
 @click.option("--off", is_flag=True, help="As the job file or the command line of each process says, again.")
 @_reason
@@ -80,7 +80,7 @@ def throttle() -> Work:
 @json_option
 @adopt_option
 def pause() -> Work:
-    """Let backfills and relays of a job wait, with what they have under way done; marks wait in the source meanwhile.
+    """Pause backfills and relays of a job, once what is under way is done; marks wait in the source meanwhile.
 
     A process that begins later waits as well. Services go on, and leave marks.
     """

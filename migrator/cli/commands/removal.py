@@ -33,7 +33,9 @@ def undo() -> Work:
     Only items whose _src names an entity that the job's backfill wrote into this table are deleted, and only while it
     still does. Where the journal does not know of one, or knows of another job that wrote the same entity, undo refuses:
     _src does not say which job an item is of. It refuses too while a relay, a backfill or a strict service writes to the
-    table, and none begins before it has ended. Objects in S3 stay.
+    table, and none begins before it has ended. Objects in S3 stay. An entity that the mapping does not have any more is
+    named by --entity.
+
     Exit code 0: they are gone; 1: you said no; 2: nobody could be asked; 3 and 130: stopped, the same command goes on.
     """
     from migrator.cli.removal import undo

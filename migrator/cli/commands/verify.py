@@ -11,10 +11,13 @@ from migrator.cli.command_line import (
     Renamed,
     Work,
     adopt_option,
+    engine_options,
     force_option,
     job_argument,
     json_option,
     keys_option,
+    part_option,
+    processes_option,
     seconds,
 )
 
@@ -22,7 +25,15 @@ from migrator.cli.command_line import (
 @click.command(cls=Leaf, example="jobs/shop.yaml --sample 1%")
 @job_argument
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
-@click.option("--sample", "part", help="Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
+@processes_option
+@click.option(
+    "--join",
+    is_flag=True,
+    help="Compare pages of the verify of this job that is at work with --processes, on this host or another, until it ends.",
+)
+@part_option
+@engine_options
+@click.option("--sample", help="Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
 @click.option(
     "--seed", type=click.IntRange(0), help="Of the sample; the same seed looks at the same rows again."
 )
@@ -70,7 +81,7 @@ def verify() -> Work:
     return verify
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml recent_orders -p user_id=42")
+@click.command(cls=Leaf, example="jobs/shop.yaml recent_orders -p user_id=42", for_words="-p")
 @job_argument
 @click.argument("pattern", shell_complete=names.patterns)
 @click.option(
@@ -83,7 +94,7 @@ def query() -> Work:
 
     A list is given with commas or as a JSON array: -p product_ids=1,2,3
     """
-    from migrator.cli.verify import query
+    from migrator.cli.look.patterns import query
 
     return query
 
@@ -93,7 +104,7 @@ def shadow() -> None:
     """Compare DynamoDB's answers with SQL's."""
 
 
-@shadow.command(example="jobs/shop.yaml --samples 100")
+@shadow.command(example="jobs/shop.yaml --questions 100")
 @job_argument
 @click.option("--pattern", "names", multiple=True, metavar="P", help="Only this pattern; can be given again.")
 @click.option(
@@ -132,6 +143,6 @@ def replay() -> Work:
     Exit code 0: clean; 1: differences, errors of one side, or not proven, because no question could be drawn for a pattern;
     3 and 130: stopped.
     """
-    from migrator.cli.verify import replay
+    from migrator.cli.look.patterns import replay
 
     return replay

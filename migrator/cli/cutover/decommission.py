@@ -12,8 +12,8 @@ from threading import Event
 import click
 
 from migrator.cli.options import belonging, need_yes, print_evidence, stop_on_signals
-from migrator.cli.runs import RunEnd, begin
-from migrator.journal.lease import RunLease
+from migrator.cli.runs import RunEnd
+from migrator.journal.at_work.lease import RunLease
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.plan import entities_of
 from migrator.model.errors import CLEAN, DIFFERENT, SettingsError
@@ -21,6 +21,7 @@ from migrator.model.evidence import PatternPhase
 from migrator.model.journal import RunIdentity
 from migrator.output.cutover import direct_line, instance_label
 from migrator.output.text import EndSql, EndStep, end_steps, step_lines
+from migrator.processes.session import begin
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.dependence import before_the_end
@@ -29,8 +30,9 @@ from migrator.target.control import DynamoStripping
 from migrator.target.store import reads_only
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
+from migrator.wiring.cutover import EvidenceSources, open_evidence
 from migrator.wiring.job import CommandJob, Target
-from migrator.wiring.live import EvidenceSources, JobJournal, job_journal_of, open_evidence
+from migrator.wiring.live import JobJournal, job_journal_of
 
 
 @belonging()

@@ -1,22 +1,32 @@
-"""`migrator cutover`: moves access patterns from phase to phase on evidence, and back by `rollback`."""
+"""`migrator cutover`: moves access patterns from phase to phase on evidence; and what all moves share."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import click
 
 from migrator.cli.options import belonging, need_yes, print_evidence, stop_on_signals
 from migrator.cli.runs import known_revision
+from migrator.mapping.patterns.answers import read_member
 from migrator.model.durations import age_text
 from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, did_you_mean
-from migrator.model.evidence import Judgement, MovedError, PatternPhase, State, is_back
+from migrator.model.evidence import (
+    AUDIENCE_AT_MOST,
+    Judgement,
+    Member,
+    MovedError,
+    PatternPhase,
+    State,
+    is_back,
+)
 from migrator.model.instances import Instance, ServiceRegistry
 from migrator.output.cutover import (
     instance_label,
@@ -26,8 +36,9 @@ from migrator.output.cutover import (
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.moves import Cutover, next_step
+from migrator.wiring.cutover import EvidenceSources, open_evidence
 from migrator.wiring.job import CommandJob
-from migrator.wiring.live import EvidenceSources, JobJournal, job_journal_of, open_evidence
+from migrator.wiring.live import JobJournal, job_journal_of
 
 # ── Shared by commands that move access patterns: actor and reason, override, and instances to evict ──
 
@@ -38,7 +49,7 @@ _NAMED_AT_MOST = 50
 @dataclass(frozen=True)
 class MoveOptions:
     """Options of a move forward. `override`: why it is to be made against the evidence. `shown`: the phase that the
-    pattern must still be in."""
+    pattern must still be in. `one_way`: whether complete may be without a way back."""
 
     shown: str | None
     who: str
@@ -46,6 +57,7 @@ class MoveOptions:
     override: str | None
     gone: tuple[str, ...]
     evict_older_s: float | None
+    one_way: bool
     dry_run: bool
     wait: bool
     yes: bool
@@ -70,18 +82,20 @@ class MoveOptions:
         return judged.after.phase == "complete" and not self.yes
 
     def need_yes(self, judged: Judgement) -> None:
-        """Returns where the one move that has no way back is meant.
+        """Returns where the move is meant after which SQL may no longer be written.
 
         Raises: RefusedError where it is not; SettingsError where there is no terminal to ask at.
         """
         if not sys.stdin.isatty():
             raise SettingsError(
-                "from complete there is no way back, and there is no terminal to ask at; say --yes"
+                f"from complete {self._way_back}, and there is no terminal to ask at; say --yes"
             )
-        what = (
-            f"{judged.pattern}: from complete there is no way back, and SQL may no longer be written. Go on?"
-        )
+        what = f"{judged.pattern}: from complete {self._way_back}, and SQL may no longer be written. Go on?"
         need_yes(what)
+
+    @property
+    def _way_back(self) -> str:
+        return "there is no way back" if self.one_way else "the way back takes a stop of its services"
 
 
 def fit_reason(reason: str) -> None:
@@ -101,7 +115,8 @@ def refuse_moved(phase: PatternPhase, expected: str | None) -> None:
 def need_pattern(name: str, patterns: Sequence[str]) -> None:
     """Raises: SettingsError where there is no such pattern."""
     if name not in patterns:
-        raise SettingsError(f"the mapping has no access pattern '{name}'{did_you_mean(name, patterns)}")
+        advice = did_you_mean(name, patterns) or "; `migrator cutover status JOB` lists them"
+        raise SettingsError(f"the mapping has no access pattern '{name}'{advice}")
 
 
 @dataclass(frozen=True)
@@ -247,31 +262,55 @@ def pattern_names(job: Job) -> list[str] | MigratorError:
 @belonging(keeps=True)
 def advance(command_job: CommandJob, pattern: str, **options: Any) -> int:
     """The exit code of `migrator cutover advance`."""
-    return _move(command_job, pattern, lambda phase: next_step(phase.state), MoveOptions(**options))
+    return _move(command_job, pattern, next_step, MoveOptions(**options))
 
 
 @belonging(keeps=True)
-def ramp(command_job: CommandJob, pattern: str, percent: int, **options: Any) -> int:
+def ramp(
+    command_job: CommandJob,
+    pattern: str,
+    percent: int,
+    aimed: tuple[str, ...],
+    no_more: tuple[str, ...],
+    **options: Any,
+) -> int:
     """The exit code of `migrator cutover ramp`."""
-    if percent < 1:
-        raise SettingsError(
-            f"a ramp has 1 to 100 percent, not {percent}; SQL answers all after `migrator cutover rollback`"
-        )
     if percent > 100:
         raise SettingsError(
             f"a ramp has 1 to 100 percent, not {percent}; at 100 the table answers all, then `migrator cutover advance`"
         )
-    return _move(command_job, pattern, lambda phase: State("ramp", percent), MoveOptions(**options))
+    more, fewer = (_audience(command_job.job, pattern, given) for given in (aimed, no_more))
+
+    def after(now: State) -> State:
+        """Those that the ramp has stay its own until they are taken away, whatever its share."""
+        for name, text in sorted(fewer - set(now.audience)):
+            raise SettingsError(f"pattern {pattern}: it is not for {name}={text}; it is in {now}")
+        state = State("ramp", percent, tuple(sorted({*now.audience, *more} - fewer)))
+        if percent < (0 if state.audience else 1):
+            advice = "SQL answers all after `migrator cutover rollback`, and 0 goes with --for"
+            raise SettingsError(f"a ramp has 1 to 100 percent, not {percent}; {advice}")
+        if len(state.audience) > AUDIENCE_AT_MOST:
+            raise SettingsError(f"a ramp is for {AUDIENCE_AT_MOST} at most; give it a share instead")
+        return state
+
+    return _move(command_job, pattern, after, MoveOptions(**options))
 
 
-def _move(
-    command_job: CommandJob, pattern: str, to: Callable[[PatternPhase], State], options: MoveOptions
-) -> int:
+def _audience(job: Job, pattern: str, given: Sequence[str]) -> set[Member]:
+    """Raises: SettingsError where the pattern, or a parameter of it, is not as given."""
+    if not given:
+        return set()
+    patterns = sound_mapping(job.mapping).mapping.patterns
+    need_pattern(pattern, list(patterns))
+    return {read_member(patterns[pattern], text) for text in given}
+
+
+def _move(command_job: CommandJob, pattern: str, to: Callable[[State], State], options: MoveOptions) -> int:
     read = command_job.job
     job_journal = job_journal_of(read, command_job.journal())
     phase = job_journal.phases.all().get(pattern, PatternPhase(pattern))
     refuse_moved(phase, options.shown)
-    after = to(phase)
+    after = to(phase.state)
     if not phase.fault and is_back(phase.state, after):
         return _down(job_journal, phase, after, options)
     patterns = pattern_names(read)
@@ -295,21 +334,23 @@ def _move(
             return _stays(judged, options)
         moved = stage.move(judged, reason=_reason(options, evicted), override=bool(options.override))
         remove_instances(job_journal, evicted.ids)
-        return _tell(job_journal, judgement_data(judged) | {"moved": True}, moved, options)
+        return _tell(job_journal, judged, moved, options)
 
 
 def _judged(
     stage: Cutover, evidence_sources: EvidenceSources, phase: PatternPhase, after: State, options: MoveOptions
 ) -> Judgement:
     """By the evidence of now, of which people are shown what is not ok; with --dry-run all of it."""
-    judged = stage.judge(phase, after, evidence_sources.gatherer.lines)
+    lines = partial(evidence_sources.gatherer.lines, one_way=options.one_way)
+    judged = stage.judge(phase, after, lines)
     if not options.as_json:
         print_evidence(judged.lines, every=options.dry_run)
     return judged
 
 
 def _reason(options: MoveOptions, evicted: EvictedInstances) -> str:
-    return "; ".join(filter(None, (options.override or options.reason, *evicted.reasons)))
+    one_way = "one way" if options.one_way else ""
+    return "; ".join(filter(None, (options.override or options.reason, one_way, *evicted.reasons)))
 
 
 def _down(job_journal: JobJournal, phase: PatternPhase, after: State, options: MoveOptions) -> int:
@@ -321,10 +362,11 @@ def _down(job_journal: JobJournal, phase: PatternPhase, after: State, options: M
     stage = Cutover(job_journal.phases, options.who, known_revision(job_journal.job) or "")
     moved = stage.roll_back(phase, after, _reason(options, evicted))
     remove_instances(job_journal, evicted.ids)
-    return _tell(job_journal, judgement_data(judged) | {"moved": True}, moved, options)
+    return _tell(job_journal, judged, moved, options)
 
 
-def _tell(job_journal: JobJournal, data: dict[str, Any], moved: PatternPhase, options: MoveOptions) -> int:
+def _tell(job_journal: JobJournal, judged: Judgement, moved: PatternPhase, options: MoveOptions) -> int:
+    data = judgement_data(judged) | {"moved": True}
     return print_moves(job_journal, [MovedPattern(data, moved)], as_json=options.as_json, wait=options.wait)
 
 
@@ -336,66 +378,3 @@ def _stays(judged: Judgement, options: MoveOptions) -> int:
     else:
         click.echo(refusal(judged), err=True)
     return CLEAN if judged.ok else DIFFERENT
-
-
-# ── `migrator cutover rollback`: SQL answers again, by the journal alone ──
-
-
-@belonging(keeps=True)
-def rollback(
-    command_job: CommandJob, pattern: str | None, every: bool, to: str | None, **options: Any
-) -> int:
-    """The exit code of `migrator cutover rollback`."""
-    if every == (pattern is not None):
-        raise click.UsageError("name one pattern, or say --all")
-    if every and options["shown"] is not None:
-        raise click.UsageError("--from goes with one pattern")
-    fit_reason(options["reason"])
-    read = command_job.job
-    patterns = pattern_names(read)
-    after = None if to is None else State("shadow") if to == "shadow" else State("off")
-    job_journal = job_journal_of(read, command_job.journal())
-    phases = job_journal.phases.all()
-    if pattern is not None:
-        need_pattern(pattern, [*(patterns if isinstance(patterns, list) else []), *phases])
-    stage = Cutover(job_journal.phases, options["who_"], known_revision(read) or "")
-    if pattern is not None:
-        phase = stage.phase(pattern)
-        refuse_moved(phase, options["shown"])
-        moved, code = [_back(stage, phase, after, options["reason"])], CLEAN
-    else:
-        moved, code = _all_back(stage, phases, after, options["reason"])
-    # All of them are moved before any reader is waited for: one that hangs must not delay the others' way back.
-    late = print_moves(job_journal, moved, as_json=options["as_json"], wait=options["wait"], as_list=every)
-    if not moved and not code and not options["as_json"]:
-        click.echo("nothing to roll back: SQL answers every pattern, or it is complete")
-    return max(code, late)
-
-
-def _all_back(
-    stage: Cutover, phases: Mapping[str, PatternPhase], after: State | None, reason: str
-) -> tuple[list[MovedPattern], int]:
-    """What was moved, and the exit code of what was not: one that was moved elsewhere meanwhile stops none of the others."""
-    moved, code = [], CLEAN
-    for _, phase in sorted(phases.items()):
-        if not (phase.fault or phase.state.phase in _phases_moved_back(after)):
-            continue
-        try:
-            moved.append(_back(stage, phase, after or State("shadow"), reason))
-        except SettingsError as error:
-            click.echo(f"error: {error}", err=True)
-            code = max(code, error.exit_code)
-    return moved, code
-
-
-def _phases_moved_back(after: State | None) -> set[str]:
-    """What a rollback of all means: where the table answers, and where both are compared if all is to be off."""
-    return {"ramp", "live"} | ({"shadow"} if after == State("off") else set())
-
-
-def _back(stage: Cutover, phase: PatternPhase, after: State | None, reason: str) -> MovedPattern:
-    if phase.fault:
-        click.echo(f"warning: {phase.fault}", err=True)
-    moved = stage.roll_back(phase, after, reason)
-    data = {"pattern": phase.pattern, "from": str(phase.state), "to": str(moved.state)}
-    return MovedPattern(data | {"moved": moved.version != phase.version}, moved)

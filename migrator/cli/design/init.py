@@ -7,16 +7,15 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 
 import click
 
-from migrator.cli.backfill import PathChoice
 from migrator.cli.command_line import print_json
+from migrator.cli.look.patterns import replay_progress
 from migrator.cli.options import progress, stop_on_signals
-from migrator.cli.runs import Session, identity_of
-from migrator.cli.verify import replay_progress
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.design.placing import Design
@@ -43,12 +42,14 @@ from migrator.model.errors import (
     SourceError,
     StoppedError,
     TooSlowError,
-    how_to_install,
 )
 from migrator.model.facts import SchemaFacts
 from migrator.model.mapping import NameRule
 from migrator.model.results import PatternReplay, Proof
-from migrator.output.worksheet import Sheet, summary, summary_text, worksheet
+from migrator.output.design.worksheet import Sheet, ending, summary, summary_text, worksheet
+from migrator.processes.session import Session, identity_of
+from migrator.processes.write_path import PathChoice
+from migrator.runtime.system import how_to_install
 from migrator.settings.job import Job, TargetSettings, Tuning
 from migrator.settings.source import SourceSettings
 from migrator.source.connect import engine_of
@@ -146,6 +147,8 @@ def init(
     else:
         click.echo(f"{', '.join(names)}: written")
         click.echo(summary_text(sheet))
+        if last := ending(sheet, names[0]):
+            click.echo(last)
     return DIFFERENT if sheet.not_served or not sheet.proof.clean else CLEAN
 
 
@@ -218,7 +221,8 @@ class _Asking:
     def _figures(self, questions: Sequence[Question], rows_exact: int) -> Figures:
         """Raises: SettingsError where this user may not read some tables, with what lets it."""
         try:
-            return figures_of(self.source.query, self.facts, wanted_of(questions, self.facts), rows_exact)
+            ask = partial(self.source.query, what="the figures of its tables")
+            return figures_of(ask, self.facts, wanted_of(questions, self.facts), rows_exact)
         except SourceError:
             selects = (f"SELECT * FROM {self._quoted(name.real)}" for name in self.facts.tables.values())
             if faults := [fault for select in selects if (fault := self.source.query_fault(select, {}))]:
@@ -243,7 +247,8 @@ class _Asking:
         if where == "none":
             return default_statements(self.facts, self._quoted)
         if where == "auto":
-            return recorded_statements(self.source.query, self.facts.dialect)
+            ask = partial(self.source.query, what="the statements that it recorded")
+            return recorded_statements(ask, self.facts.dialect)
         statements = statements_of(file_text(Path(where)), self.facts.dialect, self.database)
         if not statements:
             raise SettingsError(f"{where}: there is no statement in it; {_TAKEN}")

@@ -1,10 +1,12 @@
-"""`migrator mapping` with a source at hand: the mapping against its schema, and one row's items."""
+"""`migrator mapping` with a source at hand: the mapping against its schema, one row's items, and what items give back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,10 +15,14 @@ from migrator.cli.row_keys import entity_named, row_key
 from migrator.mapping.heart.changes import unread_tables
 from migrator.mapping.heart.encoder import compile_encoder
 from migrator.mapping.heart.items import CompiledEntity, items_for
+from migrator.mapping.inverse.rows import compile_inverse
+from migrator.mapping.inverse.tables import TableInverse
+from migrator.mapping.language.document import where_of
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.show.redaction import json_text
-from migrator.model.errors import DIFFERENT, Fault, RowError, SettingsError
+from migrator.model.errors import CLEAN, DIFFERENT, Fault, RowError, SettingsError
 from migrator.output.text import item_text, row_tree_lines
+from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping, volatile_warnings
 from migrator.stages.patterns.question import statement_faults
@@ -101,3 +107,72 @@ def _show_code(entity: CompiledEntity, *, as_json: bool) -> int:
     else:
         click.echo(code, nl=False)
     return 0
+
+
+# ── `migrator mapping check --invertible` ──
+
+
+def invertible(files: tuple[Path, ...], source: str | None, as_json: bool) -> int:
+    """The exit code of `migrator mapping check --invertible`. Raises: MappingError with the faults of a mapping."""
+    if source is None:
+        what = "whether rows come back depends on the types of columns: give --source"
+        raise SettingsError(f"mapping check --invertible: {what}")
+    results = [(parsed, _tables(parsed, source)) for parsed in map(_mapping, files)]
+    if as_json:
+        print_json([inverse_data(parsed, table) for parsed, tables in results for table in tables])
+    else:
+        for parsed, tables in results:
+            click.echo("\n".join(inverse_lines(parsed, tables)))
+    return CLEAN if all(table.invertible for _, tables in results for table in tables) else DIFFERENT
+
+
+def _mapping(file: Path) -> ParsedMapping:
+    return read_mapping(load_job(file, os.environ).mapping if is_job(file) else file)
+
+
+def _tables(parsed: ParsedMapping, url: str) -> tuple[TableInverse, ...]:
+    with job.open_source(SourceSettings.model_construct(url=url), parsed) as source:
+        checked = checked_on(source, parsed)
+        return compile_inverse(checked.mapping, checked.plans, source.views()).tables
+
+
+def inverse_lines(parsed: ParsedMapping, tables: tuple[TableInverse, ...]) -> Iterator[str]:
+    for table in tables:
+        yield f"{table.table}: {_verdict(table)}"
+        for lost in table.lost:
+            needed = " (a new row needs it: NOT NULL, no default)" if lost.needed else ""
+            yield f"  {lost.column} is lost: {lost.why}{needed}"
+        if table.mend:
+            yield f"  {_place(parsed, table)}: write {table.mend}"
+    good = sum(table.invertible for table in tables)
+    yield f"{parsed.document.file}: {good} of {len(tables)} tables come back from their items"
+
+
+def _verdict(table: TableInverse) -> str:
+    if table.rows_lost:
+        return f"lost: {table.rows_lost}"
+    if table.lost:
+        return f"{len(table.lost)} column(s) lost"
+    return "invertible, but for the rows that where: leaves out" if table.left_out else "invertible"
+
+
+def _place(parsed: ParsedMapping, table: TableInverse) -> str:
+    return f"{parsed.document.file}:{parsed.document.line(table.at)}: {where_of(table.at)}"
+
+
+def inverse_data(parsed: ParsedMapping, table: TableInverse) -> dict[str, Any]:
+    return {
+        "file": parsed.document.file,
+        "table": table.table,
+        "entities": list(table.entities),
+        "invertible": table.invertible,
+        "where_leaves_rows_out": table.left_out,
+        "rows_lost": table.rows_lost or None,
+        "lost": [
+            {"column": one.column, "cause": one.cause, "why": one.why, "needed": one.needed}
+            for one in table.lost
+        ],
+        "mend": table.mend or None,
+        "line": parsed.document.line(table.at),
+        "where": where_of(table.at),
+    }

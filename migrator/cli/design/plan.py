@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -16,13 +17,16 @@ from migrator.cli.command_line import print_json
 from migrator.cli.design.init import file_text
 from migrator.cli.options import stdout, stop_on_signals
 from migrator.cli.report import refuse_unwritable, write_page
+from migrator.mapping.capacity.ways import Host
+from migrator.mapping.heart.changes import unread_tables
 from migrator.model.capacity import Capacity, Writes
 from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
-from migrator.output.collections import print_views, views_data, views_fragment
-from migrator.output.plan import plan_data, plan_page, print_plan
+from migrator.output.design.collections import print_views, views_data, views_fragment
+from migrator.output.design.plan import plan_data, plan_page, print_plan
+from migrator.processes.budget import MOST_UNASKED, usable_cores
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import known_regions, price_of
+from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
 from migrator.source.connect import identity_of
 from migrator.source.workload.fan_outs import fan_outs
 from migrator.source.workload.files import statements_of
@@ -150,37 +154,40 @@ def _capacity(context: JobContext, asked: Asked) -> Capacity:
     bounds = Bounds(asked.rows_exact, min(asked.rows_exact, Bounds.sampled))
     sized = Sizing(source, checked.mapping, checked.entities, bounds, time.time()).sized()
     dialect = source.facts().dialect
-    counted = fan_outs(source.query, dialect, checked.plans, sized.rows, asked.rows_exact)
+    ask = partial(source.query, what="how many rows a change concerns")
+    counted = fan_outs(ask, dialect, checked.plans, sized.rows, asked.rows_exact)
     return capacity_of(checked, sized, replace(around, fan_outs=counted))
 
 
 def _around(context: JobContext, asked: Asked) -> Around:
     job, source = context.job, context.source
-    facts, region = source.facts(), asked.region or region_of(job)
     options = job.target.options
+    set_region = asked.region or region_of(job)
+    region = set_region or USUAL_REGION
     price = price_of(region, options.table_class)
     known = ", ".join(known_regions())
     triggers, notes = _triggers(context)
-    units_per_s, limit = _write_limit(job)
+    if not set_region:
+        notes.append(f"no region is set: prices are those of {USUAL_REGION}; say --region for others")
+    units_per_s, limit = write_limit(job)
     return Around(
         mapping=str(job.mapping),
         triggers=triggers,
-        facts=facts,
+        unread_tables=unread_tables(source.facts(), context.plans, source.views()),
         fan_outs=(),
         writes=_writes(context, asked),
         page_rows=job.tuning.page_rows,
         units_per_s=units_per_s,
         limit=limit,
         price=price,
-        unpriced=""
-        if price
-        else f"no price is known for the region {region or '(none set)'}; known: {known}; say --region",
+        host=Host(min(usable_cores(), MOST_UNASKED), on_server=job.journal is not None),
+        unpriced="" if price else f"no price is known for the region {region}; known: {known}; say --region",
         notes=tuple(notes),
         whole_keys=asked.whole_keys,
     )
 
 
-def _write_limit(job: Job) -> tuple[float, str]:
+def write_limit(job: Job) -> tuple[float, str]:
     """(write units a second that a backfill may take, what says so)."""
     options, tuning = job.target.options, job.tuning
     if tuning.max_write_units is not None:
@@ -206,5 +213,5 @@ def _writes(context: JobContext, asked: Asked) -> Writes:
     if asked.statements == "none":
         return Writes(why="--statements none")
     if asked.statements == "auto":
-        return measured_writes(context.source.query, facts)
+        return measured_writes(partial(context.source.query, what="the changes that it counted"), facts)
     return told_writes(statements_of(file_text(Path(asked.statements)), facts.dialect), facts)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.backfill import tell_registered
 from migrator.cli.command_line import print_json
-from migrator.cli.options import belonging, console_on, print_evidence, read_job, stop_on_signals
+from migrator.cli.options import belonging, console_on, print_evidence, say, stop_on_signals
 from migrator.cli.runs import refuse_living
+from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
 from migrator.model.capture import Installation, MarkedBy
 from migrator.model.errors import DIFFERENT, MigratorError, RefusedError, SettingsError
@@ -23,6 +23,7 @@ from migrator.model.instances import Standing
 from migrator.output.cutover import marking_line
 from migrator.output.relay import STANDINGS
 from migrator.output.text import alembic_text, sql_text
+from migrator.processes.write_path import need_unanswered, tell_registered
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed
@@ -30,8 +31,9 @@ from migrator.stages.ownership import AnotherJournalError
 from migrator.wiring import adoption as adoption_wiring
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
+from migrator.wiring.cutover import open_evidence
 from migrator.wiring.job import CommandJob, JobContext, on_record
-from migrator.wiring.live import Live, job_journal_of, open_evidence
+from migrator.wiring.live import Live, job_journal_of
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,18 @@ def install(
     by_services: bool,
     take_back: bool,
     go_back: bool,
+    force: bool,
     as_json: bool,
 ) -> int:
     """The exit code of `migrator capture install`."""
     with _session(command_job, "install", "services" if by_services else "triggers") as session:
         if dry_run or form:
             return _print_install(session, form or "sql", as_json=as_json)
+        need_unanswered(session.context, session.command_job.journal(), say, goes_back=go_back, force=force)
         _need_direct(session, take_back=take_back, as_json=as_json)
         session.stage.refuse(session.plans)
-        before = _register(session, go_back=go_back, take_back=take_back)
+        journal = session.command_job.journal()
+        before = register(session.context, journal, go_back=go_back, take_back=take_back)
         try:
             done = session.stage.install(session.plans)
         except MigratorError:
@@ -121,17 +126,17 @@ _HALF = (
 )
 
 
-def _register(session: _Session, *, go_back: bool, take_back: bool) -> Standing:
+def register(context: JobContext, journal: SqlJournal, *, go_back: bool, take_back: bool) -> Standing:
     """What the mapping was to the job. Before triggers change: relays by the mapping before cannot read all that new ones
     hold."""
-    journal = session.command_job.journal()
-    newest = newest_of(journal.database, session.job.name)
-    own = live_wiring.own_revision(session.context)
-    # An entity that is direct no more makes the job what it was before; another mapping than the newest does not.
+    newest = newest_of(journal.database, context.job.name)
+    own = live_wiring.own_revision(context)
+    # An entity that is direct no more, or once more, makes the job what it was before; another mapping than the newest
+    # does not.
     is_same = newest is not None and newest.revision.mapping == own.mapping
-    revisions = live_wiring.revisions_of(session.context, journal)
-    before = revisions.register(go_back=go_back or (take_back and is_same))
-    tell_registered(before)
+    is_turn = is_same and (take_back or bool(context.job.direct))
+    before = live_wiring.revisions_of(context, journal).register(go_back=go_back or is_turn)
+    tell_registered(before, say)
     return before
 
 
@@ -146,7 +151,8 @@ def _need_direct(session: _Session, *, take_back: bool, as_json: bool) -> None:
     if not take_back and (taken_out := sorted(recorded - set(job.direct))):
         what = f"the service writes {', '.join(taken_out)} itself, and writes.direct does not say so any more"
         raise SettingsError(
-            f"{what}; write it there again, or say --take-back, and old rows go over newer items"
+            f"{what}; `migrator cutover rollback JOB PATTERN` makes rows the truth again. Or write it there again; or, for"
+            " an entity that it never wrote, say --take-back: old rows go over newer items"
         )
     with open_evidence(job_journal, "capture install", lambda: False) as evidence_sources:
         if set(job.direct) - recorded:
@@ -229,7 +235,7 @@ def _print(capture: CaptureStatus) -> None:
 
 def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_json: bool) -> int:
     """The exit code of `migrator capture uninstall`."""
-    read = read_job(job)
+    read = job_wiring.read_job(job)
     design = sound_mapping(read.mapping).mapping.table
     with live_wiring.open_live(read, "capture uninstall") as live:
         if dry_run:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from threading import Event
 from typing import Any
 
 import click
 
-from migrator.cli.backfill import begin_revision, tell_unverified
 from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_watch
-from migrator.cli.operate.metrics import Watched, address_of, failure_kept, signs_of
-from migrator.cli.options import belonging, shown_live, stop_on_signals
-from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket, tell_unmarked
+from migrator.cli.operate.processes import Others, Part, end_with_parent, options_of
+from migrator.cli.options import belonging, say, shown_live, stop_on_signals
+from migrator.cli.runs import RunEnd
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
-from migrator.model.errors import DIFFERENT, Interrupted
+from migrator.model.errors import DIFFERENT, Interrupted, SettingsError
+from migrator.model.instances import Share
 from migrator.model.journal import Run
 from migrator.output.metrics import relay_part
 from migrator.output.relay import RelayReport, lag_line, open_line
+from migrator.processes.budget import divided, shares_of, taken_by, with_connections
+from migrator.processes.session import begin, identity_of, need_bucket
+from migrator.processes.watched import Watched, address_of, failure_kept, signs_of
+from migrator.processes.write_path import begin_revision, tell_unmarked, tell_unverified
 from migrator.runtime.logs import get_logger
+from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.live.daemon import Daemon
@@ -40,34 +47,46 @@ from migrator.wiring.live import ConcurrentEdges
 # ──
 # Whether changes still leave marks: a relay whose triggers are gone would be idle, without an error.
 
-LOOK_S = 60.0
+LOOK_S = 10.0
+_SHARE = 0.02
+"""Of the time that looks may take, where a source with many tables answers slowly."""
 _log = get_logger("relay")
 
 
 @dataclass
 class CaptureCheck:
-    """`status`: asks the source. Tells of what is not captured once a minute, as long as it lasts; of a partition that
-    came, once."""
+    """`status`: asks the source. Tells of what is not captured at each look, and ends the relay at the second one: a single
+    look may have met an install under way. Of a partition that came it tells once."""
 
     status: Callable[[], CaptureStatus]
     clock: Callable[[], float] = time.monotonic
-    _looked_at: float | None = None
+    _next_at: float | None = None
+    _unmarked: frozenset[str] = frozenset()
     _partitions: set[str] = field(default_factory=set)
 
     def __call__(self) -> None:
-        """Raises: what `status` raises."""
-        if self._looked_at is None:
+        """Raises: SettingsError where changes leave no mark any more; what `status` raises."""
+        started = self.clock()
+        if self._next_at is None:
             # The start has looked already.
-            self._looked_at = self.clock()
-        if self.clock() - self._looked_at < LOOK_S:
+            self._next_at = started + LOOK_S
+        if started < self._next_at:
             return
-        self._looked_at = self.clock()
         capture = self.status()
+        ended = self.clock()
+        self._next_at = ended + max(LOOK_S, (ended - started) / _SHARE)
+        self._judge(capture)
+
+    def _judge(self, capture: CaptureStatus) -> None:
         open_ = {table.table: table.state for table in capture.tables if table.state not in ROWS_CAPTURED}
         if capture.installation is None or open_:
             _log.warning(
                 "changes_leave_no_mark", tables=open_, installed=capture.installation is not None, see=_SEE
             )
+        before, self._unmarked = self._unmarked, frozenset(capture.unmarked_tables)
+        if lasting := sorted(before & self._unmarked):
+            what = f"changes of {', '.join(lasting)} leave no mark any more: triggers are gone or disabled"
+            raise SettingsError(f"{what}, and the relay ends rather than seem well; {_MEND}")
         if set(capture.partitions) - self._partitions:
             _log.warning("truncate_leaves_no_mark", new_partitions=capture.partitions, mend=_INSTALL)
         self._partitions = set(capture.partitions)
@@ -75,6 +94,7 @@ class CaptureCheck:
 
 _INSTALL = "migrator capture install"
 _SEE = "`migrator capture status`; after `migrator capture install` run `migrator verify --repair`"
+_MEND = "run `migrator capture install`, then `migrator verify --repair`, and start it again"
 
 
 # ──
@@ -82,44 +102,94 @@ _SEE = "`migrator capture status`; after `migrator capture install` run `migrato
 
 _WRITTEN_ALL_THE_SAME = {"apart"}
 """Kinds of findings whose rows have their items none the less."""
+RELAYS = "relays"
+"""All relays of a job share its budgets, however they were started."""
 DISCARDED_TRIES = 3
 """A mark that failed less often may have met a failure that passes."""
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asked for. `part`: given to a relay that another one has started."""
+
+    once: bool
+    workers: int
+    processes: int
+    part: Part | None
+    options: Mapping[str, Any]
+
+    def words(self, job: Job) -> list[str]:
+        """What the other relays of this command are given."""
+        given = {"--json": True, "--once": self.once, "--workers": self.workers}
+        return ["relay", str(job.path), *options_of(given | {"--force": self.options["force"]})]
+
+
 @belonging()
-def relay(command_job: CommandJob, once: bool, dry_run: bool, workers: int, **options: Any) -> int:
+def relay(
+    command_job: CommandJob,
+    once: bool,
+    dry_run: bool,
+    workers: int,
+    processes: int,
+    part: str | None,
+    **options: Any,
+) -> int:
     """The exit code of `migrator relay`."""
-    read = command_job.job
+    is_marks_alone = dry_run or options["discard_failed"]
+    if processes > 1 and is_marks_alone:
+        raise click.UsageError("--processes goes without --dry-run and --discard-failed, which make no items")
+    asked = _Asked(once, workers, processes, Part.of(part) if part else None, options)
+    read = _job_of(command_job.job, asked)
     with failure_kept("relay", command_job), ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
+        if part:
+            end_with_parent(stop)
         context = stack.enter_context(job_wiring.open_job(read, "relay", workers=workers, stop=stop.is_set))
         need_bucket(read, context.checked.entities)
-        if dry_run or options["discard_failed"]:
-            is_discarded, as_json = not dry_run, options["as_json"]
-            return _marks_alone(stack, command_job, context, stop, discard=is_discarded, as_json=as_json)
-        edges, journal, run = _open(stack, context, command_job, stop, force=options["force"])
-        capture_check = CaptureCheck(partial(live_wiring.capture_status, context))
-        keep = partial(_keep, edges, journal, stop, capture_check, force=options["force"])
-        later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
-        lag = lag_watch(read, later, edges.live.marks.state)
-        report = RelayReport(
-            *(journal, run, edges.live.marks, edges.open_findings, keep, lag.see), signs=signs_of(read.tuning)
-        )
-        highest = edges.memory.highest()
-        address = address_of(options["metrics_host"], options["metrics_port"])
-        watched = Watched("relay", context, journal, edges.target, report.signs, address)
-        pace = watched.open(stack, report.advance, [relay_part(report)])
-        edges_of_daemon = (edges.encoding_relay, edges.heartbeats, report, edges.guard)
-        daemon = Daemon(*edges_of_daemon, workers, stop, held=lambda: pace.held)
-        with RunEnd(journal, run, read.hooks), shown_live(report.line):
-            _run(daemon, once=once)
-        if once:
-            edges.guard()
-        _print_end(report, daemon, as_json=options["as_json"])
-        failed = edges.live.marks.state().failed
-        open_kinds = edges.open_findings.counts(above=highest).keys() - _WRITTEN_ALL_THE_SAME
-        if once and stop.is_set() and not _is_over(edges, journal):
-            raise Interrupted("stopped before every mark was looked at; the same command goes on with them")
+        if is_marks_alone:
+            as_json = options["as_json"]
+            return _marks_alone(stack, command_job, context, stop, discard=not dry_run, as_json=as_json)
+        return _work(stack, command_job, context, asked, stop)
+
+
+def _job_of(job: Job, asked: _Asked) -> Job:
+    """The job as this relay sees it; hooks are called by the one that has started the others."""
+    if asked.part is None:
+        return divided(job, asked.processes)
+    return replace(with_connections(job, asked.part.connections), hooks=())
+
+
+def _work(stack: ExitStack, command_job: CommandJob, context: JobContext, asked: _Asked, stop: Event) -> int:
+    read, once, options = context.job, asked.once, asked.options
+    edges, journal, run = _open(stack, context, command_job, stop, force=options["force"])
+    capture_check = CaptureCheck(partial(live_wiring.capture_status, context))
+    keep = partial(_keep, edges, journal, stop, capture_check, force=options["force"])
+    later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
+    lag = lag_watch(read, later, edges.live.marks.state)
+    report = RelayReport(
+        *(journal, run, edges.live.marks, edges.open_findings, keep, lag.see),
+        signs=signs_of(read.tuning),
+        entities=edges.entities_by_table(),
+    )
+    highest = edges.memory.highest()
+    address = address_of(options["metrics_host"], options["metrics_port"])
+    own = Share(
+        asked.part.id if asked.part else secrets.token_hex(8), connections=taken_by(read, asked.workers)
+    )
+    others = Others.reserved(shares_of(read, journal, RELAYS), asked.processes - 1, own.connections)
+    watched = Watched("relay", context, journal, edges.target, report.signs, address, RELAYS, own)
+    pace = watched.open(stack, report.advance, [relay_part(report)])
+    edges_of_daemon = (edges.encoding_relay, edges.heartbeats, report, edges.guard)
+    daemon = Daemon(*edges_of_daemon, asked.workers, stop, held=lambda: pace.held)
+    with RunEnd(journal, run, read.hooks), shown_live(report.line):
+        _run(daemon, report, others, asked.words(read), once=once)
+    if once:
+        edges.guard()
+    _print_end(report, daemon, as_json=options["as_json"])
+    failed = edges.live.marks.state().failed
+    open_kinds = edges.open_findings.counts(above=highest).keys() - _WRITTEN_ALL_THE_SAME
+    if once and stop.is_set() and not _is_over(edges, journal):
+        raise Interrupted("stopped before every mark was looked at; the same command goes on with them")
     return DIFFERENT if once and (failed or daemon.left or open_kinds) else 0
 
 
@@ -185,9 +255,9 @@ def _open(
     live_wiring.revisions_of(context, journal).refuse_old()
     installation = live_wiring.need_installation(edges.live, context)
     edges.guard()
-    tell_unmarked(job, journal, installation)
-    tell_unverified(journal, job, installation)
-    begin_revision(edges, stop)
+    tell_unmarked(job, journal, installation, say)
+    tell_unverified(journal, job, installation, say)
+    begin_revision(edges, stop, say, force=force)
     edges.open_findings.keep_entities(edges.entities)
     identity = identity_of("relay", context, table_id, context.checked.entities)
     return edges, journal, begin(journal, identity, again=True, after=0)
@@ -211,12 +281,18 @@ def _is_over(edges: ConcurrentEdges, journal: SqlJournal) -> bool:
     return write_ownership(edges.context.job, edges.context.checked.mapping, journal).is_service()
 
 
-def _run(daemon: Daemon, *, once: bool) -> None:
-    try:
-        daemon.run(once=once)
-    except Interrupted:
-        # A relay is stopped that way; what it had taken comes again.
-        return
+def _run(daemon: Daemon, report: RelayReport, others: Others, words: Sequence[str], *, once: bool) -> None:
+    """`words`: what the relays are given that work beside this one. One that failed is started again, unless `once`."""
+    with ExitStack() as beside:
+        children = others.start(beside, words, daemon.stop, again=not once)
+        # A relay is stopped by an interrupt; what it had taken comes again.
+        with suppress(Interrupted):
+            daemon.run(once=once)
+            if once:
+                children.wait()
+                daemon.recount(report.marks.state().waiting)
+    for printed in filter(None, children.printed):
+        report.others.update(json.loads(printed)["worked"])
 
 
 @belonging()

@@ -10,12 +10,15 @@ from pathlib import Path
 from threading import Event
 
 from migrator.cli.command_line import print_json
-from migrator.cli.options import read_job, stdout, stop_on_signals
-from migrator.model.errors import CLEAN, DIFFERENT
+from migrator.cli.options import stdout, stop_on_signals
+from migrator.model.errors import CLEAN, DIFFERENT, SettingsError
+from migrator.model.mapping import Mapping
 from migrator.model.report import LookReport
+from migrator.model.table import TableDesign
 from migrator.output.look import look_data, print_look
 from migrator.settings.job import Job
-from migrator.stages.look import Look, shown
+from migrator.settings.transforms import sound_mapping
+from migrator.stages.look import Look, known_forms, shown
 from migrator.stages.partitions import asked_key
 from migrator.stages.report.shown import Showing
 from migrator.stages.verify.scan import direct_items
@@ -45,6 +48,8 @@ class Sides:
     def report(self, partition: tuple[str, ...], sort: str, index: str | None, limit: int) -> LookReport:
         """One collection, as it may be shown. Raises: SettingsError where there is no such collection."""
         checked, table = self.context.checked, self.target.design
+        if not partition:
+            refuse_no_key(self.context.job, checked.mapping, table, index)
         asked = asked_key(table, index, partition, sort)
         look = Look(
             *(self.context.source, self.target.store, checked.mapping, table, checked.entities),
@@ -58,6 +63,17 @@ class Sides:
             whole_values=self.masks.whole_values,
         )
         return shown(look.look(asked, time.time()), self.context.job.name, table, showing)
+
+
+def refuse_no_key(job: Job, mapping: Mapping, table: TableDesign, index: str | None) -> None:
+    """Raises: SettingsError, which says what partition keys look like, or which indexes there are."""
+    design = table.asked(index or None)
+    if design is None:
+        asked_key(table, index, ())
+        return
+    whole = " ".join(f"--pk {attribute.name.upper()}" for attribute in design.partition)
+    command = f"migrator look {job.path} {whole}" + (f" --index {index}" if index else "")
+    raise SettingsError(f"a partition key is missing; {known_forms(mapping, table, design)}; write {command}")
 
 
 @contextmanager
@@ -84,8 +100,13 @@ def look(
     as_json: bool,
 ) -> int:
     """The exit code of `migrator look`."""
+    read = job_wiring.read_job(job, asks_source=bool(partition))
     masks = Masks(whole_keys, whole_values)
-    with stop_on_signals() as stop, open_sides(read_job(job), masks, "look", stop) as sides:
+    if not partition:
+        # What keys look like is said where no side answers, too.
+        mapping = sound_mapping(read.mapping).mapping
+        refuse_no_key(read, mapping, job_wiring.design_for(read, mapping.table), index)
+    with stop_on_signals() as stop, open_sides(read, masks, "look", stop) as sides:
         report = sides.report(partition, sort, index, limit)
     if as_json:
         print_json(look_data(report))

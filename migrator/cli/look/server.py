@@ -14,7 +14,7 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.cli.look.collection import Masks, Sides, open_sides
 from migrator.cli.operate.status import status_of
-from migrator.cli.options import read_job, stop_on_signals
+from migrator.cli.options import stop_on_signals
 from migrator.model.errors import CLEAN, STOPPED, MigratorError
 from migrator.output.look import Pages
 from migrator.runtime.loopback import Answer, Site, serving
@@ -29,7 +29,7 @@ def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         masks = Masks(whole_keys, whole_values)
-        sides = stack.enter_context(open_sides(read_job(job), masks, "ui", stop))
+        sides = stack.enter_context(open_sides(job_wiring.read_job(job), masks, "ui", stop))
         table = sides.target.design
         pages = Pages(
             sides.context.job.name,
@@ -87,7 +87,9 @@ class _Answers:
         try:
             with self.one, job_wiring.open_journal(job) as journal:
                 found = status_of(job, journal)
-                page = self.pages.status(found.data(), [*found.look.lines(), *found.lines_behind_the_first()])
+                page = self.pages.status(
+                    found.data(), [*found.look.lines(found.uncaptured), *found.lines_behind_the_first()]
+                )
         except MigratorError as error:
             return Answer(_AWAY, self.pages.status(None, (), f"The journal cannot be asked: {error}"))
         return Answer(200, page)

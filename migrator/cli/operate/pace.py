@@ -9,7 +9,7 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import belonging
-from migrator.journal.operations import SqlProcesses
+from migrator.journal.at_work.operations import SqlProcesses
 from migrator.model.errors import SettingsError
 from migrator.model.instances import Operations, Throttle
 from migrator.output.status import pace_line

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 import click
@@ -18,18 +19,20 @@ from rich.text import Text
 from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import belonging, console_on, shown_path, stdout, stop_on_signals
 from migrator.cli.runs import known_revision, print_instances
-from migrator.journal.operations import SqlProcesses
+from migrator.journal.at_work.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.model.durations import moment
 from migrator.model.errors import MigratorError
 from migrator.model.instances import Operations, ProcessState, ServiceRegistry
-from migrator.model.journal import Journal, Run
+from migrator.model.journal import SCANS, Journal, Run
 from migrator.output.cutover import instances_data
 from migrator.output.inert import plain
 from migrator.output.relay import lag_line
 from migrator.output.status import ProcessStanding, operations_data, standings, status_lines
+from migrator.output.tables import FittedTable
 from migrator.runtime.system import is_alive, visible_processes
 from migrator.settings.job import Job
+from migrator.stages.live.capture import ROWS_CAPTURED
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring.job import CommandJob
@@ -44,21 +47,50 @@ class Look:
     lag: Lag
     operations: Operations
     standing: list[ProcessStanding]
+    ended_at: dict[str, float]
 
-    def lines(self) -> Iterator[str]:
-        return status_lines(self._behind(), self.operations, self.standing)
+    def lines(self, uncaptured: str = "") -> Iterator[str]:
+        """`uncaptured`: why changes may leave no mark."""
+        return status_lines(self._behind(uncaptured), self.operations, self.standing, self.ended_at)
 
-    def _behind(self) -> str:
+    def _behind(self, uncaptured: str) -> str:
         if self.lag.reason:
             return "not known: the source cannot be asked"
         if self.lag.marks is None:
             return "capture is not installed"
+        if uncaptured:
+            return f"not known: {uncaptured}"
+        if self.lag.marks.waiting and not any(one.is_at_work for one in self.standing):
+            return f"{lag_line(self.lag.marks, self.lag.open_findings)}; no relay is at work: run `migrator relay`"
         return lag_line(self.lag.marks, self.lag.open_findings)
 
 
 def look_at(job: Job, journal: SqlJournal) -> Look:
-    operations = SqlProcesses(journal.database, job.name).read()
-    return Look(lag_of(job, journal), operations, standings(operations, _is_dead()))
+    operations, lag = SqlProcesses(journal.database, job.name).read(), lag_of(job, journal)
+    waiting = None if lag.marks is None else lag.marks.waiting
+    return Look(
+        lag, operations, standings(operations, _is_dead(), waiting), _ended_at(journal.runs(job.name))
+    )
+
+
+def _ended_at(runs: Sequence[Run]) -> dict[str, float]:
+    """When a run of each kind last came to its end, in seconds."""
+    ended = (run for run in runs if run.state == "done" and run.ended_at)
+    return {run.identity.kind: datetime.fromisoformat(str(run.ended_at)).timestamp() for run in ended}
+
+
+def _uncaptured(job: Job, lag: Lag) -> str:
+    """Why changes may leave no mark, by the mapping and the source as they are now; '' where each leaves one."""
+    if lag.marks is None:
+        return ""
+    try:
+        with job_wiring.open_job(job, "status") as context:
+            tables = live_wiring.capture_status(context).tables
+    except MigratorError as error:
+        return f"mapping and source do not fit each other: {error}"
+    open_ = [table.table for table in tables if table.state not in ROWS_CAPTURED]
+    what = f"changes of {', '.join(open_)} may leave no mark; run `migrator capture status`"
+    return what if open_ else ""
 
 
 def _is_dead() -> Callable[[ProcessState], bool]:
@@ -84,11 +116,13 @@ class JobStatus:
     instances: ServiceRegistry
     revision: str | None
     table_away: str
+    uncaptured: str
 
     def data(self) -> dict[str, Any]:
         live = self.look.lag.data() | {
             "instances": instances_data(self.instances, self.revision),
             "table_away": self.table_away,
+            "uncaptured": self.uncaptured,
         }
         operations = operations_data(self.look.operations, self.look.standing)
         return {
@@ -106,9 +140,9 @@ class JobStatus:
         yield from self.look.lag.lines(self.revision)
 
     def lines_behind_the_first(self) -> Iterator[str]:
-        """The same behind what a look says first, which has told of the marks, but for why they cannot be counted."""
+        """The same behind what a look says first, without the line of the marks where that has told it."""
         lag = self.look.lag
-        told = set() if lag.reason else {next(iter(lag.lines(None)))}
+        told = set() if lag.reason or self.uncaptured else {next(iter(lag.lines(None)))}
         return (line for line in self.lines() if line not in told)
 
 
@@ -116,7 +150,8 @@ def status_of(job: Job, journal: SqlJournal, table_away: str = "") -> JobStatus:
     runs = [_run_data(journal, run) for run in journal.runs(job.name)]
     look, instances = look_at(job, journal), live_wiring.registry_of(job, journal)
     revision = known_revision(job) if instances.known or look.lag.newest is not None else None
-    return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away)
+    uncaptured = _uncaptured(job, look.lag)
+    return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away, uncaptured)
 
 
 # ── The command ──
@@ -152,13 +187,14 @@ def status(
 
 
 def _print(found: JobStatus) -> None:
-    for line in found.look.lines():
+    for line in found.look.lines(found.uncaptured):
         click.echo(line)
     click.echo(f"journal: {shown_path(found.journal)}")
     if found.runs:
         stdout().print(_runs_table(found.runs))
     else:
-        click.echo(f"job {found.job}: nothing has run yet")
+        elsewhere = "if something has, MIGRATOR_HOME was another, or the job file stood elsewhere"
+        click.echo(f"job {found.job}: nothing has run yet by this journal; {elsewhere}")
     for line in found.lines_behind_the_first():
         click.echo(line)
     print_instances(found.instances, found.revision)
@@ -195,12 +231,13 @@ def _watched(job: Job, journal: SqlJournal) -> list[str]:
 
 
 def _runs_table(runs: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False)
+    table = FittedTable(box=None, pad_edge=False)
     for column in ("run", "kind", "state", "scope", "started", "pages", "rows", "items", "findings"):
         table.add_column(column)
     for run in runs:
+        begun = str(run["started"]).replace("+00:00", "Z")
         table.add_row(
-            *(str(run[column]) for column in ("run", "kind", "state", "scope", "started")), *_counts(run)
+            *(str(run[column]) for column in ("run", "kind", "state", "scope")), begun, *_counts(run)
         )
     return table
 
@@ -218,7 +255,7 @@ def _counts(run: dict[str, Any]) -> tuple[str, str, str, str]:
 
 def _run_data(journal: Journal, run: Run) -> dict[str, Any]:
     # A relay has no pages; it keeps its counts as if they were of one.
-    planned = () if run.identity.kind == "relay" else journal.planned(run)
+    planned = () if run.identity.kind == "relay" else journal.planned(run) - SCANS
     pages = [journal.page_counts(run, entity) for entity in planned]
     return {
         "run": run.id,

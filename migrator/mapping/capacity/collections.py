@@ -17,6 +17,8 @@ _HEAVY = 2_000
 """The largest of them, which stay whatever else is dropped."""
 _FEW = 2
 """Items of a sampled collection that say too little of it alone."""
+_MANY = 20
+"""Sampled items of one collection from which its size follows: of fewer the most is what chance drew most often."""
 _HASHES = 2**32
 
 
@@ -81,7 +83,9 @@ class ItemCollections:
     def measured(self, hottest: int) -> Measured:
         number, sizes, counts = self._spread()
         largest = nlargest(
-            hottest, self._by_key.values(), key=lambda collection: (collection.bytes, repr(collection.key))
+            hottest,
+            map(_at_least, self._by_key.values()),
+            key=lambda collection: (collection.bytes, repr(collection.key)),
         )
         exact = not self._is_sampled and self._below == _HASHES
         return Measured(round(self._entries), round(self._bytes), number, sizes, counts, largest, exact)
@@ -125,13 +129,22 @@ class ItemCollections:
             weighted.append((mean_bytes, max(1.0, mean_items), float(behind)))
         number = round((len(sure) + behind) / share)
         # The largest is known though it may not be among the chosen.
-        known = [collection for collection in every if collection.seen > _FEW or not collection.sampled]
+        known = [_at_least(collection) for collection in every]
         sizes = spread_of((size, weight) for size, _, weight in weighted)
         counts = spread_of((items, weight) for _, items, weight in weighted)
         most_bytes = max((collection.bytes for collection in known), default=0)
         most_items = max((collection.items for collection in known), default=0)
-        sizes = replace(sizes, most=max(sizes.most, round(most_bytes)))
-        return number, sizes, replace(counts, most=max(counts.most, round(most_items)))
+        sizes = replace(sizes, most=max(sizes.p99, round(most_bytes)))
+        return number, sizes, replace(counts, most=max(counts.p99, round(most_items)))
+
+
+def _at_least(collection: ItemCollection) -> ItemCollection:
+    """A collection of which few items were drawn as what was read of it: among many such ones some are drawn more often than
+    their share, and would seem the largest."""
+    if not 0 < collection.sampled < _MANY:
+        return collection
+    share = collection.seen / collection.items
+    return replace(collection, items=float(collection.seen), bytes=collection.bytes * share)
 
 
 def _all_of(few: Sequence[ItemCollection]) -> int:

@@ -15,7 +15,6 @@ from migrator.model.facts import (
     CollectionPlan,
     EntityPlan,
     JoinPlan,
-    SchemaFacts,
     Slot,
     TableFacts,
     kept_columns,
@@ -189,12 +188,6 @@ class KeyMask:
 
 
 # ── what of the source no entity reads ──
-
-
-def unmapped_tables(facts: SchemaFacts, plans: Sequence[EntityPlan]) -> tuple[str, ...]:
-    """Tables that no entity reads, by their written names."""
-    read = {captured_name(table) for plan in plans for table, _ in _read(plan)}
-    return tuple(sorted(name for name, table in facts.tables.items() if captured_name(table) not in read))
 
 
 def unmapped_columns(plans: Sequence[EntityPlan]) -> dict[str, tuple[str, ...]]:

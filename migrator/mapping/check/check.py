@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 from functools import cached_property
@@ -271,6 +271,14 @@ class Checked:
     def read(self) -> tuple[CompiledEntity, ...]:
         """All entities, also those that only the service writes: for commands that only read."""
         return (*self.entities, *self.direct)
+
+    def named(self, names: Collection[str]) -> tuple[CompiledEntity, ...]:
+        """Those of `read` with these names."""
+        return self._compiled([plan for plan in self.read_plans if plan.entity.written in names])
+
+    def besides(self, names: Collection[str]) -> list[EntityPlan]:
+        """Plans of all entities but these."""
+        return [plan for plan in self.read_plans if plan.entity.written not in names]
 
     def _compiled(self, plans: Sequence[EntityPlan]) -> tuple[CompiledEntity, ...]:
         transforms = self.transforms

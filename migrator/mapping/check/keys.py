@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -255,6 +256,12 @@ def written_together(mapping: Mapping) -> dict[str, frozenset[str]]:
             for entity, types in types_read(mapping, pattern).items():
                 types_by_entity[entity] |= types
     return {entity: frozenset(types) for entity, types in types_by_entity.items()}
+
+
+def groups_text(mapping: Mapping) -> str:
+    """The same as text, to be part of a digest; '' where nothing is written together."""
+    groups = {name: sorted(types) for name, types in sorted(written_together(mapping).items())}
+    return json.dumps(groups) if groups else ""
 
 
 def atomic_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from migrator.mapping.heart.filters import DIGITS, FILTERS, MOMENT
 from migrator.mapping.heart.rows import keeps_every_value
@@ -245,10 +246,75 @@ def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str,
     return {name: frozenset(types) for name, types in unproved.items()}
 
 
-Design = tuple[EntityPlan, ItemDesign]
+Design: TypeAlias = tuple[EntityPlan | None, ItemDesign]
+"""An item of an entity; without the entity's plan where there is no source."""
 
 
-def meeting_items(plans: Sequence[EntityPlan], table: TableDesign) -> list[tuple[Design, Design]]:
+def keys_may_meet(first: Design, second: Design, table: TableDesign) -> bool:
+    """Whether the keys of the two can be equal, judged by their forms."""
+    forms = [
+        [_form(template, plan, table.separator) for template in item.key] for plan, item in (first, second)
+    ]
+    return not any(_apart(a, b) for a, b in zip(*forms, strict=False))
+
+
+def is_one_row(first: Design, second: Design, table: TableDesign) -> bool:
+    """Whether equal keys of the two are of one row: where both give back a key of it. Both are of one entity, which may be
+    planned by two revisions of its mapping."""
+    (plan, item), (other_plan, other) = first, second
+    if plan is None or other_plan is None:
+        return False
+    kept: set[str] = set()
+    for template, other_template in zip(item.key, other.key, strict=False):
+        kept |= _given_back_by_both(template, plan, other_template, other_plan, table.separator)
+    return _holds_unique_key(plan, kept)
+
+
+def _given_back_by_both(
+    template: Template, plan: EntityPlan, other_template: Template, other_plan: EntityPlan, separator: str
+) -> set[str]:
+    """Columns of the row that two equal texts of the templates give back, the same from both: value by value, where both
+    have the same text around their values."""
+    parts = list(zip(template.parts, other_template.parts, strict=False))
+    texts = [(part, beside) for part, beside in parts if isinstance(part, str) or isinstance(beside, str)]
+    pairs = [(part, beside) for part, beside in parts if isinstance(part, Ref) and isinstance(beside, Ref)]
+    read_back = (
+        len(template.parts) == len(other_template.parts)
+        and all(part == beside for part, beside in texts)
+        and _separated(template, plan, separator)
+        and _separated(other_template, other_plan, separator)
+    )
+    is_open = [
+        not (is_closed(ref, plan, separator) and is_closed(beside, other_plan, separator))
+        for ref, beside in pairs
+    ]
+    if not read_back or sum(is_open) > 1:
+        return set()
+    return {
+        ref.paths[0]
+        for ref, beside in pairs
+        if ref.paths == beside.paths and _gives_same_value(ref, plan, beside, other_plan)
+    }
+
+
+def _gives_same_value(ref: Ref, plan: EntityPlan, beside: Ref, other_plan: EntityPlan) -> bool:
+    """Whether equal texts of both are of equal values of one column of the row's own."""
+    columns = [
+        next((slot.column.real for slot in one.slots if slot.path == ref.paths[0] and not slot.alias), None)
+        for one in (plan, other_plan)
+    ]
+    if len(ref.paths) > 1 or columns[0] is None or columns[0] != columns[1]:
+        return False
+    kind = kind_of(ref.paths[0], plan)
+    if kind is not None and kind.name == "integer" and not ref.filters and not beside.filters:
+        return True  # however it is padded
+    alike = (ref.format, ref.filters) == (beside.format, beside.filters)
+    return alike and _injective(ref, plan) and _injective(beside, other_plan)
+
+
+def meeting_items(
+    plans: Sequence[EntityPlan], table: TableDesign
+) -> list[tuple[tuple[EntityPlan, ItemDesign], tuple[EntityPlan, ItemDesign]]]:
     """All pairs of item designs whose keys can be equal, judged by the forms of the keys."""
     designs = [(plan, item) for plan in plans for item in plan.entity.items]
     forms = [[_form(template, plan, table.separator) for template in item.key] for plan, item in designs]
@@ -323,9 +389,9 @@ class _Form:
     separators: int | None
 
 
-def _form(template: Template, plan: EntityPlan, separator: str) -> _Form:
+def _form(template: Template, plan: EntityPlan | None, separator: str) -> _Form:
     parts = template.parts
-    closed = all(is_closed(ref, plan, separator) for ref in template.refs)
+    closed = plan is not None and all(is_closed(ref, plan, separator) for ref in template.refs)
     # Of several characters, half of a separator may stand in a value: only single ones can be counted.
     counted = sum(part.count(separator) for part in parts if isinstance(part, str))
     separators = counted if closed and len(separator) == 1 else None

@@ -124,8 +124,11 @@ class Needs:
         if wanted and not reason:
             pieces = [self._sorted(question, path, reverse=way != descending) for path, way in wanted]
         unique = set(key) <= fixed
-        if question.limit is not None and not unique and (reason or not wanted):
+        if question.limit is not None and not unique and reason:
             raise NoKey("limit", reason)
+        if question.limit is not None and not unique and not wanted:
+            same = "ORDER BY names only columns that are the same in all rows of the answer"
+            raise NoKey("unordered", same if question.order else "there is no ORDER BY")
         total = bool(wanted) and not reason and ends is not None
         notes = [f"the order is the application's to make: {reason}"] if reason else []
         if wanted and not reason and not total:

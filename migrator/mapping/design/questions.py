@@ -148,8 +148,9 @@ REASONS: Dict[str, tuple[str, str]] = {
     "join": ("it joins tables otherwise than a row with its parents, by whole keys", "ask for the two apart"),
     "key": ("a value in it has no form in a key", "ask by another column"),
     "limit": (
-        "the first n of an order that no key keeps, or of none",
-        "order by numbers or times that are never NULL, with the key at the end",
+        "no key gives the first n rows that it asks for",
+        "where a column may be NULL, make it NOT NULL (where no row has NULL there) or ask with IS NOT NULL;"
+        " otherwise order by numbers or times with the key at the end, or leave out the LIMIT",
     ),
     "list": ("it asks for a list of values that is no list of keys", "ask once for each value"),
     "long": ("it has more characters than are read", "give its shape in a file, a list as one parameter"),
@@ -162,6 +163,10 @@ REASONS: Dict[str, tuple[str, str]] = {
         "split it, or ask a warehouse",
     ),
     "unknown": ("it is no SQL of this database, as far as it can be read", "look at the file or the log"),
+    "unordered": (
+        "it asks for the first n rows in no order",
+        "order by the key or by a time, or leave out the LIMIT",
+    ),
     "unsafe": ("it is a SELECT that locks, writes or reaches past the tables", "leave that out"),
     "words": (
         "it is told in words alone",

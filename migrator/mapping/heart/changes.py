@@ -14,6 +14,7 @@ from migrator.model.facts import (
     SchemaFacts,
     TableFacts,
 )
+from migrator.model.instances import MarkedColumns
 from migrator.model.mapping import ItemDesign, paths_in
 
 
@@ -36,6 +37,23 @@ def captured_tables(plans: Sequence[EntityPlan]) -> dict[str, Captured]:
             name = captured_name(use.table)
             tables[name] = use if name not in tables else _merged(tables[name], use)
     return tables
+
+
+def marked_columns(plans: Sequence[EntityPlan]) -> dict[str, MarkedColumns]:
+    """By table what marks are made of, by the columns' own names."""
+    return {name: _marked(captured) for name, captured in captured_tables(plans).items()}
+
+
+def _marked(captured: Captured) -> MarkedColumns:
+    watched = captured.watched
+    return MarkedColumns(
+        _real(captured.table, captured.columns), None if watched is None else _real(captured.table, watched)
+    )
+
+
+def _real(table: TableFacts, names: Sequence[str]) -> tuple[str, ...]:
+    found = (table.column(name) for name in names)
+    return tuple(sorted({column.real for column in found if column is not None}))
 
 
 def needs_memory(plan: EntityPlan) -> bool:

@@ -52,6 +52,11 @@ class ColumnCode:
     named: dict[str, tuple[str, Piece]] = field(default_factory=dict)
 
     @property
+    def counts(self) -> bool:
+        """Whether `n` is set."""
+        return self.sized and self.measured
+
+    @property
     def is_key_text(self) -> bool:
         """Whether there is code for its text in a key."""
         return self.kind.name in ("integer", "text", "uuid", *_MOMENTS)
@@ -86,8 +91,9 @@ class ColumnCode:
         if self.decoded:
             yield f"c{self.place} = {self.scope}decode{self.place}({d})"
         if not self.optional:
-            yield f"if {d} is None:"
-            yield "    no_code()"
+            if self.kind.name not in _RAISE_FOR_NULL:
+                yield f"if {d} is None:"
+                yield "    no_code()"
             yield from self._value()
             return
         yield f"if {d} is not None:"
@@ -117,8 +123,13 @@ class ColumnCode:
 
     def _value(self) -> Iterator[str]:
         lines = _LINES.get(self.kind.name, _other)(self)
-        if not (self.sized and self.measured):
-            lines = [line for line in lines if not line.startswith("n@ = ")]
+        if not self.counts:
+            # A line that is all of a branch has to leave one.
+            lines = [
+                line.partition("n@ = ")[0] + "pass" if line.lstrip().startswith("n@ = ") else line
+                for line in lines
+            ]
+            lines = [line for line in lines if line != "pass"]
         return (
             line.replace("decode@", f"{self.scope}decode@").replace("@", str(self.place)) for line in lines
         )
@@ -128,12 +139,18 @@ def _integer(column: ColumnCode) -> list[str]:
     if column.raw:
         lines = ["t@ = d@ if d@.isdecimal() and d@[0] != '0' else str(int(d@))"]
     else:
-        lines = ["t@ = str(d@ if type(d@) is int else int(decode@(d@)))"]
+        lines = ["t@ = f'{d@}' if type(d@) is int else str(int(decode@(d@)))"]
+    if not column.counts:
+        return [*lines, "if len(t@) > 19:", "    whole_bytes(t@)"]
     return [
         *lines,
-        "if len(t@) > 19:",
-        "    whole_bytes(t@)",
-        "n@ = (len(t@.rstrip('0')) + 3 >> 1 if t@[0] != '-' and len(t@) < 20 else whole_bytes(t@)) - len(t@)",
+        "l@ = len(t@)",
+        "if l@ > 19 or t@[0] == '-':",
+        "    n@ = whole_bytes(t@) - l@",
+        "elif t@[-1] != '0':",
+        "    n@ = (l@ + 3 >> 1) - l@",
+        "else:",
+        "    n@ = (len(t@.rstrip('0')) + 3 >> 1) - l@",
     ]
 
 
@@ -154,11 +171,11 @@ def _number_lines(column: ColumnCode) -> list[str]:
     return [
         *value,
         f"t@ = {digits}",
-        "if '.' in t@:",
+        "if t@[-1:] == '0' and '.' in t@:",
         "    t@ = t@.rstrip('0').rstrip('.')",
         "g@ = t@.replace('.', '', 1)",
         f"if t@ >= '1' and g@.isdecimal() and len(g@) < {NUMBER_DIGITS}{exact}:",
-        "    n@ = (len(g@.rstrip('0')) + 3 >> 1) - len(t@)",
+        "    n@ = ((len(g@) if g@[-1] != '0' else len(g@.rstrip('0'))) + 3 >> 1) - len(t@)",
         "else:",
         f"    t@, n@ = {other}",
     ]
@@ -206,6 +223,8 @@ def _other(_: ColumnCode) -> list[str]:
 
 
 _MOMENTS: tuple[KindName, ...] = ("date", "time", "timestamp")
+_RAISE_FOR_NULL = frozenset[KindName]({"integer", "text"})
+"""Kinds whose lines raise for None by what they call."""
 _LINES: dict[KindName, Callable[[ColumnCode], list[str]]] = {
     **dict.fromkeys(_MOMENTS, _moment),
     "integer": _integer,
@@ -241,6 +260,14 @@ class Text:
     def plain(self) -> str:
         """Itself, as it stands inside of f'…'."""
         return "".join(literal(part) if isinstance(part, str) else _shown(*part) for part in self.parts)
+
+    @property
+    def is_made_of_plain(self) -> bool:
+        """Whether JSON escapes nothing in it."""
+        constants = [part for part in self.parts if isinstance(part, str)]
+        return all(column.kind.name != "text" for column, _ in self.columns) and all(
+            encode_basestring(part) == f'"{part}"' for part in constants
+        )
 
     @property
     def in_json(self) -> str:

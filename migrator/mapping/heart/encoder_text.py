@@ -88,7 +88,9 @@ class FunctionText:
         lines = [*self._prologue(), *source, *self.row.body]
         body = "\n".join("            " + line for line in lines)
         head = _HEAD if self.sized else _HEAD_OF_TEXTS
-        self.code = f"{''.join(self.functions)}{head}{body}\n{_TAIL}" if written else ""
+        code = f"{''.join(self.functions)}{head}{body}\n{_TAIL}" if written else ""
+        # A row's only item is appended by its last line: there is none to take back.
+        self.code = code if len(self.plan.entity.items) > 1 else code.replace(_BEFORE, "").replace(_BACK, "")
 
     def _columns(self) -> dict[str, ColumnCode]:
         """The columns of the row, and the aggregates of its collections."""
@@ -127,18 +129,20 @@ class FunctionText:
     def _source(self) -> list[str]:
         """Lines that set what `_src` holds: `source`, that as JSON, and its bytes."""
         columns = [self.row.columns[column.name] for column in self.plan.key]
+        self.source_counted: tuple[str, ...] = ()
         before = self.plan.entity.name + ":"
         if len(columns) == 1 and columns[0].kind.name == "integer":
             (column,) = columns
             d, t = f"d{column.place}", f"t{column.place}"
             checks = [] if column.raw else [f"if type({d}) is not int:", "    no_code()"]
             shown = literal(encode_basestring(before)[1:-1])
-            return [*checks, f"source = f'{shown}[{{{t}}}]'", "source_more = 0"]
+            return [*checks, f"source = f'{shown}[{{{t}}}]'"]
         for column in columns:
             column.decoded = True
         values = ", ".join(f"d{column.place}" for column in columns)
         key = f"{before!r} + encode_key([{values}])"
         more = ["source_more = text_bytes(key) - text_bytes(source)"] if self.sized else []
+        self.source_counted = ("source_more",)
         return [f"key = {key}", "source = quoted(key)[1:-1]", *more]
 
     # ── an item ──
@@ -224,7 +228,7 @@ class FunctionText:
         return [
             constant(table.type_attribute, design.type),
             constant(table.revision_attribute, self.mapping.revision),
-            piece(table.source_attribute, '{{"S":"{source}"}}', ("source_more",)),
+            piece(table.source_attribute, '{{"S":"{source}"}}', self.source_counted),
         ]
 
     def _attribute(self, level: int, type_: str, name: str, expression: Expression) -> list[Piece]:
@@ -257,10 +261,13 @@ class FunctionText:
                 row.line(level + 1, "no_code()")
             for line in key.lines:
                 row.line(level, line)
-            pieces.append(key.piece)
+            made = key.piece
             if self.sized:
                 row.line(level, f"{variable} = {key.value}")
                 variables.append(variable)
+                if key.is_plain:
+                    made = piece(attribute.name, f'{{{{"S":"{{{variable}}}"}}}}')
+            pieces.append(made)
         if self.sized:
             row.line(level, f"key = ({''.join(f'{variable}, ' for variable in variables)})")
         return pieces
@@ -304,7 +311,8 @@ class FunctionText:
             checks = list(text.checks())
             if not text.fits:
                 checks += [f"if not ({text.is_within(limit)}):", "    no_code()"]
-            return Key(text.nulls, [], checks, f"f'{text.plain}'", text.attribute(name))
+            is_plain = text.is_made_of_plain
+            return Key(text.nulls, [], checks, f"f'{text.plain}'", text.attribute(name), is_plain)
         get = compile_key(template, attribute, row.places, row.around)
         value, _ = row.variables()
         before = [f"{value} = {row.called('get', get, paths_in([template]))}"]
@@ -376,25 +384,25 @@ class FunctionText:
 @dataclass(frozen=True)
 class Key:
     """A key attribute as code: what must not be NULL, lines that set that, lines that raise for what it has no code for, and
-    its value."""
+    its value. `is_plain`: a text that is in JSON as it is."""
 
     nulls: list[str]
     before: list[str]
     lines: list[str]
     value: str
     piece: Piece
+    is_plain: bool = False
 
 
-_HEAD = """def encode(rows, end, end_more, items, left):
+_BEFORE, _BACK = "        before = len(items)\n", "            del items[before:]\n"
+_HEAD = f"""def encode(rows, end, end_more, items, left):
     append = items.append
     for row in rows:
-        before = len(items)
-        try:
+{_BEFORE}        try:
 """
 _HEAD_OF_TEXTS = _HEAD.replace("rows, end, end_more, items, left", "rows, items, left")
-_TAIL = """        except LEFT:
-            del items[before:]
-            left(row)
+_TAIL = f"""        except LEFT:
+{_BACK}            left(row)
 """
 
 

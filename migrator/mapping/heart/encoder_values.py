@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import json
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from json.encoder import encode_basestring
+from string import Formatter
 from typing import Any
 
 import orjson
@@ -83,9 +83,9 @@ def piece(name: str, value: str, counted: tuple[str, ...] = (), escaped: tuple[s
     Of a value whose bytes are those that are put in for its variables, plus what is counted.
     """
     inner = name_of(name) + value
-    node = ast.parse(f"f'{inner}'", mode="eval").body
-    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    constant = sum(text_bytes(str(part.value)) for part in parts if isinstance(part, ast.Constant))
+    # Not by ast.parse: before CPython 3.11.8 and 3.12.2 one of two threads that parse may fail with a SystemError.
+    fixed = "".join(text for text, *_ in Formatter().parse(inner))
+    constant = text_bytes(fixed.encode("ascii").decode("unicode_escape"))
     return Piece(name, inner, text_bytes(name) - constant, counted, escaped)
 
 

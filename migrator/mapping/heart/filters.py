@@ -126,13 +126,15 @@ class FilterSpec:
     `nested`: whether it takes lists and maps. `undecodable`: whether it takes values that their kind has no form for.
     `fixed`: whether it takes text of fixed width only (a format, or a date). `of_map`: whether its argument names a map
     of the mapping, and what the map does not list is refused. `of_schema`: whether a schema's name may have it.
+    `by_separator`, `by_timezone`: whether its text depends on the table's separator, or on the mapping's time zone.
 
     What it promises: `same_kind`: that it gives a value of the kind that it is given, and not what `gives` says.
     `closed`: that its text cannot hold the separator ('same': as what it is given), but for one that is made of its
     `alphabet`. `width`: that all its texts are as long ('fixed'), or none is longer than what it is given ('given').
     `order`: that its texts sort as what it is given does ('kept') or the other way round. `injective`: that two values
     never give one result; `whole`: that with such arguments two values of these kinds do not. `unit`: the bucket of time
-    that its text names ({0} is its argument). `mends`: in what texts may differ of which it makes one.
+    that its text names ({0} is its argument). `moment`: that its text is the whole time, as ISO 8601.
+    `mends`: in what texts may differ of which it makes one.
     """
 
     make: Callable[[tuple[str, ...], FilterContext], Callable[..., Any]]
@@ -147,7 +149,10 @@ class FilterSpec:
     fixed: bool = False
     of_map: bool = False
     of_schema: bool = False
+    by_separator: bool = False
+    by_timezone: bool = False
     same_kind: bool = False
+    moment: bool = False
     closed: bool | Literal["same"] = True
     alphabet: str = ""
     width: Literal["fixed", "given", "any"] = "any"
@@ -402,23 +407,24 @@ FILTERS: dict[str, FilterSpec] = {
         width="fixed",
         order="kept",
         whole=_ISO_WHOLE,
+        moment=True,
         check=_iso_form,
     ),
-    "epoch": FilterSpec(_epoch, _TIMES, Kind("integer"), alphabet=DIGITS, order="kept"),
+    "epoch": FilterSpec(_epoch, _TIMES, Kind("integer"), alphabet=DIGITS, order="kept", by_timezone=True),
     "lower": _same(_plain(str.lower), mends="case", of_schema=True),
     "upper": _same(_plain(str.upper), mends="case", of_schema=True),
     "trim": _same(_plain(_trimmed), mends="trailing spaces"),
     "or": _same(_or, args=(1, 1), null=True, same_kind=True, order="kept"),
     "map": FilterSpec(_map, args=(1, 1), closed=False, of_map=True),
     "text": _same(_text, injective=True, undecodable=True, of_schema=True),
-    "escape": FilterSpec(_escape, injective=True, alphabet="%0123456789ABCDEF"),
+    "escape": FilterSpec(_escape, injective=True, alphabet="%0123456789ABCDEF", by_separator=True),
     "hash": FilterSpec(_hash, alphabet="0123456789abcdef", width="fixed"),
     "shard": FilterSpec(
         _shard, args=(1, 1), alphabet=DIGITS, width="fixed", way=Way("shard", 0, _shards), check=_count
     ),
     "desc": _same(_desc, injective=True, fixed=True, alphabet=MOMENT, order="reversed"),
     "json": FilterSpec(_json, closed=False, nested=True),
-    "path": FilterSpec(_path, closed=False, injective=True, of_list=True),
+    "path": FilterSpec(_path, closed=False, injective=True, of_list=True, by_separator=True),
     "first": _same(_first, of_list=True, same_kind=True, order="kept"),
     "at": _same(_at, args=(1, 1), of_list=True, same_kind=True, order="kept", check=_list_position),
     "depth": FilterSpec(_depth, gives=Kind("integer"), of_list=True, alphabet=DIGITS),

@@ -123,7 +123,9 @@ def _plain_json(value: Any, level: int) -> Value:
     if isinstance(value, (int, Decimal)):
         checked_number(Decimal(value))
         return value
-    return encodable(value) if isinstance(value, str) else None
+    if value is not None and not isinstance(value, str):
+        raise RowError("the value is no JSON, though the column is declared as one")
+    return None if value is None else encodable(value)
 
 
 # ── what the source wrote as JSON ──

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
@@ -188,6 +188,13 @@ def write_units(size_bytes: int) -> int:
     return max(1, -(-size_bytes // WRITE_UNIT_BYTES))
 
 
+def units_of_writes(sizes: Collection[int]) -> int:
+    """Write units of standard writes of items of these sizes, one write for each."""
+    if max(sizes, default=0) <= WRITE_UNIT_BYTES:
+        return len(sizes)
+    return sum(map(write_units, sizes))
+
+
 def read_units(size_bytes: int, *, consistent: bool) -> float:
     """Read units of one request for this much, also where it finds nothing; half of them where it is eventually consistent.
 
@@ -235,7 +242,8 @@ _GB = 1024**3
 @dataclass(frozen=True, slots=True)
 class Price:
     """US dollars: a million write and read request units, a GB stored for a month; an hour of a provisioned unit. `source`:
-    date and page; `infrequent`: of the table class for infrequent access."""
+    date and page; `infrequent`: of the table class for infrequent access; `import_gb`: a GB of files that are imported, None
+    where that is not known; `glue_worker_hour`, `emr_worker_hour`: of a Spark worker of 4 vCPUs and 16 GB, or None."""
 
     region: str
     write: Decimal
@@ -245,6 +253,9 @@ class Price:
     infrequent: bool = False
     write_hour: Decimal = Decimal(0)
     read_hour: Decimal = Decimal(0)
+    import_gb: Decimal | None = None
+    glue_worker_hour: Decimal | None = None
+    emr_worker_hour: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)

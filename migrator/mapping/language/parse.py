@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -64,7 +64,7 @@ def examine_mapping(text: str, file: str) -> ParsedMapping:
     document = load_document(text, file, _OURS)
     form, faults = _form(document)
     reader = ExpressionReader(document, form.maps)
-    mapping = _mapping(form, reader, file)
+    mapping = replace(_mapping(form, reader, file), text=text)
     for ref, path in reader.schema_refs:
         what = schema_fault(ref, mapping)
         if what:

@@ -16,7 +16,9 @@ from migrator.mapping.heart.geo import distance_m
 from migrator.mapping.heart.rows import Places, compile_ref
 from migrator.mapping.heart.scalars import NotHeldError, checked_number, without_advice
 from migrator.mapping.heart.values import attribute, decoder
+from migrator.mapping.patterns.params import param_text
 from migrator.model.errors import RowError, SettingsError, did_you_mean
+from migrator.model.evidence import Member
 from migrator.model.facts import EntityPlan, Kind, kept_columns, kind_of
 from migrator.model.mapping import Expression, Mapping, Nearby, Param, ParamType, Part, Pattern, Ref
 from migrator.model.table import Item, Value
@@ -34,10 +36,10 @@ def readers_for(mapping: Mapping, plans: Sequence[EntityPlan], part: Part) -> tu
     It goes by the declared type of the attribute's column: SQLite gives floats for exact numbers and text for times.
     A value that is not of that type, or whose attribute is made of several columns, stays as it is.
     """
-    return tuple(_reader(mapping, set(_columns(plans, part.type, name))) for name in part.attributes)
+    return tuple(_reader(mapping, set(columns_behind(plans, part.type, name))) for name in part.attributes)
 
 
-def _columns(plans: Sequence[EntityPlan], type_: str, name: str) -> Iterator[tuple[Kind, Ref] | None]:
+def columns_behind(plans: Sequence[EntityPlan], type_: str, name: str) -> Iterator[tuple[Kind, Ref] | None]:
     """The column behind the attribute, with its filters, for every item type that has it; None for one made of several."""
     for plan in plans:
         for item in plan.entity.items:
@@ -109,6 +111,26 @@ def read_params(pattern: Pattern, given: Dict[str, str]) -> dict[str, Any]:
     if faults:
         raise SettingsError("\n".join(sorted(faults)))
     return values
+
+
+def read_member(pattern: Pattern, given: str) -> Member:
+    """What `NAME=VALUE` aims a ramp of the pattern at.
+
+    Raises: SettingsError where the pattern has no such parameter, or the value is not of its type; without the value.
+    """
+    name, is_there, text = given.partition("=")
+    params = {param.name: param for param in pattern.params}
+    if not is_there:
+        raise SettingsError("--for takes a parameter and its value, such as user_id=42")
+    if name not in params:
+        raise SettingsError(f"{pattern.name} has no parameter '{name}'{did_you_mean(name, params)}")
+    if params[name].many:
+        raise SettingsError(f"{pattern.name}: parameter '{name}' is a list; aim at one that takes one value")
+    try:
+        return name, param_text(_param(params[name], text), params[name].type)
+    except (ValueError, InvalidOperation, RowError) as error:
+        what = f"{pattern.name}: parameter '{name}' is not of type {params[name].type}"
+        raise SettingsError(f"{what}{_how(params[name], error)}") from None
 
 
 def sample_params(pattern: Pattern) -> dict[str, Any]:

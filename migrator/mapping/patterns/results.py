@@ -7,48 +7,46 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import UUID
 
 from migrator.mapping.patterns.answers import plain_rows
+from migrator.mapping.patterns.handed import Answer, Kinds, Parts, Records
 from migrator.model.errors import SettingsError, did_you_mean
+from migrator.model.evidence import Side
 from migrator.model.mapping import Part, Pattern
-from migrator.model.table import Value
 
 Rows = list[tuple[Any, ...]]
 Record = Mapping[str, Any]
-Records = Mapping[str, Sequence[Record]]
-"""By the name of a part."""
-
-Answer: TypeAlias = "list[dict[str, Value]] | dict[str, list[dict[str, Value]] | dict[str, Value] | None]"
-"""What a caller is given: dicts by attribute, or such by the name of a part."""
-
 _EXACT = Context(prec=400)
 _LONGEST_INTEGER = Decimal(10) ** 40
 _FORMS = (bool, float, Decimal, bytes, datetime, date, time, timedelta, UUID)
 
 
-def handed(pattern: Pattern, parts: Mapping[str, Rows]) -> Answer:
-    """The answer for a caller: a list of dicts by attribute; of a pattern with parts a dict of such lists by part.
+def handed(pattern: Pattern, parts: Mapping[str, Rows], origin: Side, kinds: Mapping[str, Kinds]) -> Answer:
+    """The answer for a caller: dicts by attribute; of a pattern with parts such by part. `kinds`: by part.
 
     A part of `one: true` is one dict, or None. All lists and dicts are the caller's own. Equal numbers are of one form: an
     int where it is whole, else a Decimal without useless zeros.
     """
-    if not pattern.parts[0].name:
-        return records(pattern.parts[0], parts[""])
-    return {
-        part.name: _only(records(part, parts[part.name])) if part.one else records(part, parts[part.name])
-        for part in pattern.parts
+    by_part = {
+        part.name: records(part, parts[part.name], origin, kinds.get(part.name, {})) for part in pattern.parts
     }
+    if not pattern.parts[0].name:
+        return by_part[""]
+    one = {part.name for part in pattern.parts if part.one}
+    return Parts(
+        {name: next(iter(found), None) if name in one else found for name, found in by_part.items()},
+        origin,
+        kinds,
+    )
 
 
-def records(part: Part, rows: Rows) -> list[dict[str, Value]]:
+def records(part: Part, rows: Rows, origin: Side, kinds: Kinds) -> Records:
     """A part's rows as dicts by attribute."""
-    return [dict(zip(part.attributes, map(own_value, row), strict=True)) for row in rows]
-
-
-def _only(listed: list[dict[str, Value]]) -> dict[str, Value] | None:
-    return listed[0] if listed else None
+    return Records(
+        (dict(zip(part.attributes, map(own_value, row), strict=True)) for row in rows), origin, kinds
+    )
 
 
 def own_value(value: Any) -> Any:

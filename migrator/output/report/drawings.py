@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from migrator.model.evidence import Side
-from migrator.model.report import Curve, Span, Timeline
+from migrator.model.report import Curve, PhaseMove, Span, Timeline, WorkSeries, WorkSpan
+from migrator.output.text import usd
 
 _BAR, _GAP = 10.0, 2.0
 _LANE, _LOWER = 64.0, 36.0
 _LEFT, _TOP, _WIDE, _HIGH = 46.0, 12.0, 250.0, 108.0
+_LEAST = 1.0
+"""The height of a column of little: of nothing there is none."""
 _NINES = 3.0
 """The width of a curve's picture, as nines: 3 is 99.9 %."""
 _TICKS = (0.0, 50.0, 90.0, 99.0, 99.9)
@@ -67,6 +71,73 @@ def _bars(position: int, span: Span, most: int, most_bad: int) -> Iterator[Bar]:
         if count:
             yield Bar(kind, x, round(y, 2), width, round(height, 2), span)
         y += height
+
+
+# ── what was written, and how late ──
+
+
+@dataclass(frozen=True)
+class Column:
+    x: float
+    y: float
+    height: float
+    span: WorkSpan
+    value: float
+
+
+@dataclass(frozen=True)
+class MoveMark:
+    """A move of a pattern at its time; moves of other times have none."""
+
+    x: float
+    move: PhaseMove
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One figure over time, each span a column of `column` width. `most`: the highest; the scale is this one's own."""
+
+    name: str
+    width: float
+    height: float
+    column: float
+    columns: Sequence[Column]
+    moves: Sequence[MoveMark]
+    most: float
+
+
+def columns_of(work: WorkSeries, moves: Sequence[PhaseMove]) -> list[Columns]:
+    """Items, write units and lag, one below the other, with the moves of this time in each."""
+    marks = moves_at(work.width_s, [span.begun_at for span in work.spans], moves)
+    return [
+        _columns(name, [(span, value(span)) for span in work.spans], marks)
+        for name, value in _FIGURES.items()
+        if work.spans
+    ]
+
+
+_FIGURES: Mapping[str, Callable[[WorkSpan], float]] = {
+    "items": lambda span: span.items,
+    "write units": lambda span: span.write_units,
+    "lag": lambda span: span.lag_s,
+}
+
+
+def _columns(name: str, values: Sequence[tuple[WorkSpan, float]], marks: Sequence[MoveMark]) -> Columns:
+    most = max(value for _, value in values)
+    drawn = [
+        Column(place * _BAR + _GAP / 2, round(_LOWER - height, 2), round(height, 2), span, value)
+        for place, (span, value) in enumerate(values)
+        if value and (height := max(_LEAST, _LOWER * value / most))
+    ]
+    return Columns(name, len(values) * _BAR, _LOWER, _BAR - _GAP, drawn, marks, most)
+
+
+def moves_at(width_s: int, places: Sequence[int], moves: Sequence[PhaseMove]) -> list[MoveMark]:
+    if not places:
+        return []
+    shares = [((move.at - places[0]) / width_s, move) for move in moves]
+    return [MoveMark(round(share * _BAR, 2), move) for share, move in shares if 0 <= share <= len(places)]
 
 
 @dataclass(frozen=True)
@@ -128,6 +199,34 @@ def _powers(low: float, high: float) -> Iterator[float]:
     above = min((step for step in every if step >= high and step > below), default=10.0 ** (last + 1))
     yield from (step for step in every if below <= step < above)
     yield above
+
+
+def number_text(number: float) -> str:
+    """With three digits that count; whole above."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:,.3g}"
+
+
+def size_text(size_bytes: float) -> str:
+    """Such as 312 B, 4.2 KB, 1.3 MB, 2.0 GB."""
+    for unit in ("B", "KB", "MB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:,.0f} B" if unit == "B" else f"{size_bytes:,.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:,.1f} GB"
+
+
+def money(amount: Decimal | None) -> str:
+    return "–" if amount is None else usd(amount)
+
+
+def rate_text(per_s: float | None) -> str:
+    """Calls a second, in the unit that is read best; '–' where none is known."""
+    if per_s is None:
+        return "–"
+    for unit, seconds in (("s", 1), ("min", 60), ("h", 3_600)):
+        if per_s * seconds >= 1:
+            return f"{per_s * seconds:,.4g}/{unit}"
+    return f"{per_s * 86_400:,.4g}/day"
 
 
 def ms_text(ms: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,15 +14,27 @@ from markupsafe import Markup
 from migrator.model.durations import age_text, minute
 from migrator.model.evidence import PHASES
 from migrator.model.report import ReportModel
-from migrator.output.inert import inert, plain
+from migrator.output.inert import inert, name_text, plain
 from migrator.output.relay import open_line
-from migrator.output.report.drawings import bars_of, curves_of, ms_text
+from migrator.output.report.drawings import (
+    bars_of,
+    columns_of,
+    curves_of,
+    money,
+    moves_at,
+    ms_text,
+    number_text,
+    rate_text,
+    size_text,
+)
 from migrator.output.report.terminal import (
     KIND_WORDS,
     SIDE_WORDS,
     answered_words,
     compared_words,
     finder_words,
+    history_words,
+    moved_words,
     next_steps,
     rows_words,
 )
@@ -36,10 +49,14 @@ def html_page(model: ReportModel) -> str:
     style, script = (part_of_page(pages, name) for name in ("report.css", "report.js"))
     return pages.get_template("report.html").render(
         model=model,
+        version=model.version,
         style=style,
         script=script,
         policy=policy_of(style, script),
         bars=bars_of(model.timeline),
+        columns=columns_of(model.work, model.moves),
+        moves=moves_at(model.timeline.width_s, [span.begun_at for span in model.timeline.spans], model.moves),
+        figures={"items": number_text, "write units": number_text, "lag": age_text},
         curves={pattern.name: curves_of(pattern.latency) for pattern in model.patterns if pattern.latency},
         examples=_EXAMPLES,
         phases=PHASES,
@@ -59,19 +76,30 @@ def environment_of_pages() -> Environment:
     )
     pages.filters |= {
         "plain": plain,
+        "name": name_text,
         "moment": minute,
         "age": age_text,
         "ms": ms_text,
+        "number": number_text,
+        "rate": rate_text,
+        "size": size_text,
+        "usd": lambda amount: money(None if amount is None else Decimal(str(amount))),
         "count": lambda number: f"{number:,}",
         "found": finder_words,
         "compared": compared_words,
         "answered": answered_words,
+        "history": history_words,
         "open": open_line,
         "of_rows": rows_words,
         # Not capitalize: it makes all the rest small, and SQL with it.
         "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
     }
-    pages.globals |= {"kinds": KIND_WORDS, "sides": SIDE_WORDS, "next_steps": next_steps}
+    pages.globals |= {
+        "kinds": KIND_WORDS,
+        "sides": SIDE_WORDS,
+        "next_steps": next_steps,
+        "moved_words": moved_words,
+    }
     return pages
 
 

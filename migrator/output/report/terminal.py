@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from migrator.model.capacity import Costs
 from migrator.model.durations import age_text, minute
 from migrator.model.evidence import SIDES, Side
 from migrator.model.report import (
@@ -23,11 +27,12 @@ from migrator.model.report import (
     RunReport,
     Timeline,
     View,
+    WorkSeries,
 )
 from migrator.output.inert import plain
 from migrator.output.relay import open_line
-from migrator.output.report.drawings import ms_text
-from migrator.output.text import whole_names
+from migrator.output.report.drawings import money, ms_text, number_text, rate_text, size_text
+from migrator.output.tables import FittedTable
 
 # ── Words that all three forms of a report say alike ──
 
@@ -76,6 +81,17 @@ def rows_words(group: Group) -> str:
     )
 
 
+def history_words(group: Group) -> str:
+    """Why the differences count no more, '' where they do."""
+    if group.before_move:
+        return "before its last move"
+    return (
+        f"until {minute(group.until)}, before the last verify, which found nothing"
+        if group.is_history
+        else ""
+    )
+
+
 def standing_word(model: ReportModel) -> str:
     return _STANDING[model.verdict.standing]
 
@@ -115,6 +131,11 @@ def next_steps(model: ReportModel) -> Iterator[str]:
         pattern.name for pattern in model.patterns if not pattern.compared and not pattern.before_move
     ]:
         yield f"not compared in this time: {', '.join(never)}"
+    yield from moved_words(model)
+
+
+def moved_words(model: ReportModel) -> Iterator[str]:
+    """Comparisons that are left out."""
     if moved := [
         f"{pattern.name} ({pattern.before_move:,})" for pattern in model.patterns if pattern.before_move
     ]:
@@ -129,14 +150,16 @@ def compared_words(pattern: PatternReport) -> str:
 
 
 def answered_words(pattern: PatternReport) -> str:
-    """Errors and shadows that did not run, '' where there are none."""
+    """Errors, shadows that did not run, and what differed and is mended; '' where there are none."""
     errors = [f"{count:,} error(s) of {SIDE_WORDS[side]}" for side, count in pattern.errors.items() if count]
     dropped = [
         f"{count:,} {_DROPPED.get(why, 'shadow(s) not run')} ({why})"
         for why, count in pattern.dropped.items()
         if count
     ]
-    return ", ".join([*errors, *dropped])
+    until = f"until {minute(pattern.mended_until)}, before the last verify, which found nothing"
+    mended = [f"{pattern.mended:,} answer(s) differed {until}"] if pattern.mended else []
+    return ", ".join([*errors, *dropped, *mended])
 
 
 _DROPPED = dict.fromkeys(("unsettled", "ended"), "that differed and were never settled")
@@ -146,6 +169,7 @@ _DROPPED = dict.fromkeys(("unsettled", "ended"), "that differed and were never s
 
 _GROUPS = 20
 _MOVES = 5
+_LARGEST = 3
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _COLOURS = {"clean": "green", "different": "red", "unproven": "yellow"}
 
@@ -166,8 +190,9 @@ def print_report(console: Console, model: ReportModel) -> None:
     for title, lines in (
         ("Access patterns", _patterns(console, model)),
         ("Differences", _differences(console, model.groups)),
-        ("Over time", _timeline(model.timeline)),
+        ("Over time", chain(_timeline(model.timeline), _written(model.work))),
         ("Latency", _latency(console, model.patterns)),
+        ("Costs", _costs(console, model.costs)),
         ("Lag and runs", _work(model)),
         ("Coverage", _coverage(console, model)),
         ("Item collections", _views(model.views)),
@@ -183,9 +208,9 @@ def _say(console: Console, text: str) -> None:
 
 def _table(*columns: str) -> Table:
     """A column whose name ends in a space holds numbers."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = FittedTable(box=None, pad_edge=False, header_style="dim")
     for name in columns:
-        table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left", overflow="fold")
+        table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left")
     return table
 
 
@@ -202,10 +227,10 @@ def _patterns(console: Console, model: ReportModel) -> Iterator[str]:
         return
     table = _table("pattern", "phase", "compared ", "same ", "in flight ", "different ", "last")
     for pattern in model.patterns:
-        counts = (f"{count:,}" for count in (pattern.same, pattern.transient, pattern.different))
+        counts = (f"{count:,}" for count in (pattern.same, pattern.transient, pattern.differing))
         age = "–" if pattern.age_s is None else f"{age_text(pattern.age_s)} ago"
         table.add_row(*_cells(pattern.name, pattern.phase, compared_words(pattern), *counts, age))
-    console.print(whole_names(table, (pattern.name for pattern in model.patterns)))
+    console.print(table)
     for pattern in model.patterns:
         if words := answered_words(pattern):
             yield f"{pattern.name}: {words}"
@@ -227,8 +252,9 @@ def _differences(console: Console, groups: Sequence[Group]) -> Iterator[str]:
         if group.kind == "error":
             attribute = SIDE_WORDS.get(attribute, attribute)  # type: ignore[call-overload]
         where = " › ".join(filter(None, (group.where, group.part, attribute)))
-        when, colour = (", before its last move", "bold") if group.before_move else ("", "bold red")
-        console.print(Text(plain(f"{group.count:,} {group.kind} {where}{when}"), colour), soft_wrap=True)
+        when, colour = history_words(group), "bold" if group.is_history else "bold red"
+        title = f"{group.count:,} {group.kind} {where}{', ' if when else ''}{when}"
+        console.print(Text(plain(title), colour), soft_wrap=True)
         of_rows = f" in answers, {rows_text}" if (rows_text := rows_words(group)) else ""
         _say(
             console, f"  likely: {group.cause or 'unknown'}; found by {finder_words(group.found_by)}{of_rows}"
@@ -267,10 +293,29 @@ def _timeline(timeline: Timeline) -> Iterator[str]:
         ("compared", [span.all for span in timeline.spans]),
         ("different", [span.different + span.errors for span in timeline.spans]),
     ):
-        most = max(counts)
-        drawn = "".join(_BLOCKS[-(-count * (len(_BLOCKS) - 1) // most) if most else 0] for count in counts)
-        yield f"{name:>9} │{drawn}│ at most {most:,} in {age_text(timeline.width_s)}"
+        yield f"{name:>9} │{_drawn(counts)}│ at most {max(counts):,} in {age_text(timeline.width_s)}"
     yield f"{'':>9}  from {minute(timeline.spans[0].begun_at)} to {minute(timeline.spans[-1].begun_at)}"
+
+
+def _written(work: WorkSeries) -> Iterator[str]:
+    figures: Mapping[str, Sequence[float]] = {
+        "items": [span.items for span in work.spans],
+        "units": [span.write_units for span in work.spans],
+        "lag": [span.lag_s for span in work.spans],
+    }
+    for name, numbers in figures.items() if work.spans else ():
+        most = max(numbers)
+        text = age_text(most) if name == "lag" else f"{number_text(most)} in {age_text(work.width_s)}"
+        yield f"{name:>9} │{_drawn(numbers)}│ at most {text}"
+    if work.spans:
+        yield f"{'':>9}  from {minute(work.spans[0].begun_at)} to {minute(work.spans[-1].begun_at)}"
+
+
+def _drawn(numbers: Sequence[float]) -> str:
+    most = max(numbers)
+    return "".join(
+        _BLOCKS[math.ceil(number * (len(_BLOCKS) - 1) / most) if most else 0] for number in numbers
+    )
 
 
 def _latency(console: Console, patterns: Sequence[PatternReport]) -> Iterator[str]:
@@ -284,7 +329,30 @@ def _latency(console: Console, patterns: Sequence[PatternReport]) -> Iterator[st
             if (curve := pattern.latency.get(side)) is not None:
                 shares = (ms_text(curve.at(share)) for share in (50.0, 90.0, 99.0, 99.9))
                 table.add_row(*_cells(pattern.name, SIDE_WORDS[side], f"{curve.answers:,}", *shares))
-    console.print(whole_names(table, (pattern.name for pattern in timed)))
+    console.print(table)
+
+
+def _costs(console: Console, costs: Costs) -> Iterator[str]:
+    table = _table(
+        "pattern", "read units ", "calls now ", "calls at 100 % ", "a month now ", "a month at 100 % "
+    )
+    for cost in costs.patterns:
+        units = "–" if cost.units is None else number_text(cost.units)
+        amounts = (None if usd is None else Decimal(str(usd)) for usd in (cost.usd_now, cost.usd_all))
+        calls = (rate_text(cost.now_per_s), rate_text(cost.all_per_s))
+        table.add_row(*_cells(cost.pattern, units, *calls, *map(money, amounts)))
+    if table.row_count:
+        console.print(table)
+    if costs.are_known:
+        now, full = (money(Decimal(str(usd))) for usd in (costs.usd_now, costs.usd_all))
+        yield f"all that is known: {now} a month now, {full} at 100 %; prices: {costs.prices}"
+    if costs.why:
+        yield costs.why
+    for place in costs.largest:
+        about = "" if place.exact else "about "
+        for hot in place.hottest[:_LARGEST]:
+            size = f"{about}{hot.items:,} items, {size_text(hot.bytes)}"
+            yield f"largest of {place.index or 'the table'}: {hot.key}: {size}"
 
 
 def _work(model: ReportModel) -> Iterator[str]:
@@ -313,7 +381,7 @@ def _coverage(console: Console, model: ReportModel) -> Iterator[str]:
             )
             table.add_row(*_cells(pattern.name, *words))
     if table.row_count:
-        console.print(whole_names(table, (pattern.name for pattern in model.patterns if pattern.coverage)))
+        console.print(table)
 
 
 def _views(views: Sequence[View]) -> Iterator[str]:

@@ -102,15 +102,16 @@ _MYSQL_SESSION = ("time_zone", "sql_mode", "group_concat_max_len", "sql_select_l
 
 @contextmanager
 def _for_session(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
-    from migrator.source.engines.mysql import server
+
+    from migrator.source.engines.mysql import connect
 
     names = ", ".join(f"@@SESSION.{name}" for name in _MYSQL_SESSION)
     before = dict(zip(_MYSQL_SESSION, driver.rows(driver.sql(f"SELECT {names}"))[0], strict=True))
     is_async = hasattr(raw, "_encoding")
-    kept = server.values_of(raw, is_async=is_async)
-    _set(driver, server.SESSION)
-    server.prepare_values(raw, is_async=is_async)
-    plain = driver.connection.cursor if is_async else partial(raw.cursor, server.PlainCursor)
+    kept = connect.values_of(raw, is_async=is_async)
+    _set(driver, connect.SESSION)
+    connect.prepare_values(raw, is_async=is_async)
+    plain = driver.connection.cursor if is_async else partial(raw.cursor, connect.PlainCursor)
     try:
         yield _Borrowed(raw, plain)
     finally:

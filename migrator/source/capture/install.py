@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.heart.changes import captured_tables
+from migrator.mapping.heart.changes import captured_name, captured_tables
 from migrator.model.capture import CaptureState, Installation, MarkedBy, Step, TableCapture
 from migrator.model.errors import SettingsError
-from migrator.model.facts import Captured, EntityPlan
+from migrator.model.facts import Captured, EntityPlan, TableFacts
 from migrator.model.live import ActivityCounts
 from migrator.source.capture.marks import FIRST_EPOCH, counter
 from migrator.source.connect import engine_at
@@ -125,11 +125,21 @@ class SqlCapture:
             before = _installation(connection, ddl)
             own = _own_steps(connection, ddl, job, marked_by)
             if marked_by == "services":
-                return own
+                return [*own, *_drop_steps(_Existing.of(connection, ddl, tables).in_the_way)]
             steps = [*own, *_trigger_steps(connection, ddl, tables)]
             return [*steps, _switch_step(ddl)] if before and before.marked_by == "services" else steps
 
         return self._writing.look("comparing triggers", work)
+
+    def refuse_steps(self, tables: Sequence[TableFacts]) -> list[Step]:
+        captured = [Captured(captured_name(table), table, (), None, ()) for table in tables]
+
+        def work(connection: Connection, ddl: Ddl) -> list[Step]:
+            existing = [trigger for trigger in existing_triggers(connection, ddl) if trigger.refuses]
+            steps = [_table_step(ddl.refusing(one), _of(existing, one.name), one.name) for one in captured]
+            return [step for step in steps if step.statements]
+
+        return self._writing.look("looking for triggers", work)
 
     def uninstall_steps(self) -> list[Step]:
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
@@ -150,20 +160,43 @@ class SqlCapture:
 
     def states(self, tables: Sequence[Captured]) -> list[TableCapture]:
         def work(connection: Connection, ddl: Ddl) -> list[TableCapture]:
-            existing, here = existing_triggers(connection, ddl), _installation(connection, ddl)
+            of, here = _Existing.of(connection, ddl, tables), _installation(connection, ddl)
+            existing = of.capturing
+            refused = [
+                TableCapture(name, "refused") for name in dict.fromkeys(one.table for one in of.refusing)
+            ]
             by_services = here is not None and here.marked_by == "services"
             if by_services and not existing:
-                return [TableCapture(table.name, "services") for table in tables]
+                return [*(TableCapture(table.name, "services") for table in tables), *refused]
             expected = _expected_triggers(connection, ddl, tables)
             extra = dict.fromkeys(table.table for table in existing if table.table not in expected)
             compared_tables = [_compared(name, own, _of(existing, name)) for name, own in expected.items()]
             states = [*compared_tables, *(TableCapture(name, "extra") for name in extra)]
-            return [_by_services(state) for state in states] if by_services else states
+            return [*(_by_services(state) if by_services else state for state in states), *refused]
 
         return self._writing.look("comparing triggers", work)
 
     def close(self) -> None:
         self._writing.close()
+
+
+@dataclass(frozen=True)
+class _Existing:
+    """Our triggers that are there. `capturing`: those that an install compares, also such as refuse writes of a table that
+    is captured (again); `refusing`: those that stay, for their tables' rows follow items."""
+
+    capturing: list[ExistingTrigger]
+    refusing: list[ExistingTrigger]
+
+    @classmethod
+    def of(cls, connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> _Existing:
+        captured, existing = {table.name for table in tables}, existing_triggers(connection, ddl)
+        refusing = [trigger for trigger in existing if trigger.refuses and trigger.table not in captured]
+        return cls([trigger for trigger in existing if trigger not in refusing], refusing)
+
+    @property
+    def in_the_way(self) -> list[ExistingTrigger]:
+        return [trigger for trigger in self.capturing if trigger.refuses]
 
 
 def _installation(connection: Connection, ddl: Ddl) -> Installation | None:
@@ -176,7 +209,8 @@ def _installation(connection: Connection, ddl: Ddl) -> Installation | None:
 def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
     """Why services cannot leave the marks: triggers would leave each mark a second time, or left them so far."""
     here = _installation(connection, ddl)
-    if not existing_triggers(connection, ddl) and (here is None or here.marked_by == "services"):
+    marking = (trigger for trigger in existing_triggers(connection, ddl) if not trigger.refuses)
+    if not any(marking) and (here is None or here.marked_by == "services"):
         return []
     what = "triggers leave the marks here, and services would not know when they go"
     return [f"{what}; run `migrator capture uninstall` first, or install without --by-services"]
@@ -190,10 +224,11 @@ def _own_steps(connection: Connection, ddl: Ddl, job: str, marked_by: MarkedBy) 
 
 
 def _trigger_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
-    existing, expected = existing_triggers(connection, ddl), _expected_triggers(connection, ddl, tables)
+    of, expected = _Existing.of(connection, ddl, tables), _expected_triggers(connection, ddl, tables)
+    existing = of.capturing
     steps = [_table_step(triggers, _of(existing, name), name) for name, triggers in expected.items()]
     steps += [step for step in _drop_steps(existing) if step.table not in expected]
-    return [*(step for step in steps if step.statements), *_cleanup(connection, expected)]
+    return [*(step for step in steps if step.statements), *_cleanup(connection, expected, of.refusing)]
 
 
 def _switch_step(ddl: Ddl) -> Step:
@@ -287,11 +322,14 @@ def _drop_steps(triggers: Sequence[ExistingTrigger]) -> list[Step]:
     ]
 
 
-def _cleanup(connection: Connection, expected: Mapping[str, Sequence[Trigger]]) -> list[Step]:
+def _cleanup(
+    connection: Connection, expected: Mapping[str, Sequence[Trigger]], kept: Sequence[ExistingTrigger]
+) -> list[Step]:
     """The step that drops functions which no trigger calls after the steps before."""
     called = {
         statement for triggers in expected.values() for trigger in triggers for statement in trigger.undo
     }
+    called |= {trigger.calls for trigger in kept}
     unused = tuple(
         statement
         for statement in engine_at(connection).capturing.leftovers(connection)

@@ -16,6 +16,8 @@ from migrator.model.errors import SourceError
 from migrator.model.facts import Captured, Column, Kind, KindName, TableFacts
 from migrator.source.engines.catalogue import Kinds, Links, Recorded, Reflected
 from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
+from migrator.source.engines.row_writing import RowWriting
+from migrator.source.rights import Granting
 
 # ── Replication: whether a server is a replica of another one, and how far it has replayed ──
 
@@ -118,13 +120,10 @@ def name_of(*words: str) -> str:
 
 
 # ── The engine: everything that differs between relational databases, by capability ──
-#
 # Every field is required: a new engine that leaves one out does not type-check.
 
 Plan: TypeAlias = tuple[list[str], list[str]]
 """Lines of a statement's plan, and the tables that it reads as a whole, by the names that the plan has."""
-
-
 Changes: TypeAlias = tuple[dict[str, str], str, str]
 """(per table, a value that grows with its changes; where it was read; why it cannot be read)."""
 Open: TypeAlias = tuple[dict[str, tuple[str, str]] | None, str]
@@ -137,8 +136,7 @@ class UrlKeeper(Protocol):
     def url(self) -> URL:
         """The URL. Raises: SettingsError, whose message holds nothing of the URL."""
 
-    def forget(self) -> None:
-        """Drops the cached URL, so that the next call asks again."""
+    def forget(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -431,7 +429,7 @@ class Errors:
 class Engine:
     """One kind of database. `name`: of SQLAlchemy's dialect, `also`: other names for it; `title`: for messages.
 
-    `is_file`: it is a file and no server, with one writer at a time, no schemas, no replica and no log-in.
+    `is_file`: it is a file and no server, with one writer at a time, no schemas, no replica, no log-in and no `granting`.
     """
 
     name: str
@@ -448,3 +446,5 @@ class Engine:
     statements: Statements
     sessions: Sessions
     outcomes: Outcomes
+    rows: RowWriting
+    granting: Granting | None

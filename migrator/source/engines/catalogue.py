@@ -82,6 +82,8 @@ class Kinds:
             return replace(kind, precision=first, scale=second)
         if kind.name in ("text", "bits"):
             return replace(kind, length=first)
+        if kind.name == "timestamp" and kind.precision is not None:
+            return replace(kind, precision=kind.precision if first is None else first)
         return kind
 
 

@@ -29,7 +29,8 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class ExistingTrigger:
-    """A trigger of ours that exists in the source. `drop`: the statements that remove it. `text`: its body."""
+    """A trigger of ours that exists in the source. `drop`: the statements that remove it. `text`: its body. `calls`: the
+    statement that drops what it calls."""
 
     table: str
     name: str
@@ -37,6 +38,21 @@ class ExistingTrigger:
     enabled: bool = True
     drop: tuple[str, ...] = ()
     text: str = ""
+    calls: str = ""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it refuses what others than `migrator reverse` write, and leaves no mark."""
+        return f"_{REFUSES}" in self.name
+
+
+REFUSES = "refuse"
+"""In names of triggers that refuse."""
+
+
+def refusal(table: str) -> str:
+    """What a service is told that writes rows which follow items: at most 128 letters, as MySQL lets a trigger say."""
+    return f"migrator: rows of {table[:37]} are made of items in DynamoDB; write those instead (see docs/reverse.md)"
 
 
 class Ddl(Protocol):
@@ -51,6 +67,9 @@ class Ddl(Protocol):
     def no_tables(self) -> list[str]: ...
 
     def triggers(self, captured: Captured) -> list[Trigger]: ...
+
+    def refusing(self, captured: Captured) -> list[Trigger]:
+        """Triggers that refuse what others than `migrator reverse` write to the table."""
 
     def quoted(self, name: str) -> str: ...
 

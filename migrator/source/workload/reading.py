@@ -322,7 +322,7 @@ class _Reader:
             return str(int(value.this))
         number = _mark_of(value) if value is not None else None
         if number is None:
-            raise NoQuestion("limit")
+            raise NoQuestion("limit", "LIMIT is no number and no parameter")
         self._param(number, "n", "integer")
         return self.params[number][0]
 

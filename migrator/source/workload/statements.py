@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from migrator.mapping.design.questions import CUT, Statement
-from migrator.model.errors import SettingsError, SourceError
+from migrator.model.errors import MissingNameError, SettingsError, SourceError
 from migrator.source.connect import engine_of
 from migrator.source.workload.reading import asks_nothing
 
@@ -126,6 +126,9 @@ def is_ours(sql: str) -> bool:
     return _OURS.search(sql) is not None
 
 
+_OTHERWISE = "give a file of the service's questions with --statements FILE, or --statements none (from the schema alone)"
+
+
 def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
     """The statements that the source's server recorded since its figures were last reset.
 
@@ -135,20 +138,25 @@ def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
     recorded = engine.server.recorded
     if recorded is None:
         what = f"source: {engine.title} records no statements"
-        raise SettingsError(f"{what}; give a file of SQL with --statements, or --statements none")
+        raise SettingsError(f"{what}; {_OTHERWISE}")
     try:
         rows = ask(recorded.select, {})
+    except MissingNameError:
+        raise SettingsError(
+            f"source: the server records no statements; {_OTHERWISE}; or {recorded.advice}"
+        ) from None
     except SourceError as error:
-        what = "source: the statements that the server records cannot be read"
-        raise SettingsError(f"{what} ({error}); {recorded.advice}, and {recorded.grant}") from None
+        what = f"the statements that the server records cannot be read ({error})"
+        raise SettingsError(
+            f"source: {what}; {_OTHERWISE}; or {recorded.advice}, and {recorded.grant}"
+        ) from None
     if recorded.hidden and any(text == recorded.hidden for text, _ in rows):
         what = "source: statements of other users are hidden from this one"
-        raise SettingsError(f"{what}; {recorded.grant}")
+        raise SettingsError(f"{what}; {recorded.grant}; or {_OTHERWISE}")
     # A server that spells names of functions apart from their parentheses would refuse them so.
     texts = ((_FUNCTION.sub(r"\1(", str(text)), float(calls)) for text, calls in rows)
     made = merged((Statement(text, calls) for text, calls in texts if not is_ours(text)), dialect)
     if not made:
-        raise SettingsError(
-            f"source: the server has recorded no statement of this database; {recorded.advice}"
-        )
+        what = "source: the server has recorded no statement of this database"
+        raise SettingsError(f"{what}; {_OTHERWISE}; or {recorded.advice}")
     return made

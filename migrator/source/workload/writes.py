@@ -13,6 +13,7 @@ from sqlglot.errors import SqlglotError
 from migrator.mapping.design.questions import Statement
 from migrator.mapping.heart.changes import captured_name
 from migrator.model.capacity import Writes
+from migrator.model.durations import age_text
 from migrator.model.errors import SettingsError, SourceError
 from migrator.model.facts import SchemaFacts, TableFacts
 from migrator.source.adapter.statement import quietly
@@ -64,7 +65,7 @@ def measured_writes(ask: Ask, facts: SchemaFacts) -> Writes:
     with suppress(SettingsError):
         changed = _changes(recorded_statements(ask, facts.dialect), facts)
         updates = dict(_rates(changed, seconds, "").updates_per_s)
-    return Writes(per_s, updates, "what the server counted")
+    return Writes(per_s, updates, f"what the server counted in the last {age_text(seconds)}")
 
 
 def _rates(changes: Iterable[_Change], seconds: float, source: str) -> Writes:

@@ -19,6 +19,7 @@ from migrator.mapping.heart.wire import decode_item
 from migrator.model.live import Outcome
 from migrator.model.table import Item
 from migrator.stages.backfill.encoded import EncodedPath, encoders_of
+from migrator.stages.backfill.only import keys_by_root
 from migrator.stages.backfill.write import (
     ConcurrentWriter,
     ConditionalPath,
@@ -26,7 +27,6 @@ from migrator.stages.backfill.write import (
     PagePath,
     Read,
     follow,
-    keys_by_root,
     roots_refused,
 )
 from migrator.stages.live.refresh import drawn
@@ -102,9 +102,12 @@ def items_of(encoded: Sequence[EncodedItem]) -> list[Item]:
 
 
 def inserts_where_possible(path: ConditionalPath) -> PagePath:
-    """The path with generated functions for the entities whose keys are neither remembered nor written together."""
+    """The path with generated functions for the entities whose keys are neither remembered nor written together.
+
+    One that writes a part alone stays as it is: those functions write all of a row.
+    """
     store = path.refresh.store
-    if not isinstance(store, EncodedInserts) or not store.takes_encoded:
+    if path.only or not isinstance(store, EncodedInserts) or not store.takes_encoded:
         return path
     plain = [
         entity.compiled

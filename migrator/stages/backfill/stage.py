@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
 
 from migrator.mapping.heart.items import CompiledEntity
-from migrator.model.edges import RawPage, RawRows, Receipt, Rows
+from migrator.model.edges import Rows
 from migrator.model.errors import StoppedError
 from migrator.model.facts import EntityPlan
 from migrator.model.journal import Finding, Journal, Page, Progress, Run, Tally
 from migrator.model.results import BackfillResult
-from migrator.model.table import ItemKey, RowTree, item_key_text
+from migrator.runtime.retry import nap
+from migrator.stages.backfill.page_work import PageWork
 from migrator.stages.backfill.write import PagePath
-from migrator.stages.parallel import in_parallel
+from migrator.stages.parallel import OpenPages, PageCall, PageClaims, RunPages
 from migrator.stages.source_checks import need_no_twins, pinned_columns, recording_twins
 
 # ── Pages of an entity: planned once, journalled, and handed out until all are done ──
@@ -66,6 +69,10 @@ def pages_of(source: Rows, plan: EntityPlan, page_rows: int) -> Iterator[Page]:
 # ── Backfill: every row of the source as items in the table, page by page, resumable at any moment ──
 
 
+REST_S = 0.5
+"""How often a process with nothing to do looks for pages that others have planned, or left."""
+
+
 @dataclass(frozen=True)
 class BackfillOptions:
     """`limit`: only the first rows of each entity. Sizes in rows."""
@@ -75,10 +82,40 @@ class BackfillOptions:
     limit: int | None = None
 
 
+LOOK_S = 2.0
+_LOOKS_A_PAUSE = 20
+
+
+@dataclass
+class OthersWork:
+    """What other processes have done of a run's entities, as the journal tells it: every two seconds, or as seldom as
+    twenty times what it takes to tell."""
+
+    known: dict[str, Tally] = field(default_factory=dict)
+    _next_at: float = 0.0
+
+    def done(self, entity: str, tally: Tally) -> None:
+        """Of this process, or before it began."""
+        self.known[entity] = self.known.get(entity, Tally()) + tally
+
+    def look(self, journal: Journal, run: Run, progress: Progress) -> None:
+        began = time.monotonic()
+        if began < self._next_at:
+            return
+        for entity, known in self.known.items():
+            more = journal.tally(run, entity) + -known
+            if more.rows > 0:
+                self.known[entity] = known + more
+                progress.others_done(entity, more)
+        took_s = time.monotonic() - began
+        self._next_at = began + max(LOOK_S, _LOOKS_A_PAUSE * took_s)
+
+
 @dataclass
 class Backfill:
-    """One backfill, made of its edges. `path`: how pages are written, and what is asked before each write. `begin`: returns
-    when the next page may begin."""
+    """One process of a backfill, made of its edges. `path`: how pages are written, and what is asked before each write.
+    `begin`: returns when the next page may begin. `who`: the process, as no other one calls itself; `is_shared`: whether
+    others work on the run, too. `pages`: opens what works on the run's pages."""
 
     source: Rows
     journal: Journal
@@ -87,22 +124,41 @@ class Backfill:
     options: BackfillOptions = field(default_factory=BackfillOptions)
     stop: Event = field(default_factory=Event)
     clock: Callable[[], float] = time.time
-    unwritten: set[str] = field(default_factory=set)
     begin: Callable[[], None] = lambda: None
+    who: str = field(default_factory=lambda: secrets.token_hex(8))
+    is_shared: Callable[[], bool] = lambda: False
+    pages: OpenPages = PageClaims
+    _unwritten_before: Mapping[str, frozenset[str]] | None = None
+    _others: OthersWork = field(default_factory=lambda: OthersWork())
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> BackfillResult:
-        """Copies what is not copied yet.
+        """Copies what is not copied yet, and returns when that is done, by this process or by others that have joined it.
 
         Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run goes on later.
         """
         started = self.clock()
-        with pinned_columns(self.source, self.journal, run, entities), recording_twins(self.journal, run):
+        with self._claims(run) as claims, self._checks(run, entities):
             for entity in entities:
-                self._copy(run, entity)
-        if self.unwritten:
-            what = f"DynamoDB did not take {len(self.unwritten)} item(s) (`migrator findings` says why)"
-            raise StoppedError(f"{what}; all else is written, and the same command tries them again")
+                self._plan(run, entity)
+                self._copy(run, entity, claims)
+                self.progress.entity_done(entity.name)
+            for _ in claims.rounds(lambda: self._rest(run)):
+                for entity in entities:
+                    self._copy(run, entity, claims)
+        self._need_all(run, entities)
         return self.result(run, entities, self.clock() - started)
+
+    def join(self, run: Run, entities: Sequence[CompiledEntity], is_over: Callable[[], bool]) -> None:
+        """Copies pages of a run that another process plans and ends, until `is_over`. Raises: as `run` does."""
+        with self._claims(run) as claims, self._checks(run, entities):
+            for entity in entities:
+                self._others.done(entity.name, self.journal.tally(run, entity.name))
+            while not is_over():
+                planned = self.journal.planned(run)
+                for entity in entities:
+                    if entity.name in planned:
+                        self._copy(run, entity, claims)
+                self._rest(run)
 
     def result(self, run: Run, entities: Sequence[CompiledEntity], took_s: float) -> BackfillResult:
         """What the journal says of the run."""
@@ -114,7 +170,22 @@ class Backfill:
             took_s=took_s,
         )
 
-    def _copy(self, run: Run, entity: CompiledEntity) -> None:
+    def work(self, run: Run, entity: CompiledEntity) -> PageCall:
+        """What is done with each page of the entity, on any host that has a stage of this run."""
+        return PageWork(
+            *(self.source, self.journal, self.path, run, entity, self.who, self.begin, self.options.limit),
+            self._unwritten(run).get(entity.name, frozenset()),
+        )
+
+    def _claims(self, run: Run) -> RunPages:
+        return self.pages(self.journal, run, self.who, self.stop)
+
+    @contextmanager
+    def _checks(self, run: Run, entities: Sequence[CompiledEntity]) -> Iterator[None]:
+        with pinned_columns(self.source, self.journal, run, entities), recording_twins(self.journal, run):
+            yield
+
+    def _plan(self, run: Run, entity: CompiledEntity) -> None:
         rows_total = self.source.rows_about(entity.plan)
         if self.options.limit is not None:
             rows_total = min(rows_total, self.options.limit)
@@ -122,89 +193,40 @@ class Backfill:
         else:
             page_rows = self.options.page_rows
             plan_pages(self.source, self.journal, run, entity.plan, page_rows, self.progress)
-        self.progress.entity_started(entity.name, self.journal.tally(run, entity.name).rows, rows_total)
-        pages = self.journal.open_pages(run, entity.name)
-        work = _PageWork(self, run, entity, self._unwritten_before(run, entity))
-        for page, tally, took_ms in in_parallel(work, pages, self.options.workers, self.stop):
+        tally = self.journal.tally(run, entity.name)
+        self._others.done(entity.name, tally)
+        self.progress.entity_started(entity.name, tally.rows, rows_total)
+
+    def _copy(self, run: Run, entity: CompiledEntity, claims: RunPages) -> None:
+        work, workers = self.work(run, entity), self.options.workers
+        worked = claims.each(entity.name, work, workers, workers, lambda: self._rest(run))
+        for page, tally, took_ms in worked:
             self.progress.page_done(entity.name, page.number, tally, took_ms)
-        self.progress.entity_done(entity.name)
+            self._others.done(entity.name, tally)
+            if self.is_shared():
+                self._others.look(self.journal, run, self.progress)
 
-    def _unwritten_before(self, run: Run, entity: CompiledEntity) -> frozenset[str]:
-        if not run.resumed:
-            return frozenset()
-        findings = self.journal.findings(run)
-        return frozenset(
-            finding.item_key
-            for finding in findings
-            if finding.kind == "unwritten" and finding.entity == entity.name
-        )
+    def _unwritten(self, run: Run) -> Mapping[str, frozenset[str]]:
+        """By entity, item keys that a run that goes on has tried in vain; read once."""
+        if self._unwritten_before is None:
+            findings = self.journal.findings(run) if run.resumed else []
+            unwritten = [finding for finding in findings if finding.kind == "unwritten"]
+            self._unwritten_before = {
+                name: frozenset(finding.item_key for finding in unwritten if finding.entity == name)
+                for name in {finding.entity for finding in unwritten}
+            }
+        return self._unwritten_before
 
+    def _rest(self, run: Run) -> None:
+        if self.is_shared():
+            self._others.look(self.journal, run, self.progress)
+        nap(REST_S, self.stop.is_set, time.sleep)
 
-@dataclass(frozen=True)
-class PageRead:
-    """One page of an entity's rows, to be read in either form."""
-
-    source: Rows
-    plan: EntityPlan
-    page: Page
-    limit: int | None
-
-    def __call__(self) -> list[RowTree]:
-        return self.source.read_page(self.plan, self.page.after, self.page.upto, self.limit)
-
-    def raw(self, places: frozenset[int]) -> RawPage:
-        if not isinstance(self.source, RawRows):
-            return RawPage(self())
-        return self.source.read_raw(self.plan, places, self.page.after, self.page.upto, self.limit)
-
-
-@dataclass(frozen=True)
-class _PageWork:
-    """One page from reading to checkpoint; called from many threads."""
-
-    stage: Backfill
-    run: Run
-    entity: CompiledEntity
-    unwritten_before: frozenset[str] = frozenset()
-
-    def __call__(self, page: Page) -> tuple[Page, Tally, int]:
-        self.stage.begin()
-        started = time.monotonic()
-        stage, entity = self.stage, self.entity
-        read = PageRead(stage.source, entity.plan, page, stage.options.limit)
-        copied = stage.path.copy(entity, read)
-        if copied.receipt.unwritten:
-            return self._left_open(page, copied.receipt, started)
-        receipt, findings = copied.receipt, copied.findings
-        tally = Tally(
-            rows=copied.rows,
-            items=receipt.items,
-            refused=sum(finding.kind != "apart" for finding in findings),
-            expired=copied.expired,
-            bytes=receipt.bytes,
-            write_units=receipt.write_units,
-        )
-        # The checkpoint comes after the write: a crash between them repeats a page, the other order loses one.
-        stage.journal.finish_page(self.run, page, tally, findings)
-        self._settle(copied.written)
-        return page, tally, _took_ms(started)
-
-    def _left_open(self, page: Page, receipt: Receipt, started: float) -> tuple[Page, Tally, int]:
-        """A page with items that the table does not take: findings, and no checkpoint, so that it comes again."""
-        findings = [
-            Finding("unwritten", self.entity.name, why, item_key=item_key_text(key))
-            for key, why in receipt.unwritten.items()
-        ]
-        self.stage.journal.add_findings(self.run, findings)
-        self.stage.unwritten.update(finding.item_key for finding in findings)
-        return page, Tally(), _took_ms(started)
-
-    def _settle(self, written: Sequence[ItemKey]) -> None:
-        """Takes back what an earlier try of these items found."""
-        if self.unwritten_before:
-            keys = set(map(item_key_text, written))
-            self.stage.journal.drop_findings(self.run, "unwritten", sorted(keys & self.unwritten_before))
-
-
-def _took_ms(started: float) -> int:
-    return round((time.monotonic() - started) * 1000)
+    def _need_all(self, run: Run, entities: Sequence[CompiledEntity]) -> None:
+        """Raises: StoppedError where pages are left open."""
+        counts = [self.journal.page_counts(run, entity.name) for entity in entities]
+        if all(done == planned for done, planned in counts):
+            return
+        unwritten = self.journal.finding_counts(run).get("unwritten", 0)
+        what = f"DynamoDB did not take {unwritten} item(s) (`migrator findings` says why)"
+        raise StoppedError(f"{what}; all else is written, and the same command tries them again")

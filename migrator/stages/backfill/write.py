@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,10 +15,10 @@ from migrator.mapping.heart.items import (
     row_key,
     stamp,
 )
-from migrator.mapping.heart.wire import item_bytes, write_units
+from migrator.mapping.heart.wire import item_bytes, units_of_writes
 from migrator.model.edges import ObjectStore, RawPage, Receipt
 from migrator.model.errors import RowError
-from migrator.model.journal import Finding
+from migrator.model.journal import Finding, Page
 from migrator.model.live import KeyRequest, Memory, OpenFindings, Outcome, OwnStore, Root
 from migrator.model.results import Refreshed
 from migrator.model.table import (
@@ -31,6 +30,7 @@ from migrator.model.table import (
     source_named,
     split_source,
 )
+from migrator.stages.backfill.only import WHOLE, Only, keys_by_root, stale_keys, united
 from migrator.stages.live.refresh import (
     Refresh,
     drawn,
@@ -42,6 +42,8 @@ from migrator.stages.live.send import send, sorted_out, waves
 
 # ── A page of rows written beside other writers: the conditional path of a backfill ──
 
+_BEFORE_TICKETS = 0
+"""Rows are read without a ticket here. Who draws them, and may withdraw a request, begins when that has ended."""
 _SETTLED = ("stored", "newer", "unwritten")
 """Outcomes that another reading would not change."""
 
@@ -63,30 +65,35 @@ class ConcurrentWriter:
 
 
 def write_concurrently(
-    refresh: Refresh, entity: CompiledEntity, read: Callable[[], list[RowTree]]
+    refresh: Refresh, entity: CompiledEntity, read: Callable[[], list[RowTree]], only: Only
 ) -> ConcurrentWriter:
     """Reads a page with a ticket of its own and inserts what is not there yet (rules 2, 3 and 7)."""
     ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
+    # Before the rows: a key that is none of theirs then is not given up for what an older reading says.
+    had = only.had()
     rows = read()
     projected = project(entity, rows, refresh.clock())
     stamp(projected.items, refresh.table, ticket)
     intended = keys_by_root(refresh.table, projected.items)
     again = _roots_to_refresh(refresh, entity.name, ticket, intended)
+    stale = stale_keys(had, intended, keys_by_root(refresh.table, projected.expired))
+    again |= roots_refused(entity, projected.refused)
     if projected.objects and refresh.objects is not None:
         refresh.objects.put(projected.objects)
-    wanted = [item for item in projected.items if _root(refresh, item) not in again]
+    sent = only.of(projected.items, refresh.table)
+    tombstones = [refresh.tombstone(root, key, ticket) for root, keys in stale.items() for key in keys]
+    wanted = [item for item in [*tombstones, *sent] if _root(refresh, item) not in again]
     sending = sorted_out(wanted, refresh.table, refresh.together)
-    outcomes = send(refresh.store, sending, refresh.table, refresh.check, fresh=intended.keys())
-    again |= roots_refused(entity, projected.refused)
-    sizes = [(refresh.table.key_of(item), item_bytes(item)) for item in projected.items]
+    fresh = intended.keys() if only.is_new else ()
+    outcomes = send(refresh.store, sending, refresh.table, refresh.check, fresh=fresh)
     page = ConcurrentWriter(
         len(rows),
-        sizes,
+        [(refresh.table.key_of(item), item_bytes(item)) for item in sent],
         len(projected.expired),
         [*projected.refused, *sending.findings()],
         {(entity.name, row_key(entity, row)): ticket for row in rows},
     )
-    follow(refresh, page, ticket, outcomes, again, lambda: intended)
+    follow(refresh, page, ticket, outcomes, again, lambda: united(intended, had))
     return page
 
 
@@ -127,14 +134,6 @@ def roots_refused(entity: CompiledEntity, refused: Sequence[Finding]) -> set[Roo
     """Rows that are to be read again: one that is refused has no items (rule 4), so its refresh replaces those that it had
     with tombstones."""
     return {(entity.name, finding.source_key) for finding in refused if finding.source_key}
-
-
-def keys_by_root(table: TableDesign, items: Sequence[Item]) -> dict[Root, set[ItemKey]]:
-    """The item keys by the root that each item is of."""
-    keys: dict[Root, set[ItemKey]] = defaultdict(set)
-    for item in items:
-        keys[split_source(str(item[table.source_attribute]))].add(table.key_of(item))
-    return keys
 
 
 def _roots_to_refresh(
@@ -202,7 +201,7 @@ class Claims:
                 requests.append(KeyRequest(entity.table.key_of(item), (entity.name, findings[-1].source_key)))
         if requests and self.memory is not None:
             # A row that gives the key up later looks for the requests.
-            self.memory.request_keys(requests)
+            self.memory.request_keys(requests, _BEFORE_TICKETS)
         return kept, findings
 
     def _owners(self, entity: CompiledEntity, items: Sequence[Item]) -> dict[bytes, str]:
@@ -238,9 +237,12 @@ class Claims:
 
 
 def digest_of(entity: CompiledEntity, item: Item) -> bytes:
-    """16 bytes that stand for the item's key."""
-    text = item_key_text(entity.table.key_of(item))
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return key_digest(entity.table.key_of(item))
+
+
+def key_digest(key: ItemKey) -> bytes:
+    """16 bytes that stand for an item's key."""
+    return hashlib.blake2b(item_key_text(key).encode(), digest_size=16).digest()
 
 
 def _collision(entity: CompiledEntity, item: Item, owner: str) -> Finding:
@@ -263,6 +265,9 @@ def _collision(entity: CompiledEntity, item: Item, owner: str) -> Finding:
 
 class Read(Protocol):
     """One page of an entity's rows, read when it is called."""
+
+    @property
+    def page(self) -> Page: ...
 
     def __call__(self) -> list[RowTree]: ...
 
@@ -318,7 +323,7 @@ class PutsAmongOthers:
         return Receipt(
             len(stored),
             sum(sizes),
-            float(sum(map(write_units, sizes))),
+            float(units_of_writes(sizes)),
             len(outcomes),
             {key: outcome.why for key, outcome in left["unwritten"].items()},
             {key: outcome.owner for key, outcome in left["owned_by_other"].items()},
@@ -365,19 +370,23 @@ class FastPath:
 
 @dataclass(frozen=True)
 class ConditionalPath:
-    """Inserts and conditional puts: relays and strict services may write the same items."""
+    """Inserts and conditional puts: relays and strict services may write the same items. `only`: by entity what is written
+    of its rows; all of one that is not among them."""
 
     refresh: Refresh
     open_findings: OpenFindings
+    only: Mapping[str, Callable[[Page], Only]]
 
     def copy(self, entity: CompiledEntity, read: Read) -> Copied:
-        return self.copied(write_concurrently(self.refresh, entity, read))
+        only = self.only.get(entity.name)
+        part = WHOLE if only is None else only(read.page)
+        return self.copied(write_concurrently(self.refresh, entity, read, part))
 
     def copied(self, page: ConcurrentWriter) -> Copied:
         """What became of the page, whose findings that are over are closed."""
         unwritten = page.unwritten
         kept = [(key, size) for key, size in page.items if key not in unwritten]
-        units = float(sum(write_units(size) for _, size in kept))
+        units = float(units_of_writes([size for _, size in kept]))
         receipt = Receipt(len(kept), sum(size for _, size in kept), units, len(kept), unwritten)
         findings = list(page.findings)
         if (last := page.refreshed) is not None:

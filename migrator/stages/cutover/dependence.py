@@ -331,7 +331,7 @@ def may_be_direct(
         *changes_lines(dependence),
         *open_lines(dependence),
         *writers_lines(dependence),
-        *_ours(writing),
+        *ours_lines(writing),
         *_instances(dependence, revision),
     ]
 
@@ -350,7 +350,7 @@ def _direct_patterns(dependence: Dependence, reading: Sequence[str]) -> Iterator
     )
 
 
-def _ours(writing: Sequence[str]) -> Iterator[Line]:
+def ours_lines(writing: Sequence[str]) -> Iterator[Line]:
     """A writer that started before the job said so would still write the entities from old rows."""
     observed = ", ".join(writing) or "none"
     mend = "stop them, and start them again afterwards" if writing else ""

@@ -40,7 +40,8 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of one pattern at one moment, all times by the journal's clock.
+    """What is known of one pattern at one moment, all times by the journal's clock. `answer`: the digest of what its answer
+    is made of by the mapping that is judged.
 
     `table_fault`, `capture_fault`: what is wrong, '' for nothing. `verified` None: there was no verify. `relays`: how many
     are alive. `confirmed`: versions by instance.
@@ -48,6 +49,7 @@ class Facts:
 
     pattern: Pattern
     revision: str
+    answer: str
     phase: PatternPhase
     now_s: float
     windows: Sequence[Window]
@@ -64,7 +66,7 @@ class Facts:
         return [instance for instance in self.service_registry.living if instance.reads]
 
     def counts(self, limits: CutoverSettings, *, since_move: bool) -> Aggregate:
-        """Sums of this mapping's recent windows. `since_move`: only of those that began after the last move.
+        """Sums of the recent windows that compared this mapping's answer. `since_move`: only of those since the last move.
 
         Until a pattern answers from the table, a replay's questions count like a service's; afterwards they do not.
         """
@@ -75,7 +77,7 @@ class Facts:
         return counted(
             window
             for window in self.windows
-            if window.revision == self.revision
+            if window.answer == self.answer
             and window.begun_at >= since
             and (origins is None or window.origin in origins)
         )
@@ -173,7 +175,7 @@ def _comparisons(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
         "since the last move" if facts.phase.version else f"within {limit_text(limits.evidence_max_age_s)}"
     )
     requirement = f"{limits.comparisons_min:,} answers compared {since}"
-    others = sum(window.compared for window in facts.windows if window.revision != facts.revision)
+    others = sum(window.compared for window in facts.windows if window.answer != facts.answer)
     others_text = f"; {others:,} by another mapping do not count" if others else ""
     origins = f"{recent.origins['service']:,} of services, {recent.origins['replay']:,} replayed"
     observed = f"{recent.compared:,} ({origins}){others_text}"
@@ -339,10 +341,10 @@ def named(instances: Sequence[Instance]) -> str:
 
 
 def _ramped(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
-    is_ok = facts.phase.state == State("ramp", 100)
+    is_ok = facts.phase.state.word == State("ramp", 100).word
     mend = "" if is_ok else "run `migrator cutover ramp JOB PATTERN 100` first"
     yield Line(
-        "ramp", "the table answers every call already", str(facts.phase.state), verdict(is_ok), mend=mend
+        "ramp", "the table answers every call already", facts.phase.state.word, verdict(is_ok), mend=mend
     )
 
 

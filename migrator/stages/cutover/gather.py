@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -11,19 +11,22 @@ from typing import Protocol, TypeVar
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.check.keys import patterns_reading, types_read
+from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.heart.changes import captured_name, direct_tables
+from migrator.mapping.plan import columns_digest
 from migrator.model.capture import Installation
 from migrator.model.edges import Rows
 from migrator.model.errors import SettingsError, SourceError, StoppedError, TargetError
 from migrator.model.evidence import Evidence, Line, PatternPhase, Phases, State
 from migrator.model.facts import EntityPlan
-from migrator.model.instances import Newest, Revision, ServiceRegistry
+from migrator.model.instances import Answered, Newest, Revision, ServiceRegistry
 from migrator.model.journal import Journal, Run, RunIdentity
 from migrator.model.live import Activity, ActivityCounts, Marks, MarksState, Writer, Writers
 from migrator.model.mapping import Pattern
 from migrator.model.table import TOMBSTONE, Item, TableDesign
 from migrator.runtime.retry import nap
 from migrator.settings.job import CutoverSettings
+from migrator.stages.cutover.back import WayBack, may_go_back, stays_open
 from migrator.stages.cutover.dependence import Dependence, Tombstones, may_be_direct, still_needed
 from migrator.stages.cutover.evidence import Facts, Unknown, Verified, judge
 from migrator.stages.live.capture import CaptureStage
@@ -48,6 +51,9 @@ class JobRecords(Protocol):
 
     def newest(self) -> Newest | None:
         """The revision that the job's writers work by; None where none is registered."""
+
+    def answers(self) -> Mapping[str, Answered]:
+        """By pattern, what its answer is made of by that revision; empty where an older version registered it."""
 
     def digests(self) -> Mapping[str, str]:
         """By the ids of the job's writers, the revisions that they work by."""
@@ -90,15 +96,36 @@ class EvidenceGatherer:
     writers: Callable[[str], Writers]
     gone_s: float
     purge: Callable[[str], Purge]
+    way_back: Callable[[Collection[str]], WayBack]
     stop: Callable[[], bool]
 
-    def lines(self, current: PatternPhase, after: State) -> Sequence[Line]:
-        """The lines by which a move of the pattern to `after` is judged; every call gathers everything anew."""
+    def lines(self, current: PatternPhase, after: State, *, one_way: bool) -> Sequence[Line]:
+        """The lines by which a move of the pattern to `after` is judged; every call gathers everything anew. `one_way`:
+        whether it goes to complete without a way back."""
         now = replace(self)
         lines = judge(now.facts(current, is_paused=after.phase == "complete"), self.limits, after)
         if after.phase != "complete":
             return lines
-        return [*lines, *still_needed(now.dependence(), self.limits)]
+        back = stays_open(lambda: self._way_back(current.pattern), self.limits, one_way=one_way)
+        return [*lines, *back, *still_needed(now.dependence(), self.limits)]
+
+    def _way_back(self, pattern: str) -> WayBack | Unknown:
+        return _or_unknown(lambda: self.way_back(self.entities_of(pattern)))
+
+    def entities_of(self, pattern: str) -> frozenset[str]:
+        """Whose items the pattern reads."""
+        return frozenset(types_read(self.checked.mapping, self._pattern(pattern)))
+
+    def back_lines(
+        self, entities: Collection[str], unwritten: Collection[str], *, is_drained: bool
+    ) -> Sequence[Line]:
+        """The evidence for and against making SQL the truth of these entities again; `unwritten`: of these, too, by the
+        operator's word."""
+        kinds = sorted({writer.kind for writer in self._living()})
+        way_back = self.way_back(entities)
+        if not entities:  # the operator vouches for all of them, so not even a stream is needed
+            way_back = replace(way_back, hindrances=())
+        return may_go_back(way_back, kinds, unwritten, is_drained=is_drained)
 
     def direct_lines(self, direct: Sequence[str]) -> Sequence[Line]:
         """The evidence for and against writing these entities past SQL from now on."""
@@ -117,11 +144,12 @@ class EvidenceGatherer:
         """
         evidence = self.records.evidence
         now_s = evidence.now_s()
-        since_s = max(now_s - self.limits.evidence_max_age_s, self._newest_since_s)
+        since_s = max(now_s - self.limits.evidence_max_age_s, self._answered_since_s(current.pattern))
         confirmed = self.records.phases.confirmed()
         return Facts(
             pattern=self._pattern(current.pattern),
             revision=self.checked.mapping.revision,
+            answer=self._answers[current.pattern],
             phase=current,
             now_s=now_s,
             windows=evidence.windows(since_s, current.pattern),
@@ -137,8 +165,15 @@ class EvidenceGatherer:
         )
 
     @cached_property
-    def _newest_since_s(self) -> float:
-        """When writers began to work by the newest revision; earlier comparisons say nothing about its items."""
+    def _answers(self) -> Mapping[str, str]:
+        """As windows hold them: by the mapping alone, whatever a process sees of the source."""
+        return answer_digests(self.checked.mapping, ())
+
+    def _answered_since_s(self, pattern: str) -> float:
+        """When writers began to work by a revision whose items give this answer; earlier comparisons say nothing of them."""
+        answered = self.records.answers().get(pattern)
+        if answered is not None:
+            return answered.since
         newest = self.records.newest()
         return newest.since if newest is not None else 0.0
 
@@ -277,7 +312,8 @@ class EvidenceGatherer:
         return installation is None or here is None or installation == here.id
 
     def _identity(self) -> RunIdentity:
-        return RunIdentity("verify", self.job, self.table_id, self.own.digest)
+        revision = columns_digest(self.checked.mapping.revision, self._plans)
+        return RunIdentity("verify", self.job, self.table_id, revision)
 
     def _findings(self, run: Run, pattern: str | None) -> int:
         """Findings of the pattern's entities, and those that belong to no entity of the mapping."""
@@ -286,7 +322,7 @@ class EvidenceGatherer:
         if pattern is None or total > _FINDINGS_READ:
             return total
         mapping = self.checked.mapping
-        others = set(mapping.entities) - set(types_read(mapping, self._pattern(pattern)))
+        others = set(mapping.entities) - self.entities_of(pattern)
         return sum(finding.entity.partition("@")[0] not in others for finding in journal.findings(run))
 
 

@@ -90,6 +90,21 @@ class Cutover:
         )
         return self.phases.move(move, current.version)
 
+    def go_back(
+        self, current: PatternPhase, to: State | None, reason: str, lines: Sequence[Line]
+    ) -> PatternPhase:
+        """The pattern's phase after the way back from complete, once SQL is the truth again (see stages/cutover/back.py).
+
+        Raises: MovedError; SettingsError where it is not complete, or its phase was edited by hand.
+        """
+        after = to or State("shadow")
+        if current.fault or current.state.phase != "complete" or after.phase not in ("off", "shadow"):
+            why = current.fault or f"from {current.state} it does not go to {after} this way"
+            raise SettingsError(f"pattern {current.pattern}: {why}")
+        evidence = Judgement(current.pattern, current.state, after, current.version, lines).as_json()
+        move = Move(current.pattern, current.state, after, self.who, reason, evidence, revision=self.revision)
+        return self.phases.move(move, current.version)
+
 
 def next_step(state: State) -> State:
     """The state that `advance` moves to. Raises: SettingsError where it is complete."""
@@ -139,9 +154,12 @@ class WriteOwnership:
         return bool(patterns) and not self._incomplete(list(patterns))
 
     def refuse_answering(self, entities: Collection[str]) -> None:
-        """Raises: SettingsError where callers are answered from items of the entities."""
+        """Raises: SettingsError where callers are, or may be, answered from items of the entities: of one that the mapping
+        does not have any more by each pattern that it does not have either."""
         phases = self.phases.all()
         reading = [name for name in patterns_reading(self.mapping, sorted(entities)) if name in phases]
+        if any(name.partition("@")[0] not in self.mapping.entities for name in entities):
+            reading += [name for name in phases if name not in self.mapping.patterns]
         answering = [
             f"{name} ({phases[name].state})" for name in reading if phases[name].state.phase in ANSWERING
         ]
@@ -151,9 +169,10 @@ class WriteOwnership:
             raise SettingsError(f"{what}; {advice}")
 
     def need_direct(self) -> None:
-        """Raises: SettingsError where the job and the journal disagree about direct entities, or where a pattern that
-        reads one may still ask SQL: old rows would be put over newer items, or items grow old."""
+        """Raises: SettingsError where the job and the journal disagree about direct entities, where all are direct, or where
+        a pattern that reads one may still ask SQL: old rows would be put over newer items, or items grow old."""
         self.refuse_taken_out()
+        self.refuse_all_direct()
         reading = patterns_reading(self.mapping, self.direct)
         early = self._incomplete(reading) if reading else []
         if early:
@@ -165,7 +184,18 @@ class WriteOwnership:
         if taken_out := sorted(self.direct_on_record() - set(self.direct)):
             names = ", ".join(taken_out)
             what = f"the service writes {names} itself, and writes.direct of this job does not say so"
-            raise SettingsError(f"{what}: old rows would be put over newer items; write it there again")
+            raise SettingsError(
+                f"{what}: old rows would be put over newer items; `migrator cutover rollback JOB PATTERN` makes rows the"
+                " truth again, or write it there again"
+            )
+
+    def refuse_all_direct(self) -> None:
+        """Raises: SettingsError where no entity is left whose items are made of rows."""
+        if self.mapping.entities and set(self.direct) >= self.mapping.entities.keys():
+            what = "writes.direct names every entity, and nothing is left to migrate"
+            raise SettingsError(
+                f"{what}; see `migrator decommission check`, or `migrator reverse` for a way back"
+            )
 
     def _incomplete(self, patterns: Sequence[str]) -> list[str]:
         phases = self.phases.all()

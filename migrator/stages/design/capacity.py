@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,8 +23,8 @@ from migrator.mapping.capacity.design import (
     narrower,
     unasked_entries,
     unmapped_columns,
-    unmapped_tables,
 )
+from migrator.mapping.capacity.ways import Filling, Host, cheapest_of, fastest_of, ways_of
 from migrator.mapping.check.check import Checked
 from migrator.mapping.heart.wire import Price
 from migrator.model.capacity import (
@@ -39,7 +40,6 @@ from migrator.model.capacity import (
     TypeSize,
     Writes,
 )
-from migrator.model.facts import SchemaFacts
 from migrator.stages.design.sizing import Sized
 
 NEW_TABLE_UNITS = 4_000
@@ -52,12 +52,13 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Around:
-    """What a design is judged by, beside its items. `triggers`: that capture would install; `page_rows`: of a backfill;
-    `units_per_s`: that the table may be written with, as `limit` says; `unpriced`: why there is no price."""
+    """What a design is judged by, beside its items. `triggers`: that capture would install; `unread_tables`: by no entity;
+    `page_rows`: of a backfill; `units_per_s`: that the table may be written with, as `limit` says; `unpriced`: why there is
+    no price; `host`: where it would be filled from."""
 
     mapping: str
     triggers: int
-    facts: SchemaFacts
+    unread_tables: Sequence[str]
     fan_outs: Sequence[FanOut]
     writes: Writes
     page_rows: int
@@ -65,6 +66,7 @@ class Around:
     limit: str
     price: Price | None
     unpriced: str
+    host: Host
     notes: tuple[str, ...] = ()
     whole_keys: bool = False
 
@@ -94,6 +96,7 @@ class _Joining:
     def capacity(self) -> Capacity:
         around, sized, table = self.around, self.sized, self.mapping.table
         price = around.price
+        ways = ways_of(self._filling(), around.host, price)
         return Capacity(
             table=table.name,
             mapping=around.mapping,
@@ -116,10 +119,13 @@ class _Joining:
             advice=self._advice(),
             bills=self._bills(),
             load=self._load(),
-            unmapped_tables=unmapped_tables(around.facts, self.plans),
+            unmapped_tables=tuple(around.unread_tables),
             unmapped_columns=unmapped_columns(self.plans),
             usd_a_million_reads=price.read if price else None,
             notes=around.notes,
+            ways=ways,
+            cheapest=cheapest_of(ways),
+            fastest=fastest_of(ways),
         )
 
     # ── writes ──
@@ -231,7 +237,11 @@ class _Joining:
             backfill=price.write * round(sum(map(self._units, ["", *self._index_names()]))) / _MILLION,
             source=f"{price.region}, {price.source}",
             why=self._unknown_rates(),
+            imported=None if price.import_gb is None else price.import_gb * self._json_bytes() / _GB,
         )
+
+    def _json_bytes(self) -> int:
+        return round(sum(totals.json_bytes for totals in self.sized.types.values()))
 
     def _read_units_per_s(self) -> float | None:
         """None where no pattern says how often it is asked."""
@@ -255,16 +265,36 @@ class _Joining:
         return "; ".join(whys)
 
     def _load(self) -> Load:
-        around, rows = self.around, self.sized.rows
-        most = max((self._units(name) for name in ["", *self._index_names()]), default=0.0)
+        filling, rows = self._filling(), self.sized.rows
         return Load(
             rows=sum(rows.values()),
-            pages=sum(-(-number // around.page_rows) for number in rows.values()),
-            tables=len({fan_out.table for fan_out in around.fan_outs}),
-            write_units=round(sum(map(self._units, ["", *self._index_names()]))),
-            units_per_s=around.units_per_s,
-            hours=most / around.units_per_s / 3_600,
-            limit=around.limit,
+            pages=sum(-(-number // self.around.page_rows) for number in rows.values()),
+            tables=len({fan_out.table for fan_out in self.around.fan_outs}),
+            write_units=filling.write_units,
+            units_per_s=filling.units_per_s,
+            hours=filling.limit_s / 3_600,
+            limit=filling.limit,
+            json_bytes=filling.json_bytes,
+            no_import=filling.no_import,
+        )
+
+    def _filling(self) -> Filling:
+        joined = {plan.entity.name for plan in self.plans if plan.joins or plan.collections}
+        items = Counter[bool]()
+        for size in self.types.values():
+            items[size.entity in joined] += size.items
+        meters = [self._units(name) for name in ["", *self._index_names()]]
+        return Filling(
+            plain_items=items[False],
+            joined_items=items[True],
+            write_units=round(sum(meters)),
+            busiest_units=max(meters),
+            units_per_s=self.around.units_per_s,
+            limit=self.around.limit,
+            json_bytes=self._json_bytes(),
+            no_import="it has a local index"
+            if any(index.local for index in self.mapping.table.indexes)
+            else "",
         )
 
 

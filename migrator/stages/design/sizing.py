@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import orjson
+
 from migrator.mapping.capacity.collections import ItemCollections, Measured
 from migrator.mapping.capacity.design import narrower
 from migrator.mapping.capacity.reads import Call, CallReads, Reads, condition_text, reads_of
+from migrator.mapping.heart.encoder_values import base64_text
 from migrator.mapping.heart.items import CompiledEntity, project, stamp
 from migrator.mapping.heart.wire import (
     ENTRY_OVERHEAD_BYTES,
+    encode_item,
     entry_bytes,
     item_bytes,
     write_units,
@@ -21,7 +25,7 @@ from migrator.model.capacity import PatternReads, TypeSize
 from migrator.model.edges import Source
 from migrator.model.errors import SettingsError
 from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.table import ITEM_BYTES, Item, RowTree
+from migrator.model.table import ITEM_BYTES, Item, RowTree, TableDesign
 from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw
 from migrator.stages.patterns.question import Question
 
@@ -58,6 +62,7 @@ class TypeTotals:
     items: float = 0.0
     bytes: float = 0.0
     stored_bytes: float = 0.0
+    json_bytes: float = 0.0
     table_units: float = 0.0
     index_units: dict[str, float] = field(default_factory=dict)
     entry_bytes: dict[str, float] = field(default_factory=dict)
@@ -192,6 +197,7 @@ class Sizing:
         totals = self._types.setdefault(type_, TypeTotals(entity))
         totals.items += weight
         totals.bytes += sizes[""] * weight
+        totals.json_bytes += _line_bytes(item, table) * weight
         totals.table_units += write_units(sizes[""]) * weight
         totals.largest_bytes = max(totals.largest_bytes, sizes[""])
         totals.near += weight if sizes[""] > NEAR * ITEM_BYTES else 0.0
@@ -319,3 +325,9 @@ class _Called:
 
 def _add(sums: dict[str, float], name: str, number: float) -> None:
     sums[name] = sums.get(name, 0.0) + number
+
+
+def _line_bytes(item: Item, table: TableDesign) -> int:
+    """Of the item's line in a file that DynamoDB imports (see stages/backfill/export.py)."""
+    wired = encode_item({**item, table.ticket_attribute: 0})
+    return len(orjson.dumps(wired, default=base64_text)) + len('{"Item":}\n')

@@ -25,11 +25,12 @@ MEANINGS = {
     "disabled": "a trigger is disabled, or fires not always, and changes leave no mark; run `migrator capture install`,"
     " then `migrator verify --repair`",
     "extra": "the mapping no longer reads it; `migrator capture install` takes its triggers away",
+    "refused": "its rows are made of items by `migrator reverse`, and what others write to it is refused",
 }
 """What each state of a table means and what to do; docs/schema-changes.md says it at length."""
 
 
-CAPTURED = frozenset({"captured", "services", "extra"})
+CAPTURED = frozenset({"captured", "services", "extra", "refused"})
 """States in which no change of the mapping's tables goes unmarked."""
 ROWS_CAPTURED = CAPTURED | {"partition"}
 """States in which every change of a row leaves a mark, so that a relay may go on."""
@@ -65,6 +66,11 @@ class CaptureStatus:
     def partitions(self) -> list[str]:
         """Partitions of which a TRUNCATE leaves no mark, because they were added after the install."""
         return [table.table for table in self.tables if table.state == "partition"]
+
+    @property
+    def unmarked_tables(self) -> list[str]:
+        """Tables whose changes leave no mark at all."""
+        return [table.table for table in self.tables if table.state in ("missing", "disabled")]
 
     def unmarked(self) -> list[str]:
         """Captured tables whose changes leave no mark, each with what that means."""
@@ -128,10 +134,14 @@ class CaptureStage:
         installation = self.capture.installation()
         return None if installation is None else self.need_captured(plans, installation).installation
 
-    def need_installation(self, plans: Sequence[EntityPlan]) -> Installation:
-        """The job's installation. Raises: as need_captured does, also where there is none."""
+    def need_installation(self, plans: Sequence[EntityPlan], *, is_old: bool = False) -> Installation:
+        """The job's installation. `is_old`: the plans are of another mapping than capture is for.
+
+        Raises: as need_captured does, also where there is none; whatever is captured where the plans are old.
+        """
         installation = owned(self.capture.installation(), self.job)
-        self.need_captured(plans, installation)
+        if not is_old:
+            self.need_captured(plans, installation)
         return installation
 
     def need_captured(self, plans: Sequence[EntityPlan], installation: Installation | None) -> CaptureStatus:

@@ -35,7 +35,7 @@ from migrator.stages.live.rounds import (
     refuse_unwritten,
     written_of,
 )
-from migrator.stages.live.send import send, sorted_out
+from migrator.stages.live.send import EncodedState, send, sorted_out
 
 # ──
 # Refresh: makes the items of root rows what the rows say now. The one way to write concurrently with other writers.
@@ -171,6 +171,9 @@ class _Refreshing:
     result: Refreshed = field(default_factory=Refreshed)
     contested: set[tuple[Root, ItemKey]] = field(default_factory=set)
     """Key requests that the memory knew before the round began, so that its reading is later than they are."""
+    answered: set[tuple[Root, ItemKey, bool, Root]] = field(default_factory=set)
+    """Roots that want a key (True), or gave it up (False), and the other root that has it by its row, as read when it was
+    asked. It is not asked again: of two that have keys of one root, asked in turns, each would be missing in the other's."""
     apart: set[tuple[Root, ItemKey]] = field(default_factory=set)
     """Keys that stay out of their root's transaction, which they would keep from ever coming about."""
 
@@ -257,13 +260,15 @@ class _Refreshing:
         tombstones = [stage.tombstone(root, key, refresh_round.ticket) for root, key in refresh_round.stale()]
         live, encoded = refresh_round.live_items()
         stamp(live, stage.table, refresh_round.ticket)
-        sending = sorted_out([*tombstones, *live], stage.table, stage.together, self.apart)
-        sending.encoded, sending.ticket = encoded, refresh_round.ticket
+        as_json = EncodedState(encoded, refresh_round.ticket)
+        sending = sorted_out([*tombstones, *live], stage.table, stage.together, self.apart, as_json)
         inserted, self.inserted = self.inserted, frozenset()
         outcomes = send(stage.store, sending, stage.table, stage.check, fresh=inserted)
         self.result.apart |= dict.fromkeys(sending.findings())
         refresh_round.written += [written_of(outcome, stage.table) for outcome in outcomes]
-        refresh_round.written += [Written(STORED, root, key, is_put=True) for root, key in sending.stored]
+        refresh_round.written += [
+            Written(STORED, taken.root, taken.key, taken.is_put) for taken in sending.stored
+        ]
         refuse_unwritten(refresh_round.written)
         refuse_above(highest_above(outcomes, refresh_round.ticket), stage.tickets, stage.memory)
         refresh_round.rolled_back |= {
@@ -293,19 +298,28 @@ class _Refreshing:
         root, key = request
         owner = self._root_of(owner_text)
         self._part(refresh_round, request, owner, is_put=is_put)
-        # Asked in a reading that began after the key request was written: a later change of the owner finds it.
-        answered = owner in refresh_round.had_keys and (not is_put or request in self.contested)
-        if owner is None or (answered and key in refresh_round.states.get(owner, {})):
+        if owner is None or self._is_answered(refresh_round, request, owner, is_put=is_put):
             self.apart.add(request)
             if is_put:
-                self.stage.memory.request_keys([KeyRequest(key, root)])
+                self.stage.memory.request_keys([KeyRequest(key, root)], refresh_round.ticket)
                 self.result.collisions.add(KeyRequest(key, root))
             return
         if is_put and request not in self.contested:
-            self.stage.memory.request_keys([KeyRequest(key, root)])
+            self.stage.memory.request_keys([KeyRequest(key, root)], refresh_round.ticket)
             self.contested.add(request)
         again[root] |= {key}
         again[owner] |= {key}
+
+    def _is_answered(
+        self, refresh_round: Round, request: tuple[Root, ItemKey], owner: Root, *, is_put: bool
+    ) -> bool:
+        """Whether the owner was asked, and has the key."""
+        root, key = request
+        # Asked in a reading that began after the key request was written: a later change of the owner finds it.
+        if owner in refresh_round.had_keys and (not is_put or request in self.contested):
+            has_key = key in refresh_round.states.get(owner, {})
+            (self.answered.add if has_key else self.answered.discard)((root, key, is_put, owner))
+        return (root, key, is_put, owner) in self.answered
 
     def _part(
         self, refresh_round: Round, wanted: tuple[Root, ItemKey], owner: Root | None, *, is_put: bool
@@ -339,20 +353,33 @@ class _Refreshing:
         withdrawn = []
         for request in requests:
             items = refresh_round.states.get(request.root)
-            if items is not None and (
+            if request.root[0] not in self.stage.entities:
+                # Of an older mapping (rule 9): no row of this one wants the key.
+                withdrawn.append(request)
+            elif items is not None and (
                 request.key not in items or (request.root, request.key, True) in stored
             ):
                 withdrawn.append(request)
             elif any(key == request.key and not put and root != request.root for root, key, put in stored):
                 again[request.root] |= {request.key}
         if withdrawn:
-            self.stage.memory.withdraw(withdrawn)
+            # Not one that a later reading of the row has made meanwhile.
+            self.stage.memory.withdraw(withdrawn, refresh_round.ticket)
             self.result.collisions -= set(withdrawn)
+            # A row that wants the key once more has it requested anew before its owner is read: a later change of the owner
+            # finds the request only so.
+            gone = {(request.root, request.key) for request in withdrawn}
+            self.contested -= gone
+            self.answered = {answer for answer in self.answered if answer[:2] not in gone}
 
     def _settle(self, refresh_round: Round, again: Mapping[Root, set[ItemKey]]) -> None:
         """What was tombstoned need not be remembered any longer."""
+        states = refresh_round.states
+        # Mostly every key that is remembered still is one: then there is nothing to be told.
         done = {
-            root: list(refresh_round.states[root]) for root in refresh_round.recalled if root not in again
+            root: list(states[root])
+            for root, keys in refresh_round.recalled.items()
+            if root not in again and not keys <= states[root].keys()
         }
         if done:
             self.stage.memory.settle(refresh_round.ticket, done)

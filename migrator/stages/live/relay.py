@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -36,12 +36,18 @@ from migrator.stages.live.rounds import LiveEntity, UnwrittenError
 _Step: TypeAlias = tuple[Lookup, tuple[Any, ...]]
 
 VALUES_A_SELECT = 100
+STEPS_OF_MANY = 5
+"""Steps that are looked up together may reach as many roots as so many of them by themselves."""
+FEWEST_MARKS = 25
+TAKE_S = 2.0
+"""A take that lasts longer is followed by half as many marks, one that lasts a quarter of it by twice as many."""
 _REVISION_DIGITS = 12
 
 
 @dataclass(frozen=True)
 class RelayOptions:
-    """`marks`: taken at once. `roots`: of one mark, `roots_at_once`: of marks of many, refreshed at once.
+    """`marks`: taken at once at most; fewer where the table is slow. `roots`: of one mark, `roots_at_once`: of marks of
+    many, refreshed at once.
 
     A mark that failed comes again after `wait_s`, twice as long each time, up to `longest_wait_s`.
     """
@@ -77,18 +83,34 @@ class Relay:
     captured: Mapping[str, Captured]
     keys: Mapping[str, ImageKeys]
     options: RelayOptions = RelayOptions()
+    clock: Callable[[], float] = time.monotonic
+    _size: int = 4 * FEWEST_MARKS
+    """How many marks are taken next."""
 
     def once(self) -> Worked:
         """Works one take of marks. Raises what an edge raises when it gave up; the marks come again by themselves."""
-        worked, started = Worked(), time.monotonic()
-        marks = self.marks.take(self.options.marks, self.options.lease_s)
+        worked, started = Worked(), self.clock()
+        size = min(self._size, self.options.marks)
+        marks = self.marks.take(size, self.options.lease_s)
         worked.taken = len(marks)
         if marks:
-            self._work(marks, worked)
-            worked.changes = [(name, age_s + time.monotonic() - started) for name, age_s in worked.changes]
+            self._work(
+                [(mark, reach) for mark in marks if (reach := self._reached(mark, worked)) is not None],
+                worked,
+            )
+            took_s = self.clock() - started
+            worked.changes = [(name, age_s + took_s) for name, age_s in worked.changes]
+            self._size = self._next_size(took_s, is_full=len(marks) == size)
         if worked.findings:
             self.open_findings.settle({}, worked.findings)
         return worked
+
+    def _next_size(self, took_s: float, *, is_full: bool) -> int:
+        """Marks wait for the last of their take, and are taken by another relay as well when their lease ends before it."""
+        longest_s = min(TAKE_S, self.options.lease_s / 4)
+        if took_s > longest_s:
+            return max(self._size // 2, FEWEST_MARKS)
+        return min(self._size * 2, self.options.marks) if is_full and took_s * 4 < longest_s else self._size
 
     def reach(self, mark: Mark) -> dict[Root, set[ItemKey]]:
         """All roots that a mark touches, with the item keys that follow from its images."""
@@ -102,24 +124,40 @@ class Relay:
                 return root_keys
             mark = replace(mark, cursor=work.cursor)
 
-    def _work(self, marks: Sequence[Mark], worked: Worked) -> None:
-        reaches = [(mark, reach) for mark in marks if (reach := self._reached(mark, worked)) is not None]
+    def _work(self, reaches: Sequence[tuple[Mark, Reach]], worked: Worked) -> None:
+        """Where it fails, in parts, so that a mark that cannot be worked stops no other."""
         try:
             works = self._together(reaches)
             self._refresh(works, worked)
         except MigratorError as error:
             if _is_everybodys(error):
                 raise
-            for mark, reach in reaches:
-                self._alone(mark, reach, worked, error)
-            return
-        self._put_away(works, worked)
+            self._work_in_parts(reaches, worked, error)
+        else:
+            self._put_away(works, worked)
 
-    def _alone(self, mark: Mark, reach: Reach, worked: Worked, before: MigratorError) -> None:
-        """One mark by itself, so that one that cannot be worked stops no other. `before`: why not all at once."""
+    def _work_in_parts(
+        self, reaches: Sequence[tuple[Mark, Reach]], worked: Worked, error: MigratorError
+    ) -> None:
+        """Alone the marks that may reach a root whose items the table did not take, else each half."""
+        others = []
+        for mark, reach in reaches:
+            if isinstance(error, UnwrittenError) and (reach.steps or error.roots & reach.roots.keys()):
+                self._alone(mark, reach, worked, error)
+            else:
+                others.append((mark, reach))
+        if len(reaches) == 1 and others:
+            self._put_back(reaches[0][0], str(error), worked)
+            return
+        half = len(others) // 2 if len(others) == len(reaches) else len(others)
+        for part in (others[:half], others[half:]):
+            if part:
+                self._work(part, worked)
+
+    def _alone(self, mark: Mark, reach: Reach, worked: Worked, before: UnwrittenError) -> None:
         try:
             work = self._next_roots(mark, reach)
-            if isinstance(before, UnwrittenError) and before.roots & work.root_keys.keys():
+            if before.roots & work.root_keys.keys():
                 # Not tried again: by itself it cannot be told from a table that takes nothing.
                 raise before
             self._refresh([work], worked)
@@ -146,7 +184,11 @@ class Relay:
             worked.refreshed.append(refreshed)
 
     def _put_away(self, works: Sequence[_Work], worked: Worked) -> None:
-        """Only now: a mark that went before its items were stored would be missed after a crash (rule 5)."""
+        """Only now: a mark that went before its items were stored would be missed after a crash (rule 5).
+
+        Only by a writer: what an older mapping made of the rows is not what the mark waits for (rule 9).
+        """
+        self.refresh.check()
         finished = [work.mark for work in works if work.mark is not None and work.cursor is None]
         done = [mark.id for mark in finished]
         if done:
@@ -220,7 +262,8 @@ class Relay:
         by_lookup: dict[int, list[_Step]] = defaultdict(list)
         for step in steps.values():
             by_lookup[id(step[0])].append(step)
-        roots: set[Root] = set()
+        # In one order, so that a schedule can be replayed.
+        roots: dict[Root, None] = {}
         wide = {_step_key(step) for group in by_lookup.values() for step in self._find(group, roots)}
         if roots:
             yield _Work(None, {root: set() for root in roots}, None)
@@ -243,16 +286,16 @@ class Relay:
     def _revision(self) -> str:
         return self.refresh.revision[:_REVISION_DIGITS]
 
-    def _find(self, group: Sequence[_Step], roots: set[Root]) -> Iterator[_Step]:
+    def _find(self, group: Sequence[_Step], roots: dict[Root, None]) -> Iterator[_Step]:
         """Adds the roots that steps of one lookup reach; the steps that reach too many by themselves."""
         lookup = group[0][0]
         plan = self.refresh.entities[lookup.entity].compiled.plan
         for start in range(0, len(group), VALUES_A_SELECT):
             part = group[start : start + VALUES_A_SELECT]
-            limit = self.options.roots
+            limit = self.options.roots * min(len(part), STEPS_OF_MANY)
             keys = self.finder.find_roots(plan, lookup, [values for _, values in part], None, limit)
             if len(keys) < limit:
-                roots |= {(lookup.entity, key) for key in keys}
+                roots |= dict.fromkeys((lookup.entity, key) for key in keys)
             elif len(part) == 1:
                 yield part[0]
             else:

@@ -50,12 +50,10 @@ class RawReader(Protocol):
 
 
 def encoders_of(rows: RowReader, entities: Mapping[str, LiveEntity]) -> dict[str, Encoder]:
-    """By entity, of those that have one, and whose items nothing looks into before they are sent: their keys are neither
-    remembered nor written together."""
+    """By entity, of those that have one."""
     made = {
         name: compile_encoder(entity.compiled, _raw_places(rows, entity.compiled))
         for name, entity in entities.items()
-        if not entity.remembered and not entity.together
     }
     return {name: encoder for name, encoder in made.items() if encoder is not None}
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import orjson
 
 from migrator.mapping.heart.encoder import EncodedItem
-from migrator.mapping.heart.wire import decode_item, item_bytes
+from migrator.mapping.heart.encoder_values import base64_text
+from migrator.mapping.heart.wire import decode, decode_item, encode_sized, item_bytes
 from migrator.model.errors import ItemRefusedError, NeverTakenError
 from migrator.model.journal import Finding
 from migrator.model.live import ConditionalStore, Outcome, Root
@@ -28,11 +29,14 @@ from migrator.model.table import (
 )
 
 Group = list[Item]
+EncodedGroup: TypeAlias = tuple[Root, list[EncodedItem]]
+"""The items and tombstones of one root that are written in one transaction."""
+_AS_TOMBSTONE = TOMBSTONE.encode()
 _SO = "so they were written one by one, and a reader may see a mix of them"
 
 
 @runtime_checkable
-class EncodedWrites(Protocol):
+class EncodedWrites(ConditionalStore, Protocol):
     """A ConditionalStore that also takes items as JSON in DynamoDB's form.
 
     `takes_encoded`: whether it does now, for which its requests must go by our own exchange.
@@ -49,12 +53,30 @@ class EncodedWrites(Protocol):
         Each item with what its `_src` holds; `ticket`: which all of them carry.
         """
 
+    def write_encoded_together(
+        self, groups: Sequence[tuple[str, Sequence[EncodedItem]]], ticket: int
+    ) -> list[Outcome]:
+        """As `ConditionalStore.write_together`; the outcomes of those alone that are not stored.
+
+        Each group with what the `_src` of its items holds; `ticket`: which all of them carry.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An item that the table took: its root, its key, and whether it is a put or a tombstone."""
+
+    root: Root
+    key: ItemKey
+    is_put: bool
+
 
 @dataclass
 class TransactionGroups:
     """The writes to be sent. `groups`: transactions, each of one root. `too_big`: roots whose items do not fit in one.
 
-    `encoded`: items as JSON, which carry `ticket`; `stored`: those of them that the table took, once they were sent.
+    `encoded`: items as JSON, and `encoded_groups`: transactions of such items and of tombstones, which carry `ticket`;
+    `stored`: those of them that the table took, once they were sent.
     """
 
     tombstones: list[Item] = field(default_factory=list)
@@ -62,16 +84,40 @@ class TransactionGroups:
     live: list[Item] = field(default_factory=list)
     too_big: dict[Root, str] = field(default_factory=dict)
     encoded: list[tuple[Root, EncodedItem]] = field(default_factory=list)
+    encoded_groups: list[EncodedGroup] = field(default_factory=list)
     ticket: int = 0
-    stored: list[tuple[Root, ItemKey]] = field(default_factory=list)
+    stored: list[Taken] = field(default_factory=list)
 
     def add(self, items: Iterable[Item], table: TableDesign) -> None:
         for item in items:
             (self.tombstones if _is_tombstone(item, table) else self.live).append(item)
 
+    def as_items(self, table: TableDesign, keys: Collection[ItemKey] | None) -> None:
+        """Makes items of what is JSON, or of what of it has one of the keys: those go one after the other, in order."""
+        groups, singles = self.encoded_groups, self.encoded
+        self.encoded_groups, self.encoded = [], []
+        for root, items in groups:
+            if keys is None or any(item[0] in keys for item in items):
+                self.groups.append([item_of(item) for item in items])
+            else:
+                self.encoded_groups.append((root, items))
+        for root, item in singles:
+            if keys is None or item[0] in keys:
+                self.add([item_of(item)], table)
+            else:
+                self.encoded.append((root, item))
+
     def findings(self) -> list[Finding]:
         """One for each root whose items should have been written in one transaction and were not."""
         return [Finding("apart", name, why, key) for (name, key), why in self.too_big.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedState:
+    """Items as JSON, each with its root, and the ticket that all of them carry."""
+
+    items: Sequence[tuple[Root, EncodedItem]] = ()
+    ticket: int = 0
 
 
 def sorted_out(
@@ -79,14 +125,17 @@ def sorted_out(
     table: TableDesign,
     together: Mapping[str, frozenset[str]],
     apart: Collection[tuple[Root, ItemKey]] = (),
+    encoded: EncodedState = EncodedState(),
 ) -> TransactionGroups:
     """The items as they are to be sent. `together`: per entity the item types that are written in one transaction, with
     the row's tombstones; `apart`: keys of roots that are none the less written by themselves."""
-    # By key: a transaction takes no two of one key, and of two the later one would stay.
-    sending, grouped = TransactionGroups(), defaultdict[Root, dict[ItemKey, Item]](dict)
+    sending = TransactionGroups(ticket=encoded.ticket)
     if not together:
         sending.add(items, table)
+        sending.encoded += encoded.items
         return sending
+    # By key: a transaction takes no two of one key, and of two the later one would stay.
+    grouped = defaultdict[Root, dict[ItemKey, Item]](dict)
     for item in items:
         root, key = root_of(item, table), table.key_of(item)
         types = together.get(root[0], frozenset())
@@ -95,16 +144,48 @@ def sorted_out(
             grouped[root][key] = item
         else:
             sending.add([item], table)
-    for root, by_key in grouped.items():
-        group = list(by_key.values())
-        why = _too_big(group)
-        if why:
-            sending.too_big[root] = why
-        if why or len(group) == 1:
-            sending.add(group, table)
+    as_json = defaultdict[Root, list[EncodedItem]](list)
+    for root, encoded_item in encoded.items:
+        types = together.get(root[0], frozenset())
+        if types and _type_of(encoded_item, table) in types and (root, encoded_item[0]) not in apart:
+            as_json[root].append(encoded_item)
         else:
-            sending.groups.append(group)
+            sending.encoded.append((root, encoded_item))
+    for root, by_key in grouped.items():
+        if root not in as_json:
+            _add_group(sending, table, root, list(by_key.values()))
+    for root, encoded_items in as_json.items():
+        _add_encoded_group(sending, table, root, encoded_items, list(grouped.get(root, {}).values()))
     return sending
+
+
+def _add_group(sending: TransactionGroups, table: TableDesign, root: Root, group: Group) -> None:
+    why = _too_big(len(group), map(item_bytes, group))
+    if why:
+        sending.too_big[root] = why
+    if why or len(group) == 1:
+        sending.add(group, table)
+    else:
+        sending.groups.append(group)
+
+
+def _add_encoded_group(
+    sending: TransactionGroups,
+    table: TableDesign,
+    root: Root,
+    items: Sequence[EncodedItem],
+    others: Sequence[Item],
+) -> None:
+    """`others`: the root's tombstones, which come to the same transaction, and items of it that are no JSON."""
+    group = [*(encoded_of(item, table) for item in others), *items]
+    why = _too_big(len(group), (size for _, _, size, _ in group))
+    if why:
+        sending.too_big[root] = why
+    if why or len(group) == 1:
+        sending.add(others, table)
+        sending.encoded += [(root, item) for item in items]
+    else:
+        sending.encoded_groups.append((root, group))
 
 
 def send(
@@ -123,10 +204,9 @@ def send(
     """
     sent = _Sent()
     takes_encoded = isinstance(store, EncodedWrites) and store.takes_encoded
-    if not takes_encoded or len({item[0] for _, item in sending.encoded}) < len(sending.encoded):
-        # Two rows make one key: the later one is to meet the item of the first.
-        sending.live += [item_of(encoded) for _, encoded in sending.encoded]
-        sending.encoded = []
+    keys = _keys_of_many(sending, table) if takes_encoded else None
+    if keys is None or keys:
+        sending.as_items(table, keys)
     # Tombstones before puts: a key that moves from one root to another is free when it is wanted.
     for wave in waves(sending.tombstones, table):
         check()
@@ -143,8 +223,50 @@ def send(
             check()
             sent.add(items, partial(store.write, items, fresh=is_fresh))
     if isinstance(store, EncodedWrites):
+        if sending.encoded_groups:
+            _send_encoded_groups(store, sending, sent, table, check)
         _send_encoded(store, sending, sent, table, check, fresh)
     return sent.result(is_taken=bool(sending.stored))
+
+
+def _keys_of_many(sending: TransactionGroups, table: TableDesign) -> set[ItemKey]:
+    """Keys of more than one item: of a row that gives a key up and one that takes it, of two rows that make one."""
+    plain = [*sending.live, *(item for group in sending.groups for item in group)]
+    grouped = (item[0] for _, items in sending.encoded_groups for item in items)
+    counts = Counter([*map(table.key_of, plain), *grouped, *(item[0] for _, item in sending.encoded)])
+    return {key for key, count in counts.items() if count > 1} if len(counts) < counts.total() else set()
+
+
+def _send_encoded_groups(
+    store: EncodedWrites,
+    sending: TransactionGroups,
+    sent: _Sent,
+    table: TableDesign,
+    check: Callable[[], None],
+) -> None:
+    groups = sending.encoded_groups
+    check()
+    try:
+        named = [(source_text(*root), items) for root, items in groups]
+        outcomes = store.write_encoded_together(named, sending.ticket)
+    except ItemRefusedError:
+        # Which of them it is, and what then becomes of it, is looked for where they are items.
+        sending.encoded_groups = []
+        for plain in ([item_of(item) for item in items] for _, items in groups):
+            sent.add(plain, partial(_send_groups, store, [plain], sending, table))
+        return
+    except NeverTakenError as error:
+        sent.stuck.append(error)
+        unwritten = (item_of(item) for _, items in groups for item in items)
+        outcomes = [Outcome(item, "unwritten", why=str(error)) for item in unwritten]
+    sent.outcomes += outcomes
+    refused = {table.key_of(outcome.item) for outcome in outcomes}
+    sending.stored += [
+        Taken(root, item[0], not _is_encoded_tombstone(item, table))
+        for root, items in groups
+        for item in items
+        if item[0] not in refused
+    ]
 
 
 def _send_encoded(
@@ -168,7 +290,7 @@ def _send_encoded(
             outcomes = [Outcome(item_of(item), "unwritten", why=str(error)) for _, item in part]
         sent.outcomes += outcomes
         refused = {table.key_of(outcome.item) for outcome in outcomes}
-        sending.stored += [(root, item[0]) for root, item in part if item[0] not in refused]
+        sending.stored += [Taken(root, item[0], is_put=True) for root, item in part if item[0] not in refused]
 
 
 @dataclass
@@ -245,13 +367,13 @@ def _waves(groups: Sequence[Group], table: TableDesign) -> list[list[Group]]:
     return waves_made
 
 
-def _too_big(group: Group) -> str:
-    """Why the group is no transaction; '' where it is one."""
-    if len(group) * ITEM_BYTES <= TRANSACTION_BYTES:
+def _too_big(count: int, sizes: Iterable[int]) -> str:
+    """Why so many items of these bytes are no transaction; '' where they are one."""
+    if count * ITEM_BYTES <= TRANSACTION_BYTES:
         return ""
-    size = sum(map(item_bytes, group))
-    if len(group) > TRANSACTION_ACTIONS:
-        what = f"{len(group)} items and tombstones; a transaction takes {TRANSACTION_ACTIONS}"
+    size = sum(sizes)
+    if count > TRANSACTION_ACTIONS:
+        what = f"{count} items and tombstones; a transaction takes {TRANSACTION_ACTIONS}"
     elif size > TRANSACTION_BYTES:
         what = f"{size:,} bytes; a transaction takes {TRANSACTION_BYTES:,}"
     else:
@@ -262,6 +384,20 @@ def _too_big(group: Group) -> str:
 def item_of(encoded: EncodedItem) -> Item:
     """The item that is encoded."""
     return decode_item(orjson.loads(encoded[1]))
+
+
+def encoded_of(item: Item, table: TableDesign) -> EncodedItem:
+    """The item as JSON. When it expires is left out."""
+    wired, size = encode_sized(item)
+    return table.key_of(item), orjson.dumps(wired, default=base64_text), size, None
+
+
+def _type_of(encoded: EncodedItem, table: TableDesign) -> str:
+    return str(decode(orjson.loads(encoded[1])[table.type_attribute]))
+
+
+def _is_encoded_tombstone(encoded: EncodedItem, table: TableDesign) -> bool:
+    return _AS_TOMBSTONE in encoded[1] and _type_of(encoded, table) == TOMBSTONE
 
 
 def root_of(item: Item, table: TableDesign) -> Root:

@@ -11,31 +11,44 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 from migrator.model.capture import Capture, Installation
-from migrator.model.errors import MigratorError, SettingsError, StoppedError
-from migrator.model.instances import Lifetimes, Standing
-from migrator.model.live import Change, ChangeMarks, Mark, Root, RootFinder, WriterKind
+from migrator.model.errors import MigratorError, OldRevisionError, SettingsError, StoppedError
+from migrator.model.instances import Lifetimes, Revisions, Standing
+from migrator.model.live import Change, ChangeMarks, Mark, Root, RootFinder, WriterKind, Writers
 from migrator.model.table import ItemKey
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import ending_at
 from migrator.stages.live.capture import still_fits
 from migrator.stages.live.instances import Role
 from migrator.stages.live.relay import Relay
-from migrator.stages.live.writers import SharedLeases
+from migrator.stages.live.writers import SharedLeases, fence_off, outlive
 
 Mode: TypeAlias = Literal["outbox", "strict"]
 WRITER_KINDS: dict[Mode, WriterKind] = {"outbox": "relay", "strict": "strict"}
 """What a service that writes items is among the writers."""
 
+_log = get_logger("dual_write")
+
 # ── What a service must be, or it does not start, or goes on no longer ──
 
 
-def refuse_other_revision(standing: Standing) -> None:
-    """Raises: SettingsError where relays work by another mapping, or read other columns, than this service."""
-    if standing in ("new", "old"):
+def refuse_new_revision(standing: Standing) -> None:
+    """Raises: SettingsError where no relay has worked by this service's mapping yet, or read the columns that it reads."""
+    if standing == "new":
         what = "dual write: this service's mapping (or a column that it reads) is not the one that the relay works by"
         raise SettingsError(
             f"{what}; give both the same job and mapping file, and start the relay anew before the services"
         )
+
+
+def refuse_partial_marks(unmarked: Sequence[str] | None) -> None:
+    """`unmarked`: what marks of the job's newest mapping are made of and those of this service are not; None: not known.
+
+    Raises: SettingsError where the relay could miss a change, or a key, of what this service writes.
+    """
+    if unmarked is None or unmarked:
+        which = f" ({', '.join(unmarked)})" if unmarked else ""
+        what = "dual write: the job has gone on to another mapping, whose marks hold more than this service leaves"
+        raise SettingsError(f"{what}{which}; start it again with the job's new mapping file")
 
 
 def refuse_strict(mode: Mode, *, is_file: bool, max_connections: int | None, sessions: int) -> None:
@@ -56,21 +69,29 @@ def marking_role(
     capture: Capture,
     begun_with: Installation,
     need_rows: Callable[[], None],
-    standing: Callable[[], Standing],
+    unmarked: Callable[[], Sequence[str] | None],
     mode: Mode,
-    *,
-    writes: bool,
 ) -> Role:
-    """The role of a process that writes to SQL: checks that the source is still captured as in `begun_with`, and that rows
-    are still the truth; `writes`: whether the process makes items, too."""
+    """The role of a process that writes to SQL: checks that the source is still captured as in `begun_with`, that rows are
+    still the truth, and, where the process leaves the marks itself, that the newest mapping needs no more (`unmarked`)."""
 
     def look() -> None:
-        still_fits(capture, begun_with)
+        installation = still_fits(capture, begun_with)
         need_rows()
-        if writes:
-            refuse_other_revision(standing())
+        if installation.marked_by == "services":
+            refuse_partial_marks(unmarked())
 
     return Role("dual_write", look, mode, begun_with.id)
+
+
+def begin_beside(
+    writers: Writers, revisions: Revisions, lifetimes: Lifetimes, wait: Callable[[float], None]
+) -> None:
+    """Returns when the service's writers may write: no fast run does, and none by another mapping, for which one of an older
+    mapping does not wait, since it writes nothing."""
+    fence_off(writers, lifetimes, wait)
+    if not revisions.is_old():
+        outlive(writers, revisions, lifetimes, wait)
 
 
 # ── Strict mode: a service's items are written before its transaction commits, or the transaction fails ──
@@ -133,13 +154,26 @@ class BeforeCommit:
     shared_leases: SharedLeases
     inside: Callable[[Any], AbstractContextManager[RootFinder]]
     aside: Callable[[Callable[[], Any]], Any]
+    left: LeftToTheRelay
 
     def __call__(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
-        """Raises: as Strict.write_first; SettingsError where the transaction does not read what others committed."""
+        """Raises: as Strict.write_first; SettingsError where the transaction does not read what others committed.
+
+        Where another mapping is the newest it writes nothing: the marks commit with the change, and a relay by that one
+        makes the items.
+        """
+        if self.left.rests:
+            return
         level = connection.get_isolation_level()
         if level != "READ COMMITTED":
             what = f"dual write: strict mode reads what others committed, and this transaction is {level}"
             raise SettingsError(f'{what}; write create_engine(…, isolation_level="READ COMMITTED")')
+        try:
+            self._write(connection, changes, begun_at)
+        except OldRevisionError as error:
+            self.left.say(error)
+
+    def _write(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
         slot = self.aside(self.shared_leases.enter)
         try:
             with self.inside(connection) as rows:
@@ -159,14 +193,37 @@ def reached(relay: Relay, marks: Sequence[Mark]) -> dict[Root, set[ItemKey]]:
     return root_keys
 
 
+# ── What a service of an older mapping does not write itself ──
+
+REST_S = 10.0
+"""So long nothing is tried after a failure: a table that does not answer would cost each commit LONGEST_S."""
+
+
+@dataclass
+class LeftToTheRelay:
+    """Says once that another mapping is the newest, so that this service leaves marks and writes no items."""
+
+    clock: Callable[[], float] = time.monotonic
+    _said: bool = False
+    _old_at: float = float("-inf")
+
+    @property
+    def rests(self) -> bool:
+        """Whether the journal said so just now, and need not be asked for each commit."""
+        return self.clock() - self._old_at < REST_S
+
+    def say(self, error: OldRevisionError) -> None:
+        self._old_at = self.clock()
+        if not self._said:
+            self._said = True
+            _log.warning("left_to_the_relay", reason=str(error))
+
+
 # ── Flush: a service makes the items of its own changes at once, so that it reads its own writes ──
 
 LONGEST_S = 5.0
 """After that it is left to the relay."""
-REST_S = 10.0
-"""So long nothing is tried after a failure: a table that does not answer would cost each commit LONGEST_S."""
 _LATE = f"it took longer than {LONGEST_S:g} s"
-_log = get_logger("flush")
 
 
 @dataclass(frozen=True)
@@ -176,15 +233,20 @@ class Flush:
     marks: ChangeMarks
     relay: Callable[[], Relay]
     shared_leases: SharedLeases
+    left: LeftToTheRelay
     clock: Callable[[], float] = time.monotonic
     _failed_at: list[float] = field(default_factory=list)
     """The time of the last failure, or nothing."""
 
     def __call__(self, changes: Sequence[Change]) -> bool:
         """Whether the items of what was committed are written. Never raises: the service's commit is done."""
-        if self._failed_at and self.clock() - self._failed_at[0] < REST_S:
+        if self.left.rests or (self._failed_at and self.clock() - self._failed_at[0] < REST_S):
             return False
-        why = self._why_not(changes)
+        try:
+            why = self._why_not(changes)
+        except OldRevisionError as error:
+            self.left.say(error)
+            return False
         self._failed_at[:] = [self.clock()] if why else []
         if why:
             _log.warning("flush_left_to_the_relay", reason=why, rests_s=REST_S)
@@ -195,6 +257,8 @@ class Flush:
             with ending_at(time.monotonic() + LONGEST_S, _LATE), self.shared_leases.turn():
                 relay = self.relay()
                 relay.refresh(reached(relay, self.marks.shown(changes)))
+        except OldRevisionError:
+            raise
         except MigratorError as error:
             return str(error) or type(error).__name__
         except Exception as error:

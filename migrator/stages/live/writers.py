@@ -27,18 +27,18 @@ _LOOK_S = 1.0
 
 @dataclass
 class WriterLease:
-    """One writer's registration in the journal. `check` runs before each request: without a valid lease nothing is sent."""
+    """One writer's registration in the journal. `check` runs before each request: without a valid lease nothing is sent.
+
+    `seen_at`: by `clock`, before the call that the registration or its last heartbeat is of, which may be as old as that.
+    """
 
     writers: Writers
     revisions: Revisions
     writer: Writer
     lifetimes: Lifetimes
     clock: Callable[[], float]
-    seen_at: float = 0.0
+    seen_at: float
     is_old: bool = False
-
-    def __post_init__(self) -> None:
-        self.seen_at = self.clock()
 
     def beat(self, *, begins: bool = False) -> None:
         """Renews the heartbeat, unless another revision is the newest: others must not wait for this writer for ever.
@@ -50,7 +50,6 @@ class WriterLease:
         if self.is_old:
             return
         self.writer = self.writers.beat(self.writer, begins=begins)
-        # The time before the call: the heartbeat may be as old as that.
         self.seen_at = now
 
     def now_s(self) -> float:
@@ -160,6 +159,7 @@ class WriterHeartbeats(Forked):
         self.lifetimes = lifetimes
         self.clock = clock
         self.unanswered = unanswered
+        self._left: WriterLease | None = None
         self._begin_anew()
         tell_of_forks(self)
 
@@ -188,11 +188,11 @@ class WriterHeartbeats(Forked):
     def now_s(self) -> float:
         """The time by the clock that tells since when writers work, so that tombstones are as old as they seem.
 
-        By this machine's where none of its writers is here.
+        By this machine's where none of its writers was ever here: nothing that it writes is compared then.
         """
         with self._lock:
-            here = self._here[-1:]
-        return here[0].now_s() if here else time.time()
+            newest = self._here[-1] if self._here else self._left
+        return time.time() if newest is None else newest.now_s()
 
     def enter(self, kind: WriterKind) -> WriterLease:
         """A place among the writers.
@@ -209,8 +209,7 @@ class WriterHeartbeats(Forked):
         except MigratorError:
             self.writers.leave(writer)
             raise
-        writer_lease = WriterLease(self.writers, self.revisions, writer, self.lifetimes, self.clock)
-        writer_lease.seen_at = before
+        writer_lease = WriterLease(self.writers, self.revisions, writer, self.lifetimes, self.clock, before)
         with self._lock:
             self._here.append(writer_lease)
         return writer_lease
@@ -227,6 +226,7 @@ class WriterHeartbeats(Forked):
         with self._lock:
             if writer_lease in self._here:
                 self._here.remove(writer_lease)
+                self._left = writer_lease
         if clean and not self.unanswered():
             self.writers.leave(writer_lease.writer)
             self.revisions.leave(writer_lease.writer)

@@ -22,6 +22,7 @@ from migrator.mapping.patterns.answers import (
     schema_of,
 )
 from migrator.mapping.patterns.diff import diffs, row_key
+from migrator.mapping.patterns.handed import kinds_for
 from migrator.mapping.patterns.normalisers import ruled
 from migrator.mapping.patterns.requests import Requests
 from migrator.model.edges import ItemStore, QueryPage, Questions
@@ -317,6 +318,7 @@ class Question:
         self.clock = clock
         self.requests = Requests(mapping, pattern)
         self.readers = {part.name: readers_for(mapping, plans, part) for part in pattern.parts}
+        self.kinds = {part.name: kinds_for(plans, part) for part in pattern.parts}
         self.keys = {part.name: row_key(mapping, plans, pattern, part) for part in pattern.parts}
 
     def refuse_unfit(self, params: Mapping[str, Any]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Protocol
@@ -196,13 +198,23 @@ SERVICE = "shadow replay"
 
 @dataclass(frozen=True)
 class ReplayRecord:
-    """`revision`: of the mapping that was replayed; `writer`: the id of this replay."""
+    """`revision`: of the mapping that was replayed; `answers`: by pattern, the digest of what its answer is made of;
+    `writer`: the id of this replay."""
 
     evidence: Evidence
     revision: str
+    answers: Dict[str, str]
     writer: str = field(default_factory=lambda: f"replay-{secrets.token_hex(8)}")
 
-    def keep(self, result: ReplayResult) -> None:
+    def begin(self, stop: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> int:
+        """The next whole second by the journal's clock, waited for: what is compared from then on is younger than any move
+        before, also than one of the same second. Raises: StoppedError, Interrupted."""
+        now_s = self.evidence.now_s()
+        begun_at = math.ceil(now_s)
+        nap(begun_at - now_s, stop, sleep)
+        return begun_at
+
+    def keep(self, result: ReplayResult, begun_at: int) -> None:
         """Keeps the comparisons, dated at the second in which the replay began, so that they are no evidence for a pattern
         moved since. A control keeps nothing, since it reads no items.
 
@@ -212,7 +224,7 @@ class ReplayRecord:
         if result.control or not replays:
             return
         now_s = self.evidence.now_s()
-        windows = [self._window(replay, int(now_s - result.took_s)) for replay in replays]
+        windows = [self._window(replay, begun_at) for replay in replays]
         self.evidence.keep(windows, [sample for replay in replays for sample in self._samples(replay, now_s)])
 
     def _window(self, replay: PatternReplay, begun_at: int) -> Window:
@@ -247,6 +259,7 @@ class ReplayRecord:
             },
             found=dict(replay.found),
             latency=dict(replay.histograms),
+            answer=self.answers[replay.pattern.name],
         )
 
     def _samples(self, replay: PatternReplay, now_s: float) -> list[Sample]:

@@ -82,10 +82,14 @@ class RoutedPattern:
         reads = self._reads()
         call = self._call(arguments)
         side = reads.side_of(call)
+        return reads, call, side, partial(self._function(side), **arguments)
+
+    def _function(self, side: Side) -> Function:
+        """What answers from the side. Raises: SettingsError where there is none."""
         function = self._functions.get(side)
         if function is None:
             raise SettingsError(missing_function(self._question.pattern.name, side))
-        return reads, call, side, partial(function, **arguments)
+        return function
 
     def _bound(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         pattern = self._question.pattern

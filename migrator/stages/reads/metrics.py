@@ -48,6 +48,7 @@ class ReadEvent:
 class ReadMetrics:
     """Use as a context manager. An event is appended to a deque: no lock, no wait, whatever the journal does.
 
+    `answers`: by pattern, the digest of what its answer is made of.
     `writer`: gives the instance's id; as long as it is '' nothing is handed on. `clock`: seconds since 1970.
     """
 
@@ -57,6 +58,7 @@ class ReadMetrics:
         self,
         evidence: Evidence,
         blank: Window,
+        answers: Mapping[str, str],
         writer: Callable[[], str],
         *,
         clock: Callable[[], float] = time.time,
@@ -65,6 +67,7 @@ class ReadMetrics:
     ) -> None:
         self.evidence = evidence
         self.blank = blank
+        self.answers = answers
         self.writer = writer
         self.clock = clock
         self.every_s = every_s
@@ -155,7 +158,8 @@ class ReadMetrics:
     def _minute(self, pattern: str, begun_at: int, writer: str) -> _Minute:
         if pattern not in self._now:
             begins = max(begun_at, self._cuts.get(pattern, 0))
-            self._now[pattern] = _Minute(replace(self.blank, pattern=pattern, begun_at=begins, writer=writer))
+            blank = replace(self.blank, pattern=pattern, begun_at=begins, writer=writer)
+            self._now[pattern] = _Minute(replace(blank, answer=self.answers.get(pattern, "")))
         return self._now[pattern]
 
     def _cut(self, now_s: int) -> None:

@@ -6,17 +6,17 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from migrator.mapping.patterns.cursors import Cursor, digest_of, opened, signed
+from migrator.mapping.patterns.handed import Answer, Records
 from migrator.mapping.patterns.params import checked_params, kind_of, texts_of
-from migrator.mapping.patterns.results import Answer, TooManyError, handed, records
+from migrator.mapping.patterns.results import TooManyError, handed, records
 from migrator.model.edges import ItemStore, Questions
 from migrator.model.errors import MigratorError, SettingsError, did_you_mean
 from migrator.model.evidence import ROUTES, Side, answering, share_of
 from migrator.model.mapping import Pattern
 from migrator.model.results import PartAnswer, Rows
-from migrator.model.table import Value
 from migrator.settings.job import ReadSettings
 from migrator.stages.patterns.pages import LARGEST_PAGE, PageRows, Place, refuse_unpaged, sql_page, table_page
 from migrator.stages.patterns.question import Question
@@ -32,6 +32,8 @@ from migrator.stages.reads.backends import (
 from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.phases import PhaseCache
 from migrator.stages.reads.shadow import AnsweredCall, Shadow
+
+AnyQuestion = TypeVar("AnyQuestion", bound=Question)
 
 # ──
 # Calls of access patterns in a service: answered by the side that the phase names, shadowed by the other
@@ -63,7 +65,8 @@ class Reads:
         state = self.phases.state(call.pattern.name)
         if state.phase != "ramp":
             return ROUTES[state.phase].answers
-        return answering(state, share_of(call.pattern.name, texts_of(call.pattern, call.values)))
+        texts = texts_of(call.pattern, call.values)
+        return answering(state, share_of(call.pattern.name, texts), texts)
 
     def answer(self, call: Call, side: Side, ask: Callable[[], Any]) -> Any:
         """What `ask` gives, timed and counted. Raises: what it raises."""
@@ -120,9 +123,9 @@ def _comparable(call: Call, side: Side, answer: Any) -> Any:
 
 @dataclass(frozen=True)
 class Page:
-    """`items`: as `read` gives them. `next`: the cursor of the next page, None where there is none."""
+    """`items`: as `read` gives them, with their `origin`. `next`: the cursor of the next page, None where there is none."""
 
-    items: list[dict[str, Value]]
+    items: Records
     next: str | None = None
 
 
@@ -153,7 +156,7 @@ class MappedReads:
         edges = self.edges
         ask = partial(question.answer, side, values, edges.source, edges.store)
         parts = self.reads.answer(call, side, ask)
-        return handed(question.pattern, parts)
+        return handed(question.pattern, parts, side, question.kinds)
 
     def _compares(self, parts: Mapping[str, Rows]) -> Mapping[str, Rows]:
         """Raises: TooManyError for an answer of more rows than are compared, which the other side would be blamed for."""
@@ -174,7 +177,7 @@ class MappedReads:
         values = checked_params(question.pattern, given)
         question.refuse_unfit(values)
         key = self._key(name)
-        page = _PageCall(question, values, self.shadow_edges, size)
+        page = self._page_call(question, values, size)
         # Of pages in no certain order, and of later ones, the two sides need not agree where they are cut.
         compared = cursor is None and question.pattern.order == "exact"
         call = Call(question.pattern, values, (lambda: page) if compared else None)
@@ -190,13 +193,16 @@ class MappedReads:
         ask = lambda: replace(page, edges=self.edges).page(begun.side, self.edges, position)  # noqa: E731
         compares = lambda rows: self._compares({"": rows.rows})[""]  # noqa: E731
         page_rows = self.reads.answer(replace(call, compares=compares), begun.side, ask)
-        items = records(question.pattern.parts[0], page_rows.rows)
+        items = records(question.pattern.parts[0], page_rows.rows, begun.side, question.kinds[""])
         if page_rows.next is None:
             return Page(items)
         there = replace(
             begun, given=page_rows.next.given, starts=page_rows.next.starts, row=page_rows.next.row
         )
         return Page(items, signed(there, key))
+
+    def _page_call(self, question: Question, values: Mapping[str, Any], size: int) -> PageCall:
+        return PageCall(question, values, self.shadow_edges, size)
 
     def _key(self, name: str) -> str:
         if self.settings.cursor_key is None:
@@ -230,7 +236,7 @@ class MappedReads:
 
 
 @dataclass(frozen=True)
-class _PageCall:
+class PageCall:
     """A first page as its shadow asks it."""
 
     question: Question
@@ -258,7 +264,7 @@ class _PageCall:
         return self.question.compared({"": items}, {"": rows})
 
 
-def question_named(questions: Mapping[str, Question], name: str) -> Question:
+def question_named(questions: Mapping[str, AnyQuestion], name: str) -> AnyQuestion:
     """Raises: SettingsError for a pattern that the mapping has not."""
     if not isinstance(name, str):
         raise SettingsError(f"an access pattern is named by a text; this {type(name).__name__} is none")

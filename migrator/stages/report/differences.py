@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,7 +18,7 @@ from migrator.model.evidence import DiffKey, Sample
 from migrator.model.journal import Finding, FindingGroup, FindingGroups, Run
 from migrator.model.report import Cell, Difference, Found, Group
 from migrator.model.table import Item, ItemKey, TableDesign, item_key_of
-from migrator.stages.report.shown import Showing, Windows, clipped
+from migrator.stages.report.shown import Age, Counted, Showing, Windows, clipped
 from migrator.stages.report.verdict import SINCE_GONE, Cause, Circumstances, cause_of
 
 # ── The row and the item of a finding, read again and shown side by side ──
@@ -90,6 +90,8 @@ SHOWN_AT_MOST = 5_000
 """Differences of one report; the rest is counted."""
 _OF_ITEMS = ("missing", "unexpected", "different")
 """Kinds of findings about one row and one item, which are gone when the two agree."""
+_AGES: tuple[Age, ...] = ("standing", "verified", "moved")
+_WHEN: Mapping[Age, str] = {"standing": "", "verified": "verified", "moved": "before"}
 _LOOKED_UP = 5
 """Findings of a group whose row and item are read again at most, so that both sides can be shown."""
 
@@ -106,23 +108,26 @@ class Differences:
     # ── differences of shadow reads and replays ──
 
     def of_windows(self, windows: Windows, samples: Sequence[Sample]) -> list[Group]:
-        """A group for each kind of difference of a pattern; differences from before its last move are separate groups."""
-        standing, before = windows.differences(), windows.differences(since_move=False)
-        recent: dict[_Kind, list[Sample]] = defaultdict(list)
-        older: dict[_Kind, list[Sample]] = defaultdict(list)
+        """A group for each kind of difference of a pattern; differences that are history are separate groups."""
+        by_age = {age: windows.differences(age) for age in _AGES}
+        of_age: dict[tuple[_Kind, Age], list[Sample]] = defaultdict(list)
         for sample in samples:
             kind = sample.pattern, sample.key
-            is_recent = kind in standing and windows.is_since_move(sample.pattern, sample.at)
-            (recent if is_recent else older)[kind].append(sample)
-        groups = [self._of_pattern(kind, counts, recent[kind]) for kind, counts in standing.items()]
-        for kind, counts in before.items():
-            made = self._of_pattern(kind, counts, older[kind], "before" if kind in standing else "")
-            groups.append(replace(made, before_move=True))
-        return groups
+            own = windows.age_of(*kind, sample.at)
+            # Windows are minutes: one that began before a verify may have ended after it, and counts.
+            ages = (own,) if own == "moved" else (own, *_AGES)
+            of_age[kind, next((age for age in ages if kind in by_age[age]), own)].append(sample)
+        groups: dict[tuple[_Kind, Age], Group] = {}
+        for age, counted in by_age.items():
+            for kind, counts in counted.items():
+                is_first = not any((kind, other) in groups for other in _AGES)
+                made = self._of_pattern(kind, counts, of_age[kind, age], "" if is_first else _WHEN[age])
+                groups[kind, age] = replace(
+                    made, before_move=age == "moved", before_verify=age == "verified", until=counts.until
+                )
+        return list(groups.values())
 
-    def _of_pattern(
-        self, kind: _Kind, counts: Counter[str], samples: Sequence[Sample], when: str = ""
-    ) -> Group:
+    def _of_pattern(self, kind: _Kind, counts: Counted, samples: Sequence[Sample], when: str = "") -> Group:
         """`when`: distinguishes the group from another one of its kind."""
         pattern, key = kind
         both = [
@@ -135,7 +140,7 @@ class Differences:
         around = replace(self.around.of(max((sample.at for sample in samples), default=None)), rows=rows)
         cause = cause_of(key.kind, key.attribute, list(pairs_of(key.attribute, both)), around)
         id_ = _id("pattern", pattern, key.kind, key.part, key.attribute, *filter(None, [when]))
-        origins: list[Found] = [origin for origin in ("service", "replay") if counts[origin]]
+        origins: list[Found] = [origin for origin in ("service", "replay") if counts.by_origin[origin]]
         made = Group(
             id=id_,
             found_by=origins,
@@ -143,7 +148,7 @@ class Differences:
             part=key.part,
             kind=key.kind,
             attribute=key.attribute,
-            count=counts.total(),
+            count=counts.by_origin.total(),
             cause=cause.likely,
             advice=cause.advice,
             rows=rows,

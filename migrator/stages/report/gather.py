@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
+from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.plan import columns_digest
+from migrator.model.capacity import Capacity
 from migrator.model.edges import ItemStore, Rows
 from migrator.model.evidence import Evidence, Phases
-from migrator.model.instances import ServiceRegistry
+from migrator.model.instances import Processes, ServiceRegistry
 from migrator.model.journal import FindingGroups, Journal, Run
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.report import (
@@ -25,9 +28,10 @@ from migrator.model.report import (
     Verdict,
 )
 from migrator.model.table import TableDesign
+from migrator.stages.report.costs import costs_of
 from migrator.stages.report.differences import SHOWN_AT_MOST, Differences, Pairs, Place, place_of
-from migrator.stages.report.shown import Showing, Windows, clipped
-from migrator.stages.report.verdict import Circumstances, Standings, verdict_of
+from migrator.stages.report.shown import Showing, Windows, clipped, work_series
+from migrator.stages.report.verdict import Circumstances, Standings, found_nothing, verdict_of
 from migrator.stages.report.views import Views
 
 _REFUSED_READ = 2_000
@@ -54,13 +58,14 @@ class ReportRecords:
     groups: FindingGroups
     evidence: Evidence
     phases: Phases
+    processes: Processes
 
 
 @dataclass(frozen=True)
 class ReportSides:
     """The mapping, compiled for the source where it can be reached; `source` and `store` None where they cannot.
 
-    `table`: with the job's name for it. `notes`: why a side is missing.
+    `table`: with the job's name for it. `capacity`: measured on rows of the source, or None. `notes`: why a side is missing.
     """
 
     mapping: MappingModel
@@ -68,6 +73,7 @@ class ReportSides:
     entities: Sequence[CompiledEntity] = ()
     source: Rows | None = None
     store: ItemStore | None = None
+    capacity: Capacity | None = None
     notes: Sequence[str] = ()
 
 
@@ -111,12 +117,14 @@ class Report:
         now_s = self.records.evidence.now_s()
         since = max(0.0, now_s - self.options.since_s)
         kept, phases = self.records.evidence.windows(since), self.records.phases.all()
-        windows = Windows(kept, self.sides.mapping.revision, now_s, phases)
+        runs = [self._run(run) for run in self._runs.values()]
+        samples = self.records.evidence.samples()
+        answers = answer_digests(self.sides.mapping, ())
+        windows = Windows(kept, answers, now_s, phases, verified_s=_verified_s(runs), samples=samples)
         patterns = windows.patterns(self.sides.mapping.patterns)
         budgets = {name: pattern.p99_ms for name, pattern in self.sides.mapping.patterns.items()}
         patterns = [replace(report, budget_ms=budgets[report.name]) for report in patterns]
         groups, refused = self._groups(windows, since), self._refused()
-        runs = [self._run(run) for run in self._runs.values()]
         views = Views(self.sides.mapping, self.sides.entities, self._showing, self._sampled())
         shown = [self._showing.view(view) for view in views.all()]
         return ReportModel(
@@ -132,6 +140,8 @@ class Report:
             moves=self._moves(),
             groups=groups,
             timeline=windows.timeline(since),
+            work=work_series(self.records.processes.minutes(since), since, now_s),
+            costs=costs_of(self.sides.capacity, windows, since, list(self.sides.mapping.patterns)),
             lag=self.around.lag,
             runs=runs,
             refused=refused,
@@ -153,7 +163,7 @@ class Report:
         return self.sides.source if self.options.values else None
 
     def _groups(self, windows: Windows, since: float) -> list[Group]:
-        """Groups in order: most differences first, shadow reads before runs, and last those from before a pattern's move."""
+        """Groups in order: most differences first, shadow reads before runs, and last those that are history."""
         lag, backfill = self.around.lag, self._runs.get("backfill")
         around = Circumstances(
             waiting=lag.waiting or 0,
@@ -164,11 +174,7 @@ class Report:
         )
         made = Differences(self._showing, around, self.options.values, self._pairs)
         revision = self.sides.mapping.revision
-        samples = [
-            sample
-            for sample in self.records.evidence.samples()
-            if sample.at >= since and sample.revision == revision
-        ]
+        samples = [sample for sample in windows.samples if sample.at >= since and sample.revision == revision]
         groups = made.of_windows(windows, samples)
         left = SHOWN_AT_MOST - sum(len(group.differences) for group in groups)
         seen_places: set[Place] = set()
@@ -186,7 +192,7 @@ class Report:
             )
             for group in groups
         ]
-        return sorted(named, key=lambda group: (group.before_move, -group.count))
+        return sorted(named, key=lambda group: (group.is_history, -group.count))
 
     def _places(self, run: Run) -> set[Place]:
         """The places of the run's first findings, for comparison with another run's."""
@@ -266,8 +272,8 @@ class Report:
             PhaseMove(
                 move.at,
                 move.pattern,
-                str(move.before),
-                str(move.after),
+                move.before.masked,
+                move.after.masked,
                 move.who,
                 clipped(move.reason),
                 move.override,
@@ -305,6 +311,12 @@ class Report:
                 "values of rows, and parts of keys that may name a person, are masked (…): --samples shows them"
             )
         return list(dict.fromkeys(notes))
+
+
+def _verified_s(runs: Sequence[RunReport]) -> float:
+    """When the last verify began, if it found nothing, else 0."""
+    clean = [run.started for run in runs if run.kind == "verify" and found_nothing(run)]
+    return datetime.fromisoformat(clean[0]).timestamp() if clean else 0.0
 
 
 def _last_runs(runs: Sequence[Run]) -> Mapping[str, Run]:

@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from migrator.mapping.show.redaction import (
     hidden_by_pattern,
@@ -19,8 +19,9 @@ from migrator.mapping.show.redaction import (
     value_mask,
     value_text,
 )
-from migrator.model.evidence import SIDES, DiffKey, PatternPhase, Side, Window
+from migrator.model.evidence import SIDES, DiffKey, PatternPhase, Sample, Side, Window
 from migrator.model.facts import EntityPlan
+from migrator.model.instances import WorkMinute
 from migrator.model.mapping import ItemDesign, Template
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.report import (
@@ -32,10 +33,13 @@ from migrator.model.report import (
     Span,
     Timeline,
     View,
+    WorkSeries,
+    WorkSpan,
 )
 from migrator.model.results import Hidden
 from migrator.model.table import Item
 from migrator.stages.patterns.latencies import added
+from migrator.stages.reads.metrics import MINUTE_S
 
 # ── Items, keys and findings as texts that a report may show ──
 
@@ -185,18 +189,43 @@ _HISTOGRAMS = 300
 _WIDTHS_S = (60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400)
 
 
+Age = Literal["standing", "verified", "moved"]
+"""Of a difference in answers: it counts; or a later verify found nothing, or its pattern was moved since."""
+
+
+@dataclass
+class Counted:
+    """Differences of one kind. `until`: when the last of them may have been found."""
+
+    by_origin: Counter[str] = field(default_factory=Counter)
+    until: float = 0.0
+
+    def add(self, origin: str, count: int, until: float) -> None:
+        self.by_origin[origin] += count
+        self.until = max(self.until, until)
+
+
 @dataclass(frozen=True)
 class Windows:
-    """Windows of one report. Those of another `revision` of the mapping are no evidence for this one. Those from before
-    the last move of their pattern are counted separately, since the next move is judged without them.
+    """Windows of one report. Those of another answer than the mapping's (`answers`: digests by pattern) are no evidence for
+    it. Those from before the last move of their pattern are counted separately, since the next move is judged without them.
 
-    `phases`: of patterns that were moved at least once.
+    `phases`: of patterns that were moved at least once. `verified_s`: when the last verify began, if it found nothing, else
+    0; what differed before is history. `samples`: of differences; they say when a replay ended.
     """
 
     all: Sequence[Window]
-    revision: str
+    answers: Mapping[str, str]
     now_s: float
     phases: Mapping[str, PatternPhase] = field(default_factory=dict)
+    verified_s: float = 0.0
+    samples: Sequence[Sample] = ()
+
+    def age_of(self, pattern: str, key: DiffKey, at: float) -> Age:
+        """Whether a difference of `at` counts. Calls that failed are not mended by what rows and items say."""
+        if not self.is_since_move(pattern, at):
+            return "moved"
+        return "verified" if at <= self.verified_s and key.kind != "error" else "standing"
 
     def is_since_move(self, pattern: str, at: float) -> bool:
         """Whether `at` lies after the pattern's last move; always true if it was never moved."""
@@ -210,20 +239,19 @@ class Windows:
         reports = [self._pattern(self._phase(name), by_name[name]) for name in names]
         return sorted(reports, key=lambda report: (report.compared > 0, -report.different))
 
-    def differences(self, *, since_move: bool = True) -> dict[tuple[str, DiffKey], Counter[str]]:
-        """Differences by pattern and kind: counts by origin, since the pattern's last move or before it."""
-        counted: dict[tuple[str, DiffKey], Counter[str]] = defaultdict(Counter)
+    def differences(self, age: Age = "standing") -> dict[tuple[str, DiffKey], Counted]:
+        """Differences of that age by pattern and kind."""
+        counted: dict[tuple[str, DiffKey], Counted] = defaultdict(Counted)
         for window in self.all:
-            if window.revision == self.revision and self._is_since_move(window) == since_move:
-                for key, count in window.found.items():
-                    counted[window.pattern, key][window.origin] += count
+            for key, count in window.found.items() if self._is_current(window) else ():
+                if self._age_of(window, key) == age:
+                    counted[window.pattern, key].add(window.origin, count, self._ended_s(window))
         return counted
 
     def timeline(self, begun_s: float) -> Timeline:
         """All windows, in at most 96 spans from the first comparison after `begun_s` until now."""
         first = min((window.begun_at for window in self.all), default=int(self.now_s))
-        lasted_s = self.now_s - max(first, begun_s)
-        width_s = next((width for width in _WIDTHS_S if width * _SPANS_AT_MOST >= lasted_s), _WIDTHS_S[-1])
+        width_s = _width_s(max(first, begun_s), self.now_s)
         counts: dict[int, Counter[str]] = defaultdict(Counter)
         for window in self.all:
             at = window.begun_at // width_s * width_s
@@ -233,16 +261,18 @@ class Windows:
             )
         if not counts:
             return Timeline(width_s, ())
-        last = max(max(counts), int(self.now_s) // width_s * width_s)
-        begin = min(last - width_s * (_SPANS_AT_LEAST - 1), max(min(counts), last - width_s * _SPANS_AT_MOST))
-        places = range(begin, last + 1, width_s)
+        places = _places(counts, width_s, self.now_s)
         return Timeline(width_s, tuple(Span(at, **counts[at]) for at in places))
+
+    def _is_current(self, window: Window) -> bool:
+        return window.answer == self.answers.get(window.pattern)
 
     # ── one pattern ──
 
     def _pattern(self, phase: PatternPhase, windows: Sequence[Window]) -> PatternReport:
-        current = [window for window in windows if window.revision == self.revision]
+        current = [window for window in windows if self._is_current(window)]
         since_move = [window for window in current if self._is_since_move(window)]
+        mended = [window for window in since_move if window.different and self._is_before_verify(window)]
         answered: Counter[Side] = Counter()
         errors: Counter[Side] = Counter()
         dropped: Counter[str] = Counter()
@@ -252,12 +282,17 @@ class Windows:
             dropped.update(window.dropped)
         return PatternReport(
             name=phase.pattern,
-            phase=str(phase.state),
+            phase=phase.state.masked,
             since=phase.since,
             compared=sum(window.compared for window in since_move),
             same=sum(window.same for window in since_move),
             transient=sum(window.transient for window in since_move),
             different=sum(window.different for window in since_move),
+            mended=sum(window.different for window in mended),
+            mended_until=max(map(self._ended_s, mended), default=0.0),
+            compared_after=sum(
+                window.compared for window in since_move if window.begun_at >= self.verified_s
+            ),
             before_move=sum(window.compared for window in current)
             - sum(window.compared for window in since_move),
             outdated=sum(window.compared for window in windows) - sum(window.compared for window in current),
@@ -275,6 +310,24 @@ class Windows:
     def _is_since_move(self, window: Window) -> bool:
         return self.is_since_move(window.pattern, window.begun_at)
 
+    def _age_of(self, window: Window, key: DiffKey) -> Age:
+        if not self._is_since_move(window):
+            return "moved"
+        return "verified" if key.kind != "error" and self._is_before_verify(window) else "standing"
+
+    def _is_before_verify(self, window: Window) -> bool:
+        return self._ended_s(window) <= self.verified_s
+
+    def _ended_s(self, window: Window) -> float:
+        """When an answer of the window may have differed last: services count by minute, samples of a replay are of its
+        end. Where those have made room for newer ones of the pattern, none of the replay is younger than they are."""
+        ended_s = float((window.begun_at // MINUTE_S + 1) * MINUTE_S)
+        if window.origin == "service":
+            return ended_s
+        kept = [sample for sample in self.samples if sample.pattern == window.pattern]
+        own = [sample.at for sample in kept if sample.writer == window.writer]
+        return max(own or [sample.at for sample in kept] or [ended_s])
+
     def _coverage(self, windows: Sequence[Window]) -> list[Coverage]:
         by_kind: dict[str, list[tuple[int, Window]]] = defaultdict(list)
         for window in windows:
@@ -289,6 +342,45 @@ class Windows:
             )
             for kind, counted in sorted(by_kind.items())
         ]
+
+
+def work_series(minutes: Sequence[WorkMinute], begun_s: float, now_s: float) -> WorkSeries:
+    """What processes wrote after `begun_s`, in spans as wide as a timeline's. Minutes count from a process's beginning; one
+    from before `begun_s` says only how far the process was then."""
+    if not minutes:
+        return WorkSeries(MINUTE_S, ())
+    width_s = _width_s(max(float(minutes[0].begun_at), begun_s), now_s)
+    spans: dict[int, WorkSpan] = {}
+    before: dict[str, WorkMinute] = {}
+    for minute in minutes:
+        last = before.get(minute.process)
+        before[minute.process] = minute
+        if minute.begun_at < begun_s:
+            continue
+        at = minute.begun_at // width_s * width_s
+        span = spans.get(at, WorkSpan(at))
+        spans[at] = WorkSpan(
+            at,
+            span.items + minute.items - (last.items if last else 0),
+            span.write_units + minute.write_units - (last.write_units if last else 0.0),
+            max(span.lag_s, minute.lag_s),
+        )
+    if not spans:
+        return WorkSeries(width_s, ())
+    return WorkSeries(width_s, tuple(spans.get(at, WorkSpan(at)) for at in _places(spans, width_s, now_s)))
+
+
+def _width_s(begun_s: float, now_s: float) -> int:
+    lasted_s = now_s - begun_s
+    return next((width for width in _WIDTHS_S if width * _SPANS_AT_MOST >= lasted_s), _WIDTHS_S[-1])
+
+
+def _places(counted: Iterable[int], width_s: int, now_s: float) -> range:
+    """Where spans begin: without gaps until now, at least 24 of them."""
+    places = sorted(counted)
+    last = max(places[-1], int(now_s) // width_s * width_s)
+    begin = min(last - width_s * (_SPANS_AT_LEAST - 1), max(places[0], last - width_s * _SPANS_AT_MOST))
+    return range(begin, last + 1, width_s)
 
 
 def _curves(windows: Sequence[Window]) -> dict[Side, Curve]:

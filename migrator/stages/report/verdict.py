@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from migrator.mapping.show.causes import Pair, value_cause
+from migrator.model.durations import minute
 from migrator.model.evidence import SIDES, Side
 from migrator.model.report import Group, LagReport, PatternReport, Refused, RunReport, Verdict
 
@@ -155,8 +156,15 @@ class Standings:
 
     @property
     def standing(self) -> list[Group]:
-        """Differences that count against a move."""
-        return [group for group in self.groups if not group.before_move]
+        """Differences that count against a move. Calls that failed are judged by their share of all calls."""
+        return [group for group in self.groups if not group.is_history and group.kind != "error"]
+
+    @property
+    def differing(self) -> list[str]:
+        """Patterns of which answers differ; some have counts alone, as examples are not kept of every answer."""
+        of_answers = [group.where for group in self.standing if group.is_of_answers]
+        counted = [pattern.name for pattern in self.patterns if pattern.differing]
+        return list(dict.fromkeys([*of_answers, *counted]))
 
     def run(self, kind: str) -> RunReport | None:
         return next((run for run in self.runs if run.kind == kind), None)
@@ -188,7 +196,8 @@ def verdict_of(standings: Standings) -> Verdict:
     if not against:
         title = "Nothing differs as far as was looked, and not all was looked at"
         return Verdict("unproven", title, reasons, first.command, first.purpose)
-    title = f"{'Differences stand; do' if standings.standing else 'Do'} not move a pattern yet"
+    differs = bool(standings.standing or standings.differing)
+    title = f"{'Differences stand; do' if differs else 'Do'} not move a pattern yet"
     return Verdict("different", title, reasons, first.command, first.purpose)
 
 
@@ -198,31 +207,36 @@ def verdict_of(standings: Standings) -> Verdict:
 def _differences(standings: Standings) -> list[_Point]:
     """Rows and items first; answers are counted separately, as many of them may show the same item."""
     reasons = [_differing_items(standings), _differing_answers(standings)]
-    command, purpose = _mending(standings) if standings.standing else ("", "")
-    return [_Point(reason, standings.command(command), purpose) for reason in reasons if reason]
+    return [
+        _Point(reason, standings.command(command), purpose)
+        for reason in reasons
+        if reason
+        for command, purpose in [_mending(standings)]
+    ]
 
 
 def _differing_items(standings: Standings) -> str:
     groups = [group for group in standings.standing if not group.is_of_answers]
     if not groups:
         return ""
-    count, where = (
-        sum(group.count for group in groups),
-        _listed(list(dict.fromkeys(group.where for group in groups))),
-    )
-    return f"{count:,} difference(s) between rows and items, of {len(groups)} kind(s), in {where}"
+    totals = sum(group.count for group in groups if group.is_of_totals)
+    count = sum(group.count for group in groups) - totals
+    counted = [f"{count:,} difference(s) between rows and items"] * bool(count)
+    if totals:
+        counted.append(f"{totals:,} total(s) by plain SQL that differ")
+    return f"{' and '.join(counted)}, in {_listed(list(dict.fromkeys(group.where for group in groups)))}"
 
 
 def _differing_answers(standings: Standings) -> str:
     """The answers that the patterns count as different; where they count none, the number of recorded differences."""
-    groups = [group for group in standings.standing if group.is_of_answers]
-    if not groups:
+    names = standings.differing
+    if not names:
         return ""
-    names = list(dict.fromkeys(group.where for group in groups))
-    answers = sum(pattern.different for pattern in standings.patterns if pattern.name in names)
+    answers = sum(pattern.differing for pattern in standings.patterns if pattern.name in names)
     if answers:
         return f"{answers:,} answer(s) differ, of {_listed(names)}"
-    return f"{sum(group.count for group in groups):,} difference(s) in answers, of {_listed(names)}"
+    recorded = sum(group.count for group in standings.standing if group.is_of_answers)
+    return f"{recorded:,} difference(s) in answers, of {_listed(names)}"
 
 
 def _mending(standings: Standings) -> tuple[str, str]:
@@ -233,7 +247,7 @@ def _mending(standings: Standings) -> tuple[str, str]:
         return "migrator backfill JOB --restart", "write every row once more"
     if _not_verified(standings) is not None:
         return "migrator verify JOB", "see whether items are wrong, or only the patterns"
-    return _anew(standings, standings.standing[0].where)
+    return _anew(standings, standings.differing[0])
 
 
 def _anew(standings: Standings, name: str) -> tuple[str, str]:
@@ -339,6 +353,34 @@ def _not_compared(standings: Standings) -> _Point | None:
     )
 
 
+def _not_compared_again(standings: Standings) -> _Point | None:
+    """A verify that found nothing says that items are right, not that the answers of a pattern are."""
+    waiting = [
+        pattern
+        for pattern in standings.patterns
+        if pattern.mended and not pattern.compared_after and pattern.phase != "complete"
+    ]
+    if not waiting:
+        return None
+    reason = f"{_history(waiting)}, and no answer was compared since, of {_listed([p.name for p in waiting])}"
+    return _Point(reason, standings.command("migrator shadow replay JOB"), "compare these answers again")
+
+
+def _history(patterns: Sequence[PatternReport]) -> str:
+    mended, until = sum(p.mended for p in patterns), max(p.mended_until for p in patterns)
+    return f"{mended:,} answer(s) differed until {minute(until)}, before the last verify, which found nothing"
+
+
+def found_nothing(run: RunReport) -> bool:
+    """Whether a verify compared all rows and items by the mapping as it is, and none differs. Refused rows have none."""
+    return (
+        run.state == "done"
+        and not run.scope
+        and run.current is True
+        and not run.findings.keys() - {"refused"}
+    )
+
+
 def _not_settled(standings: Standings) -> _Point | None:
     counts = {
         pattern.name: pattern.unsettled
@@ -357,12 +399,23 @@ def _listed(names: Sequence[str]) -> str:
 
 _Ask = Callable[[Standings], _Point | None]
 _AGAINST: tuple[_Ask, ...] = (_refused, _failed_of_table, _late)
-_GAPS: tuple[_Ask, ...] = (_not_filled, _not_verified, _not_compared, _failed_of_sql, _not_settled)
+_GAPS: tuple[_Ask, ...] = (
+    _not_filled,
+    _not_verified,
+    _not_compared,
+    _not_compared_again,
+    _failed_of_sql,
+    _not_settled,
+)
 
 
 def _clean(standings: Standings) -> Verdict:
     compared = sum(pattern.compared for pattern in standings.patterns)
-    reasons = [f"{compared:,} answer(s) of {len(standings.patterns)} pattern(s) compared, none differs"]
+    mended = [pattern for pattern in standings.patterns if pattern.mended]
+    differs = "none differs since the last verify" if mended else "none differs"
+    reasons = [f"{compared:,} answer(s) of {len(standings.patterns)} pattern(s) compared, {differs}"]
+    if mended:
+        reasons.append(f"{_history(mended)}: they are history, of {_listed([p.name for p in mended])}")
     if (run := standings.run("verify")) is not None:
         reasons.append(f"{run.rows:,} row(s) and their items say the same")
     if errors := sum(sum(pattern.errors.values()) for pattern in standings.patterns):
@@ -373,6 +426,9 @@ def _clean(standings: Standings) -> Verdict:
         command, purpose = "migrator capture install JOB", "mark every change from now on, which a move needs"
     elif not left:
         command, purpose = "migrator decommission check JOB", "see what still depends on SQL"
+    elif left[0].mended:
+        # Cutover judges by all that was compared since the last move, whatever was mended since.
+        command, purpose = _anew(standings, left[0].name)
     else:
         command, purpose = (
             f"migrator cutover advance JOB {left[0].name}",

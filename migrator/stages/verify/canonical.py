@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from migrator.mapping.heart.encoder import compile_texts, text_in_order
+from migrator.mapping.heart.encoder import TextEncoder, text_in_order
 from migrator.mapping.heart.encoder_values import base64_text
 from migrator.mapping.heart.items import CompiledEntity, index_keys
 from migrator.mapping.heart.wire import encode
@@ -28,13 +28,10 @@ MAP = b'"M":{'
 BACKSLASH = ord("\\")
 
 
-def digest_of_text(text: bytes, *, may_have_maps: bool) -> int:
-    """64 bits of an item's text (see `EncodedText`). Where maps in any order are in it, all names are sorted first.
-
-    Two items that differ have the same by a chance of 2^-64: it is SipHash with a key that each process draws for itself.
-    Source: PEP 456.
-    """
-    return hash(_sorted(parsed(text)) if may_have_maps and MAP in text else text)
+def sorted_where_maps(text: bytes) -> bytes:
+    """An item's text (see `EncodedText`), of which a digest is made. Where maps in any order are in it, all names are sorted
+    first."""
+    return _sorted(parsed(text)) if MAP in text else text
 
 
 def parsed(text: bytes) -> WiredItem:
@@ -48,10 +45,11 @@ def _sorted(item: WiredItem) -> bytes:
 
 class Canonical:
     """Digests of stored items of one type, as rows make them, whatever their ticket and revision. Safe to share between
-    threads. `orders`: in which the names are in the text that is hashed. `may_have_maps`: beside those of lists.
+    threads. `encoder`: of the entity's texts, in any order of names. `orders`: in which they are in the text that is hashed.
+    `may_have_maps`: beside those of lists.
     """
 
-    def __init__(self, entity: CompiledEntity, design: ItemDesign) -> None:
+    def __init__(self, entity: CompiledEntity, design: ItemDesign, encoder: TextEncoder | None) -> None:
         table, plan = entity.table, entity.plan
         written = {**plan.entity.attributes, **design.attributes}
         ttl = [table.ttl] if design.expiry is not None and table.ttl else []
@@ -64,7 +62,6 @@ class Canonical:
             *ttl,
             table.ticket_attribute,
         )
-        encoder = compile_texts(entity, frozenset(), {})
         lists = {} if encoder is None else encoder.names_in_lists
         self._type = design.type
         self.orders: dict[tuple[str, ...], Sequence[str]] = {
@@ -107,11 +104,11 @@ class Canonical:
                     return False
         return True
 
-    def digest(self, item: WiredItem) -> int:
-        """Of one with attributes that no row makes, a digest that no row has."""
+    def text(self, item: WiredItem) -> bytes:
+        """Of one with attributes that no row makes, a text that no row has."""
         item |= self._fixed
         text = text_in_order(item, self._type, self.orders)
-        return hash(_sorted(item) if self.may_have_maps and MAP in text else text)
+        return _sorted(item) if self.may_have_maps and MAP in text else text
 
 
 def _names_at(item: WiredItem, where: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -7,19 +7,21 @@ scanned once more and traced back to their rows.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from functools import cached_property, partial
+from itertools import accumulate, islice
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import orjson
 
-from migrator.mapping.heart.encoder import TextEncoder, encode_texts
+from migrator.mapping.heart.encoder import TextEncoder, compile_texts, encode_texts
 from migrator.mapping.heart.encoder_text import Orders
 from migrator.mapping.heart.items import CompiledEntity, row_key
 from migrator.mapping.heart.wire import decode, decode_item, encode_item
@@ -32,15 +34,18 @@ from migrator.stages.verify.canonical import (
     BACKSLASH,
     MAP,
     Canonical,
-    digest_of_text,
     learn_and_check,
     parsed,
+    sorted_where_maps,
 )
-from migrator.stages.verify.scan import EXACT, ScanTotals, TableScan
+from migrator.stages.verify.scan import ScanTotals, TableScan, exact_sum
 
 DIGESTS_AT_MOST = 2**24
 """Nine bytes are kept of each: 150 MB."""
 _PARTS = 256
+_PIECE = 2**19
+Places: TypeAlias = "array[int]"
+"""Of digests in their order: four bytes of each, which all processes call the same."""
 
 
 @runtime_checkable
@@ -60,11 +65,36 @@ class EncodedScans(Protocol):
 
 
 class Digests:
-    """Digests of stored items, and which of them an item has that a row becomes. Safe to share between threads."""
+    """Digests of stored items, and which of them an item has that a row becomes. Safe to share between threads.
 
-    def __init__(self) -> None:
+    `key`: all processes that have it make the same digest of a text. Without one it is SipHash, with a key that this process
+    has drawn for itself. Source: PEP 456.
+    """
+
+    def __init__(self, key: bytes = b"") -> None:
+        self._key = key
+        self._keyed = hashlib.blake2b(digest_size=8, key=key) if key else None
         self._parts = [array("q") for _ in range(_PARTS)]
-        self._matched: list[bytearray] = []
+        self._begins: list[int] = []
+        self._matched = bytearray()
+
+    def empty(self) -> Digests:
+        """None yet, by the same key."""
+        return Digests(self._key)
+
+    def of(self, text: bytes) -> int:
+        """64 bits of a text: two that differ have the same by a chance of 2^-64."""
+        return self.of_all([text])[0]
+
+    def of_all(self, texts: Iterable[bytes]) -> Sequence[int]:
+        if self._keyed is None:
+            return list(map(hash, texts))
+        digests = []
+        for text in texts:
+            begun = self._keyed.copy()
+            begun.update(text)
+            digests.append(begun.digest())
+        return array("q", b"".join(digests))
 
     def add(self, digests: Iterable[int]) -> None:
         parts = self._parts
@@ -77,40 +107,53 @@ class Digests:
     def sort(self) -> None:
         """Between the last `add` and the first question."""
         self._parts = [array("q", sorted(part)) for part in self._parts]
-        self._matched = [bytearray(len(part)) for part in self._parts]
-
-    def match(self, digest: int) -> bool:
-        """Whether a stored item has the digest; it is matched from now on."""
-        place = self._place(digest)
-        if place is None:
-            return False
-        self._matched[digest % _PARTS][place] = 1
-        return True
+        self._begins = [0, *accumulate(map(len, self._parts))]
+        self._matched = bytearray(self.count())
 
     def is_matched(self, digest: int) -> bool:
-        place = self._place(digest)
-        return place is not None and self._matched[digest % _PARTS][place] == 1
+        part = self._parts[digest % _PARTS]
+        place = bisect_left(part, digest)
+        is_there = place < len(part) and part[place] == digest
+        return is_there and self._matched[self._begins[digest % _PARTS] + place] == 1
 
-    def match_all(self, digests: Sequence[int]) -> list[int]:
-        """Places of those that no stored item has; all others are matched from now on."""
-        parts, matched, missing = self._parts, self._matched, []
+    def match_all(self, digests: Sequence[int], places: Places) -> list[int]:
+        """The numbers of those that no stored item has; all others are matched from now on, and added to `places`."""
+        parts, begins, matched, missing = self._parts, self._begins, self._matched, []
         for number, digest in enumerate(digests):
             which = digest % _PARTS
             part = parts[which]
             place = bisect_left(part, digest)
             if place < len(part) and part[place] == digest:
-                matched[which][place] = 1
+                place += begins[which]
+                matched[place] = 1
+                places.append(place)
             else:
                 missing.append(number)
         return missing
 
-    def are_all_matched(self) -> bool:
-        return not any(part.count(0) for part in self._matched)
+    def match_places(self, places: Places) -> None:
+        """What another process has matched, of the same digests."""
+        matched = self._matched
+        for place in places:
+            matched[place] = 1
 
-    def _place(self, digest: int) -> int | None:
-        part = self._parts[digest % _PARTS]
-        place = bisect_left(part, digest)
-        return place if place < len(part) and part[place] == digest else None
+    def are_all_matched(self) -> bool:
+        return 0 not in self._matched
+
+    # ── as bytes, for other processes ──
+
+    def pieces(self) -> Iterator[bytes]:
+        """How many there are in each part, then all of them, each part in order."""
+        yield array("I", map(len, self._parts)).tobytes()
+        whole = b"".join(array("q", sorted(part)).tobytes() for part in self._parts)
+        yield from (whole[start : start + _PIECE] for start in range(0, len(whole), _PIECE))
+
+    def add_pieces(self, pieces: Sequence[bytes]) -> None:
+        """Those of other digests."""
+        whole, begin = memoryview(b"".join(pieces[1:])), 0
+        for part, count in zip(self._parts, array("I", pieces[0]), strict=True):
+            part.frombytes(whole[begin : begin + count * part.itemsize])
+            begin += count * part.itemsize
 
 
 # ── The scan ──
@@ -127,7 +170,7 @@ class _Page:
     """What was seen of a page of stored items."""
 
     totals: ScanTotals
-    digests: list[int]
+    digests: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -137,24 +180,23 @@ class DigestScan(TableScan):
     store: EncodedScans = field(kw_only=True)
     digests: Digests = field(kw_only=True)
 
-    def look(self, number: int) -> ScanTotals:
-        """The totals of one segment, whose digests are kept; nothing is traced. It ends early where they are too many."""
+    def look(self, number: int, into: Digests) -> ScanTotals:
+        """The totals of one segment, whose digests are added; nothing is traced. It ends early where they are too many."""
         totals = ScanTotals()
-
-        def see(texts: list[bytes], whole: bytes) -> list[Any]:
-            page = self._page_of(texts, whole)
-            # A place for each item, as an answer has: it is checked for that before it counts.
-            return [page, *[None] * (len(texts) - 1)] if texts else []
-
-        for page in self.store.scan_texts(number, self.walk.segments, see):
+        for page in self.store.scan_texts(number, self.walk.segments, self._seen_page):
             if self.walk.stop.is_set():
                 raise Interrupted(self.walk.stopped)
             for seen in page.found[:1]:
                 totals = totals + seen.totals
-                self.digests.add(seen.digests)
-            if self.digests.count() > DIGESTS_AT_MOST:
+                into.add(seen.digests)
+            if into.count() > DIGESTS_AT_MOST:
                 break
         return totals
+
+    def _seen_page(self, texts: list[bytes], whole: bytes) -> list[Any]:
+        page = self._page_of(texts, whole)
+        # A place for each item, as an answer has: it is checked for that before it counts.
+        return [page, *[None] * (len(texts) - 1)] if texts else []
 
     def _page_of(self, texts: list[bytes], whole: bytes) -> _Page:
         """What is seen of a page's items. The totals count a row's items by their types alone: they are only used where each
@@ -173,11 +215,10 @@ class DigestScan(TableScan):
             counts[entity or "", type_] = len(own)
             for name in self._canonical[entity, type_].summed:
                 if numbers := self._number(name).findall(text):
-                    sums[entity or "", type_, name] = _sum(b",".join(numbers).decode().split(","))
+                    sums[entity or "", type_, name] = exact_sum(numbers)
         if BACKSLASH in whole:
-            digests = [self.digest(parsed(text)) if BACKSLASH in text else hash(text) for text in texts]
-        else:
-            digests = list(map(hash, texts))
+            texts = [self._text(parsed(text)) if BACKSLASH in text else text for text in texts]
+        digests = self.digests.of_all(texts)
         return _Page(ScanTotals(len(texts), counts, sums), digests)
 
     def _kinds_of(self, whole: bytes, texts: list[bytes]) -> dict[_Kind, list[bytes]] | None:
@@ -229,8 +270,11 @@ class DigestScan(TableScan):
 
     def digest(self, item: WiredItem) -> int:
         """Of an item that no row makes, a digest that no row has."""
+        return self.digests.of(self._text(item))
+
+    def _text(self, item: WiredItem) -> bytes:
         canonical = self._canonical.get(self._kind(item))
-        return hash(orjson.dumps(item)) if canonical is None else canonical.digest(item)
+        return orjson.dumps(item) if canonical is None else canonical.text(item)
 
     def _pages(
         self, number: int, start: ItemKey | None
@@ -279,9 +323,29 @@ class DigestScan(TableScan):
             names = self._canonical[kind].summed if kind in self._canonical else ()
             for name, column in zip(names, zip(*rows, strict=True), strict=False):
                 if texts := [text for text in column if text is not None]:
-                    sums[kind[0] or "", kind[1], name] = _sum(texts)
+                    sums[kind[0] or "", kind[1], name] = exact_sum([text.encode() for text in texts])
         counts = Counter({(entity or "", type_): len(rows) for (entity, type_), rows in by_kind.items()})
         return ScanTotals(len(items), counts, sums)
+
+    def learn(self) -> None:
+        """Learns the order of attributes from the first page of the table, for good."""
+        for _ in islice(self.store.scan_texts(0, self.walk.segments, self._seen_page), 1):
+            pass
+        self.teach(self.learned())
+
+    def learned(self) -> list[Any]:
+        """The order of attributes by entity and type, as JSON."""
+        return [
+            [*kind, [[list(where), list(order)] for where, order in one.orders.items()]]
+            for kind, one in self._canonical.items()
+        ]
+
+    def teach(self, learned: Sequence[Any]) -> None:
+        """The same, of a process that has learned it; nothing is learned any more."""
+        for entity, type_, orders in learned:
+            one = self._canonical[entity, type_]
+            one.orders = {tuple(where): tuple(order) for where, order in orders}
+            one.is_learned = True
 
     def orders(self, entity: CompiledEntity) -> Orders:
         """The order of attributes by type, as the table gives them."""
@@ -299,8 +363,9 @@ class DigestScan(TableScan):
     @cached_property
     def _canonical(self) -> dict[_Kind, Canonical]:
         """By kind of those items that the entities' rows make."""
+        encoders = {name: compile_texts(entity, frozenset(), {}) for name, entity in self.entities.items()}
         return {
-            (name, design.type): Canonical(entity, design)
+            (name, design.type): Canonical(entity, design, encoders[name])
             for name, entity in self.entities.items()
             for design in entity.plan.entity.items
         }
@@ -314,29 +379,26 @@ def _begin_of_number(name: str) -> bytes:
     return orjson.dumps(name) + b':{"N":"'
 
 
-def _sum(numbers: Iterable[str]) -> Decimal:
-    with localcontext(EXACT):
-        return sum(map(Decimal, numbers), Decimal(0))
-
-
 # ── Rows ──
 
 
 @dataclass(frozen=True)
 class Look:
-    """What one scan of the table left: digests, and totals by segment. `encoders`: by entity, where there is one."""
+    """What one scan of the table left: digests, and totals by segment. `encoders`: by entity, where there is one.
+    `is_shared`: other processes of the run have the same digests, and are told which are matched."""
 
     scan: DigestScan
     totals: Mapping[int, ScanTotals]
     encoders: Mapping[str, TextEncoder]
+    is_shared: bool = False
 
-    def has(self, item: Item) -> bool:
+    def has(self, item: Item, places: Places) -> bool:
         """Whether a stored item is equal to this one, which is matched then."""
         try:
             digest = self.scan.digest(encode_item(item))
         except (RowError, TypeError):
             return False  # the comparison by attributes says what is wrong with it
-        return self.scan.digests.match(digest)
+        return not self.scan.digests.match_all([digest], places)
 
 
 _ROWS_A_CHECK = 256
@@ -353,14 +415,16 @@ class Matched:
     left: list[RowTree]
 
 
-def match_rows(encoder: TextEncoder, rows: RawPage, digests: Digests, now_s: float) -> Matched:
-    """Items whose TTL has passed are matched too, and none of them is missed."""
+def match_rows(
+    encoder: TextEncoder, rows: RawPage, digests: Digests, now_s: float, places: Places
+) -> Matched:
+    """Items whose TTL has passed are matched too, and none of them is missed. `places`: of what is matched."""
     entity, source = encoder.entity, encoder.entity.table.source_attribute
     page = encode_texts(encoder, rows)
+    texts = [text for text, _ in page.items]
     if encoder.may_have_maps:
-        missing = digests.match_all([digest_of_text(text, may_have_maps=True) for text, _ in page.items])
-    else:
-        missing = digests.match_all([hash(text) for text, _ in page.items])
+        texts = list(map(sorted_where_maps, texts))
+    missing = digests.match_all(digests.of_all(texts), places)
     has_ttl = entity.table.ttl is not None
     expired = sum(_is_expired(expiry, now_s) for _, expiry in page.items) if has_ttl else 0
     unmatched = [page.items[number] for number in missing]

@@ -11,7 +11,7 @@ from migrator.model.edges import ItemStore, ObjectStore, Rows
 from migrator.model.journal import Finding, FindingKind, Journal, Run
 from migrator.model.live import Root
 from migrator.model.table import Item, ItemKey, SourceKey, TableDesign, item_key_of
-from migrator.stages.verify.stage import compare_item, missing_objects
+from migrator.stages.verify.page_check import compare_item, missing_objects
 
 LOOKED_AT: tuple[FindingKind, ...] = ("missing", "different", "collision", "unexpected")
 """Kinds of findings that name a row and an item."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 from migrator.mapping.check.check import Checked
@@ -48,6 +48,16 @@ def direct_items(checked: Checked) -> DirectItems:
 # ── The scan: every stored item is traced back to its row, and counted ──
 
 EXACT = Context(prec=200)
+
+
+def exact_sum(numbers: Sequence[bytes]) -> Decimal:
+    """Of numbers as they are in JSON, most of which are whole."""
+    try:
+        return Decimal(sum(map(int, numbers)))
+    except ValueError:
+        texts = b",".join(numbers).decode().split(",")
+    with localcontext(EXACT):
+        return sum(map(Decimal, texts), Decimal(0))
 
 
 @dataclass(frozen=True)

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import Event
 from typing import TypeAlias
 
-from migrator.mapping.heart.encoder import TextEncoder, compile_texts
-from migrator.mapping.heart.items import CompiledEntity, Projection, key_text, project
-from migrator.mapping.patterns.diff import differences
-from migrator.model.edges import CountedRows, ItemStore, ObjectStore, Rows
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.model.edges import CountedRows, ItemStore, ObjectStore
 from migrator.model.errors import SettingsError, SourceError
-from migrator.model.facts import EntityPlan
 from migrator.model.instances import Newest
-from migrator.model.journal import Finding, Journal, Page, Progress, Run, RunIdentity, SegmentState, Tally
-from migrator.model.live import ActivityCounts, Root
-from migrator.model.results import NotCompared, Sample, VerifyResult
-from migrator.model.table import Item, ItemKey, SourceKey, source_named
-from migrator.runtime.logs import get_logger
-from migrator.stages.backfill.encoded import encoders_of
-from migrator.stages.backfill.stage import PageRead, pages_of, plan_pages
-from migrator.stages.parallel import TableWalk, in_parallel
-from migrator.stages.source_checks import pinned_columns, recording_twins
-from migrator.stages.verify.digests import (
-    DIGESTS_AT_MOST,
-    Digests,
-    DigestScan,
-    EncodedScans,
-    Look,
-    match_rows,
+from migrator.model.journal import (
+    DIGESTS,
+    TABLE,
+    Journal,
+    Page,
+    Progress,
+    Run,
+    RunIdentity,
+    SegmentState,
+    Tally,
 )
+from migrator.model.live import ActivityCounts, Root
+from migrator.model.results import NotCompared, Sample, StoredRead, VerifyResult
+from migrator.model.table import ItemKey
+from migrator.runtime.logs import get_logger
+from migrator.runtime.retry import nap
+from migrator.stages.backfill.stage import OthersWork, plan_pages
+from migrator.stages.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk
+from migrator.stages.source_checks import pinned_columns, recording_twins
+from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, EncodedScans, Look
+from migrator.stages.verify.page_check import PageCheck
+from migrator.stages.verify.sample import plan_sample
 from migrator.stages.verify.scan import (
     DirectItems,
     ScanTotals,
@@ -42,91 +44,14 @@ from migrator.stages.verify.scan import (
     check_totals,
     not_proven,
 )
-
-# ── A sample of an entity's rows, the same for the same seed ──
-
-_PAGES = 10
-"""The pages of a sample at least, where there are rows enough: a few large pages would cover a few places only."""
-_PLACES = 200
-"""The places of a sample at most; a larger sample has several consecutive pages at each place."""
-_WALKED = 10
-"""Where the sample is at least 1/10 of the rows, all pages are planned and some of them chosen."""
-
-
-def plan_sample(
-    source: Rows,
-    journal: Journal,
-    run: Run,
-    plan: EntityPlan,
-    *,
-    sample: Sample,
-    page_rows: int,
-    rows: int,
-    total: int,
-) -> None:
-    """Plans the pages of the sample, unless they are planned already.
-
-    `rows` and `total`: estimated rows of the entity and of all entities.
-    """
-    name = plan.entity.name
-    if name in journal.planned(run):
-        return
-    if rows <= _WALKED * sample.wanted(rows, total):
-        # The estimate is small: a walk over the table needs a better number.
-        rows = source.rows_about(plan)
-    wanted = sample.wanted(rows, max(rows, total))
-    size = max(1, min(page_rows, wanted // _PAGES))
-    seed = f"{sample.seed}/{name}"
-    if rows <= _WALKED * wanted:
-        pages = _chosen(list(pages_of(source, plan, size)), wanted, rows, seed)
-    else:
-        pages = list(_by_chance(source, plan, wanted, rows, size, seed))
-    journal.plan_pages(run, name, pages)
-
-
-def _chosen(pages: Sequence[Page], wanted: int, rows: int, seed: str) -> list[Page]:
-    """The pages of the sample, in order. The same seed chooses the same pages on any machine."""
-    # The rows may be more than were expected.
-    number = -(-len(pages) * wanted // rows) if rows else len(pages)
-    return [pages[place] for place in _some(len(pages), number, random.Random(seed))]
-
-
-def _by_chance(
-    source: Rows, plan: EntityPlan, wanted: int, rows: int, size: int, seed: str
-) -> Iterator[Page]:
-    """Pages of `size` rows that begin after rows chosen at random, and do not overlap."""
-    chance = random.Random(seed)
-    pages = -(-wanted // size)
-    starts: list[SourceKey | None] = [*_starts(source, plan, min(pages, _PLACES), rows, chance)]
-    if chance.randrange(rows) < wanted or not starts:
-        starts.insert(0, None)  # the first rows come after no other row
-    each, number = -(-pages // len(starts)), 0
-    for start, following in pairwise([*starts, None]):
-        after = start
-        bounds: list[SourceKey | None] = [*islice(source.page_bounds(plan, size, start, following), each)]
-        if len(bounds) < each and following not in bounds:
-            bounds.append(following)  # the rest of the rows before the next place
-        for bound in bounds:
-            number += 1
-            yield Page(plan.entity.name, number, after, bound)
-            after = bound
-
-
-def _starts(source: Rows, plan: EntityPlan, places: int, rows: int, chance: random.Random) -> list[SourceKey]:
-    """Random keys; where the source finds less than half of them, keys at equal distances, found by one walk through the
-    key's index."""
-    seed, share = chance.getrandbits(31), chance.uniform(0.75, 1)
-    keys = source.random_keys(plan, places, rows, seed)
-    if 2 * len(keys) >= places:
-        return keys
-    bounds = list(islice(source.page_bounds(plan, max(1, int(rows * share / places))), 2 * places))
-    return [bounds[place] for place in _some(len(bounds), places, chance)]
-
-
-def _some(of: int, number: int, chance: random.Random) -> list[int]:
-    """`number` random numbers below `of` in rising order, or all of them."""
-    return sorted(chance.sample(range(of), min(number, of)))
-
+from migrator.stages.verify.shared import (
+    SegmentLook,
+    SegmentTrace,
+    agree,
+    agreed,
+    look_of,
+    match_others,
+)
 
 # ── Verify: rows compared with items and items with rows, to find missing, differing and unexpected items ──
 
@@ -135,6 +60,8 @@ Confirm: TypeAlias = Callable[[Run], Mapping[Root, set[ItemKey]]]
 
 
 _TOO_MANY = f"more than {DIGESTS_AT_MOST:,} items, and their digests would take too much memory"
+_NOT_OURS = "botocore sends everything"
+_OTHERS_SCAN = "this process cannot scan the table as others of the run do: unset MIGRATOR_LANE for it, or set it for all"
 _STOPPED = "stopped; the checkpoint is kept, and the same command goes on from there"
 
 
@@ -193,12 +120,21 @@ class VerifyOptions:
     sample: Sample | None = None
 
 
+SHARED_SEGMENTS = 4
+"""So many times more segments where several processes work, that none of them ends long after the others."""
+_SCANS = 2
+"""Segments at once of each of them: what is read is bound by Python."""
+_REST_S = 0.2
+
+
 @dataclass
 class Verify:
-    """One verify, with its ports. `check` raises when the run has lost its lease.
+    """One process of a verify, with its ports. `check` raises when the run has lost its lease.
 
     `confirm`: the re-check of differences, where the source is live; `is_quiet`: whether nothing has changed since the
-    run began, so that totals of two moments can be compared. `direct`: items that are not compared.
+    run began, so that totals of two moments can be compared. `direct`: items that are not compared. `begin`: returns when
+    the next page may begin. `who`: the process, as no other one calls itself; `is_shared`: others may work on the run, too.
+    `pages`: opens what works on the run's pages.
     """
 
     source: CountedRows
@@ -213,24 +149,32 @@ class Verify:
     stop: Event = field(default_factory=Event)
     clock: Callable[[], float] = time.time
     objects: ObjectStore | None = None
+    begin: Callable[[], None] = lambda: None
+    who: str = field(default_factory=lambda: secrets.token_hex(8))
+    is_shared: bool = False
+    pages: OpenPages = PageClaims
+    _others: OthersWork = field(default_factory=lambda: OthersWork())
+    _looks: dict[int, Look | None] = field(default_factory=dict)
+    _matched: set[int] = field(default_factory=set)
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
-        """Compares the pages that are still open; findings go to the journal.
+        """Compares the pages that are still open, and returns when that is done, by this process or by others that have
+        joined it; findings go to the journal.
 
         Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run goes on later.
         """
         started = self.clock()
         sample = self.options.sample
-        with pinned_columns(self.source, self.journal, run, entities), recording_twins(self.journal, run):
+        with self._claims(run) as claims, self._checks(run, entities):
             # For a sample of a fixed number of rows an estimate of the table's size is enough.
             count = self.source.rows_expected if sample and sample.rows else self.source.rows_about
             counts = {entity.name: count(entity.plan) for entity in entities}
             for entity in entities:
                 self._plan(run, entity, counts[entity.name], sum(counts.values()))
-            look = None if sample else self._look(run, entities, counts)
+            look, stored = self._look(run, entities, counts, claims)
             for entity in entities:
-                self._rows(run, entity, counts[entity.name], look)
-            scanned = ScanTotals() if sample else self._table(run, entities, look)
+                self._entity(run, entity, counts[entity.name], look, claims)
+            scanned = ScanTotals() if sample else self._table(run, entities, look, claims)
             confirmed = self.confirm(run) if self.confirm else {}
             not_compared = [] if sample else self._totals(run, entities, scanned)
             unproved = [] if sample else not_proven(self.source, entities)
@@ -243,9 +187,51 @@ class Verify:
             not_compared=not_compared,
             not_proven=unproved,
             took_s=self.clock() - started,
+            stored=stored,
             sample=sample,
             confirmed=confirmed,
         )
+
+    def join(self, run: Run, entities: Sequence[CompiledEntity], is_over: Callable[[], bool]) -> None:
+        """Compares pages of a run that another process plans and ends, until `is_over`. Raises: as `run` does."""
+        with self._claims(run) as claims, self._checks(run, entities):
+            look, is_matched = self._joined_look(run, entities, claims, is_over), False
+            while not is_over():
+                planned = self.journal.planned(run)
+                for entity in entities:
+                    self._rows(run, entity, look, claims)
+                if TABLE in planned and not is_matched:
+                    match_others(self.journal, run, look, entities)
+                    is_matched = True
+                if is_matched:
+                    self._segments(run, TABLE, self._trace(run, entities, look), claims)
+                self._rest(run)
+
+    def work(self, run: Run, entities: Sequence[CompiledEntity], name: str) -> PageCall:
+        """What is done with each page of an entity, or each segment, on any host that has a stage of this run. All of
+        DIGESTS is worked before entities, and all of these before TABLE. Asked by one thread. Raises: SettingsError."""
+        if name == DIGESTS:
+            if (segments := self._agreed(run, entities)) is None:
+                raise SettingsError(_OTHERS_SCAN)
+            return segments
+        if run.id not in self._looks:
+            segments = self._agreed(run, entities)
+            self._looks[run.id] = None if segments is None else segments.loaded(self.source)
+        look = self._looks[run.id]
+        if name != TABLE:
+            return self._check(run, next(entity for entity in entities if entity.name == name), look)
+        if run.id not in self._matched:
+            match_others(self.journal, run, look, entities)
+            self._matched.add(run.id)
+        return self._trace(run, entities, look)
+
+    def _claims(self, run: Run) -> RunPages:
+        return self.pages(self.journal, run, self.who, self.stop)
+
+    @contextmanager
+    def _checks(self, run: Run, entities: Sequence[CompiledEntity]) -> Iterator[None]:
+        with pinned_columns(self.source, self.journal, run, entities), recording_twins(self.journal, run):
+            yield
 
     def _totals(self, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals) -> list[NotCompared]:
         left_out = check_keys(self.source, self.journal, run, entities)
@@ -262,186 +248,181 @@ class Verify:
         else:
             plan_sample(*edges, sample=sample, page_rows=page_rows, rows=rows, total=total)
 
-    def _look(self, run: Run, entities: Sequence[CompiledEntity], counts: Mapping[str, int]) -> Look | None:
-        """Digests of what is stored; None, and a note in the log, where each item is read by its key."""
+    # ── one scan that leaves digests of what is stored ──
+
+    def _look(
+        self, run: Run, entities: Sequence[CompiledEntity], counts: Mapping[str, int], claims: RunPages
+    ) -> tuple[Look | None, StoredRead]:
+        """Digests of what is stored; None where each item is read by its key. Also how that is, as it is planned."""
         items = sum(counts[entity.name] * len(entity.plan.entity.items) for entity in entities)
-        reason = self._unfit(run, items)
+        is_planned = DIGESTS in self.journal.planned(run)
+        reason = "" if is_planned else self._unfit(run, items)
         scan = None if reason else self._scan(run, entities, Digests())
-        if isinstance(scan, DigestScan):
-            totals = self._walk("(table)", items, scan, scan.look)
-            if scan.digests.count() <= DIGESTS_AT_MOST:
-                scan.digests.sort()
-                _log.info("verify_planned", stored_items="by one scan", digests=scan.digests.count())
+        if not isinstance(scan, DigestScan):
+            if self.is_shared:
+                self.journal.plan_pages(run, DIGESTS, [])
+            return None, _planned(StoredRead("keys", reason or _NOT_OURS))
+        stored = _planned(StoredRead("one scan"))
+        self.progress.entity_started(TABLE, 0, items)
+        if self.is_shared or is_planned:
+            agree(self.journal, run, scan)
+            look = self._look_together(run, entities, claims, lambda: False)
+        else:
+            look = self._look_alone(scan)
+        self.progress.entity_done(TABLE)
+        return look, stored if look else _planned(StoredRead("keys", _TOO_MANY))
 
-                def compiled(entity: CompiledEntity, offered: frozenset[int]) -> TextEncoder | None:
-                    return compile_texts(entity, offered, scan.orders(entity))
-
-                return Look(scan, totals, encoders_of(self.source, entities, compiled))
-            reason = _TOO_MANY
-        _log.info("verify_planned", stored_items="by their keys, and by a scan", reason=reason)
-        return None
+    def _look_alone(self, scan: DigestScan) -> Look | None:
+        totals = {}
+        for number, seen in scan.walk.each(lambda number: (number, scan.look(number, scan.digests))):
+            totals[number] = seen
+            self.progress.page_done(TABLE, number, Tally(rows=seen.items, items=seen.items), 0)
+        return look_of(self.source, scan, totals, is_shared=False)
 
     def _unfit(self, run: Run, items: int) -> str:
         """Why digests of stored items are not taken; '' where they are."""
-        store, segments = self.store, range(self.options.scan_segments)
-        if not isinstance(store, EncodedScans) or not store.takes_encoded:
-            return "the table is not read by our own exchange"
+        if self.options.sample is not None:
+            return "a sample is read by its keys"
+        segments = range(self._segments_of(run))
+        if not _takes_encoded(self.store):
+            return _NOT_OURS
         if any(self.journal.segment(run, number) != SegmentState() for number in segments):
             return "the scan was begun before it was stopped"
         return _TOO_MANY if items > DIGESTS_AT_MOST else ""
 
-    def _rows(self, run: Run, entity: CompiledEntity, rows: int, look: Look | None) -> None:
-        done = self.journal.tally(run, entity.name).rows
-        self.progress.entity_started(entity.name, done, rows)
-        work = _PageCheck(self, run, entity, look)
-        pages = self.journal.open_pages(run, entity.name)
-        for page, tally, took_ms in in_parallel(work, pages, self.options.workers, self.stop):
-            self.progress.page_done(entity.name, page.number, tally, took_ms)
+    def _joined_look(
+        self,
+        run: Run,
+        entities: Sequence[CompiledEntity],
+        claims: RunPages,
+        is_over: Callable[[], bool],
+    ) -> Look | None:
+        """The same, of a process that has joined, when it is there."""
+        while not is_over():
+            _, planned = self.journal.page_counts(run, DIGESTS)
+            if DIGESTS in self.journal.planned(run) and (not planned or not _takes_encoded(self.store)):
+                return None
+            if planned and agreed(self.journal, run) is not None:
+                return self._look_together(run, entities, claims, is_over)
+            self._rest(run)
+        return None
+
+    def _look_together(
+        self,
+        run: Run,
+        entities: Sequence[CompiledEntity],
+        claims: RunPages,
+        is_over: Callable[[], bool],
+    ) -> Look | None:
+        """Scans segments that no other process has claimed; when all are done, what they have left."""
+        look = self._agreed(run, entities)
+        if look is None:
+            return None
+        while not self._segments(run, DIGESTS, look, claims):
+            if is_over():
+                return None
+            self._rest(run)
+        return look.loaded(self.source)
+
+    def _agreed(self, run: Run, entities: Sequence[CompiledEntity]) -> SegmentLook | None:
+        """How segments are scanned, by what the run's processes agree on; None where they read items by their keys."""
+        found = agreed(self.journal, run)
+        if found is None:
+            return None
+        digests, orders = found
+        scan = self._scan(run, entities, digests)
+        if not isinstance(scan, DigestScan):
+            return None
+        scan.teach(orders)
+        return SegmentLook(self.journal, run, scan, self.check)
+
+    # ── rows against items ──
+
+    def _entity(
+        self, run: Run, entity: CompiledEntity, rows: int, look: Look | None, claims: RunPages
+    ) -> None:
+        tally = self.journal.tally(run, entity.name)
+        self.progress.entity_started(entity.name, tally.rows, rows)
+        self._others.done(entity.name, tally)
+        while not self._rows(run, entity, look, claims):
+            self._rest(run)
         self.progress.entity_done(entity.name)
 
-    def _table(self, run: Run, entities: Sequence[CompiledEntity], look: Look | None) -> ScanTotals:
-        if look is None:
-            scan = self._scan(run, entities, None)
-        elif not look.scan.digests.are_all_matched():
-            scan = look.scan
-        else:
+    def _rows(self, run: Run, entity: CompiledEntity, look: Look | None, claims: RunPages) -> bool:
+        """Compares pages that no other process has claimed; whether all pages are done."""
+        work, workers = self._check(run, entity, look), self.options.workers
+        worked = claims.each(entity.name, work, workers, workers, lambda: self._rest(run))
+        for page, tally, took_ms in worked:
+            self.progress.page_done(entity.name, page.number, tally, took_ms)
+            self._others.done(entity.name, tally)
+            if self.is_shared:
+                self._others.look(self.journal, run, self.progress)
+        return self._is_done(run, entity.name)
+
+    def _check(self, run: Run, entity: CompiledEntity, look: Look | None) -> PageCheck:
+        edges = (self.source, self.store, self.objects, self.journal)
+        return PageCheck(*edges, run, entity, self.check, self.begin, self.clock, look)
+
+    # ── items against rows ──
+
+    def _table(
+        self, run: Run, entities: Sequence[CompiledEntity], look: Look | None, claims: RunPages
+    ) -> ScanTotals:
+        match_others(self.journal, run, look, entities)
+        if look is not None and look.scan.digests.are_all_matched():
             for number, totals in look.totals.items():
                 self.journal.save_segment(run, number, SegmentState(None, True, totals.as_json()), [])
             return sum(look.totals.values(), ScanTotals())
-        by_segment = self._walk("(table)", self.journal.tally(run).items, scan, scan.segment)
-        return sum(by_segment.values(), ScanTotals())
+        numbers = range(self._segments_of(run))
+        self.journal.plan_pages(run, TABLE, [Page(TABLE, number + 1, None, None) for number in numbers])
+        self.progress.entity_started(TABLE, 0, self.journal.tally(run).items)
+        while not self._segments(run, TABLE, self._trace(run, entities, look), claims):
+            self._rest(run)
+        self.progress.entity_done(TABLE)
+        states = (self.journal.segment(run, number) for number in numbers)
+        return sum((ScanTotals.from_json(state.tally) for state in states), ScanTotals())
+
+    def _trace(self, run: Run, entities: Sequence[CompiledEntity], look: Look | None) -> SegmentTrace:
+        scan = self._scan(run, entities, None) if look is None else look.scan
+        return SegmentTrace(self.journal, run, scan, self.check)
 
     def _scan(self, run: Run, entities: Sequence[CompiledEntity], digests: Digests | None) -> TableScan:
-        options = self.options
-        walk = TableWalk(self.store, options.scan_segments, options.workers, self.stop, _STOPPED)
+        segments, options = self._segments_of(run), self.options
+        walk = TableWalk(self.store, segments, options.workers, self.stop, _STOPPED)
         by_name = {entity.name: entity for entity in entities}
         edges = (self.source, walk, self.journal, run, by_name, self.direct)
         if digests is None or not isinstance(self.store, EncodedScans):
             return TableScan(*edges)
         return DigestScan(*edges, store=self.store, digests=digests)
 
-    def _walk(
-        self, name: str, items: int, scan: TableScan, work: Callable[[int], ScanTotals]
-    ) -> dict[int, ScanTotals]:
-        """The totals of each segment."""
-        self.progress.entity_started(name, 0, items)
-        totals = {}
-        for number, segment_totals, took_ms in scan.walk.each(_Segment(work)):
-            totals[number] = segment_totals
-            tally = Tally(rows=segment_totals.items, items=segment_totals.items)
-            self.progress.page_done(name, number, tally, took_ms)
-        self.progress.entity_done(name)
-        return totals
+    def _segments_of(self, run: Run) -> int:
+        """As many as the run has begun with."""
+        for name, others in ((DIGESTS, 1), (TABLE, 0)):
+            _, planned = self.journal.page_counts(run, name)
+            if planned > others:
+                return planned - others
+        return self.options.scan_segments * (SHARED_SEGMENTS if self.is_shared else 1)
+
+    def _segments(self, run: Run, name: str, work: PageCall, claims: RunPages) -> bool:
+        """Works on segments that no other process has claimed; whether all are done."""
+        at_once = min(self.options.workers, _SCANS) if self.is_shared else self.options.workers
+        for page, tally, took_ms in claims.each(name, work, at_once, 1, lambda: self._rest(run)):
+            self.progress.page_done(TABLE, page.number, tally, took_ms)
+        return self._is_done(run, name)
+
+    def _is_done(self, run: Run, name: str) -> bool:
+        done, planned = self.journal.page_counts(run, name)
+        return done == planned
+
+    def _rest(self, run: Run) -> None:
+        self._others.look(self.journal, run, self.progress)
+        nap(_REST_S, self.stop.is_set, time.sleep)
 
 
-@dataclass(frozen=True)
-class _Segment:
-    work: Callable[[int], ScanTotals]
-
-    def __call__(self, number: int) -> tuple[int, ScanTotals, int]:
-        started = time.monotonic()
-        totals = self.work(number)
-        return number, totals, round((time.monotonic() - started) * 1000)
+def _takes_encoded(store: ItemStore) -> bool:
+    return isinstance(store, EncodedScans) and store.takes_encoded
 
 
-@dataclass(frozen=True)
-class _PageCheck:
-    """One page of rows against the stored items; called from many threads."""
-
-    stage: Verify
-    run: Run
-    entity: CompiledEntity
-    look: Look | None
-
-    def __call__(self, page: Page) -> tuple[Page, Tally, int]:
-        started = time.monotonic()
-        stage, entity, look = self.stage, self.entity, self.look
-        encoder = None if look is None else look.encoders.get(entity.name)
-        if look is None or encoder is None:
-            rows = stage.source.read_page(entity.plan, page.after, page.upto)
-            now_s = stage.clock()
-            projected = project(entity, rows, now_s)
-            refused, differing = projected.refused, self._differing(projected)
-            items, expired = len(projected.items), len(projected.expired)
-        else:
-            raw = PageRead(stage.source, entity.plan, page, None).raw(encoder.raw)
-            rows, now_s = raw.rows, stage.clock()
-            matched = match_rows(encoder, raw, look.scan.digests, now_s)
-            refused, items, expired = matched.refused, matched.items, matched.expired
-            differing = self._differing(project(entity, matched.left, now_s))
-        different = len({finding.item_key for finding in differing})
-        tally = Tally(rows=len(rows), items=items, refused=len(refused), expired=expired, different=different)
-        stage.check()
-        stage.journal.finish_page(self.run, page, tally, [*refused, *differing])
-        return page, tally, round((time.monotonic() - started) * 1000)
-
-    def _differing(self, projected: Projection) -> list[Finding]:
-        """What is found of items that are read by their keys and compared attribute by attribute."""
-        stage, entity, look = self.stage, self.entity, self.look
-        expected = projected.items
-        if look is not None:
-            expected = [item for item in expected if not look.has(item)]
-            for item in projected.expired:
-                look.has(item)
-        stored = stage.store.get([entity.table.key_of(item) for item in expected])
-        differing = [finding for item in expected for finding in compare_item(entity, item, stored)]
-        return differing + missing_objects(entity, projected, stage.objects)
-
-
-def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey, Item]) -> list[Finding]:
-    """A finding for each way in which the stored item is not the expected one."""
-    table = entity.table
-    item = stored.get(table.key_of(expected))
-    if item is None or table.is_hidden(item):
-        return [_finding("missing", entity, expected, "no item is stored under this key")]
-    owner = item.get(table.source_attribute)
-    if owner != expected[table.source_attribute] and isinstance(owner, str):
-        row = source_named(owner)
-        reason = f"the item under this key is that of {row or 'another writer'}"
-        return [replace(_finding("collision", entity, expected, reason), owner=row)]
-    ignored = frozenset({table.ticket_attribute, table.revision_attribute})
-    return [
-        _finding(
-            "different",
-            entity,
-            expected,
-            f"the attribute's {difference.kind} differs"
-            if difference.kind in ("type", "value")
-            else f"the attribute is {difference.kind}",
-            difference.attribute,
-        )
-        for difference in differences(expected, item, ignored)
-    ]
-
-
-def missing_objects(
-    entity: CompiledEntity, projected: Projection, objects: ObjectStore | None
-) -> list[Finding]:
-    """A finding for each object that an item points to and that S3 lacks, or has in another size."""
-    if not projected.objects or objects is None:
-        return []
-    sizes = objects.sizes(list(projected.objects))
-    gone = {name for name, data in projected.objects.items() if sizes.get(name) != len(data)}
-    return [
-        _finding("missing", entity, item, f"the object {name} that an item points to is not in S3")
-        for item in (projected.items if gone else ())
-        for name in dict.fromkeys(_pointers(item))
-        if name in gone
-    ]
-
-
-def _pointers(item: Item) -> Iterator[str]:
-    return (str(value["s3"]) for value in item.values() if isinstance(value, dict) and "s3" in value)
-
-
-def _finding(kind: str, entity: CompiledEntity, item: Item, reason: str, attribute: str = "") -> Finding:
-    source = str(item[entity.table.source_attribute])
-    return Finding(
-        kind=kind,  # type: ignore[arg-type]
-        entity=entity.name,
-        reason=reason,
-        source_key=source.partition(":")[2],
-        item_key=key_text(entity.table, item),
-        attribute=attribute,
-        item_type=entity.table.type_of(item),
-    )
+def _planned(stored: StoredRead) -> StoredRead:
+    _log.debug("verify_planned", stored_items=stored.way, reason=stored.why)
+    return stored

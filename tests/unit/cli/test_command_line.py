@@ -6,12 +6,14 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import click
 import pytest
 import structlog
 
+from migrator.cli.command_line import Renamed
 from migrator.cli.main import SECTIONS, cli
 from migrator.runtime.logs import get_logger
 from tests.journey.in_process import Ended, run_here
@@ -24,6 +26,8 @@ NEEDED_OPTIONS = {
     "--source": "sqlite:///none.db",
     "--out": "shop.yaml",
     "--pk": "A",
+    "--to": "items",
+    "--from": "s3://some-bucket/items",
 }
 WITHOUT_FILES = [["completion"], ["examples"], ["local", "status"], ["local", "stop"], ["mapping", "schema"]]
 
@@ -100,15 +104,23 @@ def test_every_help_ends_with_an_example_that_can_be_read(name: str, tmp_path: P
     words = shlex.split(line)[1 + len(names) :]
     shell = next((place for place, word in enumerate(words) if word.startswith(">")), len(words))
     leaf.make_context(name, words[:shell])
+    assert not {param.former for param in leaf.params if isinstance(param, Renamed)} & set(words)
 
 
-def test_the_help_lists_every_command_once_and_cuts_no_sentence(tmp_path: Path) -> None:
+def test_the_help_lists_every_command_once_and_cuts_no_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert set(SECTIONS) < {line.rstrip(":") for line in ran(tmp_path, "--help").out.splitlines()}
-    for words in (
-        [],
-        *([name] for name, command in cli.commands.items() if isinstance(command, click.Group)),
-    ):
-        assert "..." not in ran(tmp_path, *words, "--help").out.replace("[ARGS]...", "")
+    groups = [[name] for name, command in cli.commands.items() if isinstance(command, click.Group)]
+    for words, columns in product([[], *groups, *(names for names, _ in LEAVES.values())], ("80", "120")):
+        monkeypatch.setenv("COLUMNS", columns)
+        said = ran(tmp_path, *words, "--help").out.replace("[ARGS]...", "")
+        assert ("..." in said, said.count("("), "\nExample:\n  migrator" in said) == (
+            False,
+            said.count(")"),
+            True,
+        )
+        assert max(map(len, said.splitlines())) <= int(columns)
 
 
 @pytest.mark.parametrize(

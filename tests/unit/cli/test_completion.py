@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
 
 from migrator.cli.main import cli
+from migrator.model.journal import RunIdentity
+from tests.support_journal_file import journal_in_file
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -58,6 +61,27 @@ def test_patterns_of_the_jobs_mapping_are_offered(command: str) -> None:
 )
 def test_entities_are_offered(line: str) -> None:
     assert offered(*line.split(), "us") == ["user"]
+
+
+def test_runs_of_the_jobs_journal_are_offered_with_what_each_was_the_newest_first(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    source = f"sqlite:///{tmp_path / 'shop.db'}"
+    job.write_text(
+        f"job: 1\nname: shop\nmapping: {ROOT / 'mappings' / 'ecommerce.yaml'}\nsource: {{url: '{source}'}}\n"
+        f"target: {{endpoint: 'http://127.0.0.1:1', region: eu-central-1}}\njournal: sqlite:///{tmp_path / 'journal.db'}\n"
+    )
+    with closing(journal_in_file(tmp_path / "journal.db")) as journal:
+        kinds = ["backfill", "verify", *["relay"] * 8, "verify"]
+        for kind in kinds:
+            run = journal.start_run(RunIdentity(kind, "shop", "table-1", "rev1"))
+            journal.end_run(run, "done")
+        journal.start_run(RunIdentity("backfill", "other", "table-2", "rev1"))
+    completer = ShellComplete(cli, {}, "migrator", "_MIGRATOR_COMPLETE")
+    runs = [
+        (item.value, item.help) for item in completer.get_completions(["findings", str(job), "--run"], "1")
+    ]
+    assert runs == [("11", "verify"), ("10", "relay"), ("1", "backfill")]
+    assert offered("findings", str(job), "--run", "2") == ["2"]
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 
 from migrator.cli import lag
 from migrator.cli.lag import Lag
-from migrator.cli.options import read_job
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters, process_of
 from migrator.model.live import Writer, WriterKind
+from migrator.wiring import job as job_wiring
 
 
 def writer(process: int, number: int, kind: WriterKind = "relay", *, fenced: bool = False) -> Writer:
@@ -61,7 +61,7 @@ def test_a_source_that_takes_connections_and_is_silent_is_not_waited_for(
             f"job: 1\nmapping: m.yaml\nsource: {url}\ntarget: {{table: Shop, endpoint: embedded}}\n"
         )
         (tmp_path / "m.yaml").write_text("mapping: 1\n")
-        assert lag.lag_of(read_job(tmp_path / "job.yaml"), journal).reason
+        assert lag.lag_of(job_wiring.read_job(tmp_path / "job.yaml"), journal).reason
 
 
 @pytest.mark.parametrize("kind", ["relay", "strict"])

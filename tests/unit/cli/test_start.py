@@ -13,7 +13,9 @@ import click
 import pytest
 
 from migrator.cli.command_line import Leaf
+from migrator.cli.commands import cutover
 from migrator.cli.main import cli
+from migrator.model import evidence
 from tests.outside.test_commands import commands
 
 MAPPING = Path(__file__).resolve().parents[3] / "mappings" / "ecommerce.yaml"
@@ -52,6 +54,17 @@ def test_no_help_loads_what_only_work_needs(tmp_path: Path) -> None:
     assert not loaded(tmp_path, *helps) & (SLOW | {"pydantic", "ruamel", "asyncio", "logging"})
 
 
+def test_a_help_loads_nothing_of_ours_that_only_work_needs(tmp_path: Path) -> None:
+    said = (
+        "import sys; from migrator.cli.main import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    parts = {".".join(name.split(".")[:3]) for name in ended.stderr.split() if name.startswith("migrator.")}
+    assert "migrator.cli.main" in parts
+    work = ("journal", "mapping", "runtime", "settings", "stages", "wiring", "model.edges", "model.mapping")
+    assert not parts & {f"migrator.{name}" for name in work}
+
+
 @pytest.mark.parametrize(
     "words", [["--version"], ["completion", "bash"], ["local", "status"], ["mapping", "check", str(MAPPING)]]
 )
@@ -59,6 +72,10 @@ def test_a_command_without_a_database_loads_none_of_their_packages(tmp_path: Pat
     packages = loaded(tmp_path, words)
     assert "click" in packages
     assert not packages & SLOW
+
+
+def test_the_phases_of_the_options_are_those_of_the_moves() -> None:
+    assert cutover.PHASES == evidence.PHASES
 
 
 COMPLETED = """

@@ -21,8 +21,8 @@ BY_THEMSELVES = {
 
 def _transactions() -> Iterator[tuple[str, bool]]:
     """Methods that begin a transaction, and whether they are tried again."""
-    for found in pkgutil.iter_modules(room.__path__):
-        module = importlib.import_module(f"migrator.journal.{found.name}")
+    for found in pkgutil.walk_packages(room.__path__, "migrator.journal."):
+        module = importlib.import_module(found.name)
         for kind in vars(module).values():
             if not inspect.isclass(kind) or kind.__module__ != module.__name__:
                 continue

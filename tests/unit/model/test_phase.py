@@ -12,6 +12,7 @@ from migrator.model.evidence import (
     Phase,
     State,
     answering,
+    is_back,
     move_fault,
     share_of,
 )
@@ -26,7 +27,7 @@ def test_every_phase_has_a_route_and_all_but_the_last_a_way_on() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_which_side_answers_and_which_is_compared(phase: Phase) -> None:
-    low, high = answering(SOME[phase], 0.05), answering(SOME[phase], 0.5)
+    low, high = answering(SOME[phase], 0.05, {}), answering(SOME[phase], 0.5, {})
     expected = {"off": "sql sql", "shadow": "sql sql", "ramp": "table sql"}.get(phase, "table table")
     assert f"{low} {high}" == expected
     assert ROUTES[phase].compares == (phase in ("shadow", "ramp", "live"))
@@ -63,9 +64,42 @@ def test_the_same_parameters_stand_at_the_same_share_whatever_their_order_and_sh
         assert 900 < sum(tenth / 10 <= one < (tenth + 1) / 10 for one in shares) < 1100
 
 
+AIMED = State("ramp", 0, (("tenant", "acme"), ("user_id", "42")))
+
+
+def test_a_ramp_is_for_its_targets_whatever_the_share() -> None:
+    calls = [
+        {"user_id": "42", "limit": "5"},
+        {"user_id": "7", "tenant": "acme"},
+        {"user_id": "7"},
+        {"limit": "42"},
+    ]
+    assert [answering(AIMED, 0.0, call) for call in calls] == ["table", "table", "sql", "sql"]
+    assert answering(State("ramp", 1, AIMED.audience), 0.5, {"user_id": "42"}) == "table"
+
+
+def test_only_a_ramp_has_targets_and_more_of_them_is_a_move_forward() -> None:
+    assert move_fault(State("shadow"), AIMED) == ""
+    assert "1 to 100" in move_fault(State("shadow"), State("live", 0, AIMED.audience))
+    fewer, wider = State("ramp", 0, AIMED.audience[:1]), State("ramp", 5, AIMED.audience)
+    assert is_back(AIMED, fewer)
+    assert is_back(AIMED, State("shadow"))
+    assert is_back(wider, AIMED)
+    assert not is_back(fewer, AIMED)
+    assert not is_back(AIMED, wider)
+    # Less of a share, and for one more: that one's calls go to the table, which needs evidence.
+    assert not is_back(State("ramp", 5, fewer.audience), AIMED)
+
+
+def test_targets_are_told_and_can_be_masked() -> None:
+    assert str(AIMED) == "ramp 0 % for tenant=acme, user_id=42"
+    assert (AIMED.word, AIMED.masked) == ("ramp 0 %", "ramp 0 % for an audience of 2")
+    assert (str(State("ramp", 5)), State("ramp", 5).masked) == ("ramp 5 %", "ramp 5 %")
+
+
 def test_a_key_in_a_ramp_stays_in_it_when_it_grows() -> None:
     shares = [share_of("p", {"id": str(number)}) for number in range(1000)]
-    small = {one for one in shares if answering(State("ramp", 10), one) == "table"}
-    large = {one for one in shares if answering(State("ramp", 50), one) == "table"}
+    small = {one for one in shares if answering(State("ramp", 10), one, {}) == "table"}
+    large = {one for one in shares if answering(State("ramp", 50), one, {}) == "table"}
     assert small < large
-    assert all(answering(State("ramp", 100), one) == "table" for one in shares)
+    assert all(answering(State("ramp", 100), one, {}) == "table" for one in shares)

@@ -15,6 +15,8 @@ from migrator.output.endpoint import Monitored, Readiness, Signs, serve
 from migrator.output.metrics import ProcessMetrics
 from tests.support_prometheus import fetched, free_port
 
+PHASES = {"format": 1, "patterns": {}}
+
 
 class Clock:
     now = 0.0
@@ -79,7 +81,9 @@ def test_each_store_is_asked_and_one_that_hangs_is_waited_for_once(away: Event) 
 
 
 def monitored(signs: Signs, readiness: Readiness) -> Monitored:
-    return Monitored(ProcessMetrics("shop", "relay", ()), signs, readiness, lambda: "paused by me")
+    return Monitored(
+        ProcessMetrics("shop", "relay", ()), signs, readiness, lambda: PHASES, lambda: "paused by me"
+    )
 
 
 def test_a_store_that_is_away_is_no_reason_for_a_restart() -> None:

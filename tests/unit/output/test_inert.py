@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from markupsafe import Markup
 
-from migrator.output.inert import inert, plain
+from migrator.output.inert import inert, name_text, plain
 from tests.support_report_hostile import HOSTILE
 
 UNSEEN = "\u202e\u2028\u2029\u200f\u2069\x00\x07\x1b\ud800"
@@ -26,3 +26,10 @@ def test_what_is_not_seen_is_written_out_once_for_a_run_of_it() -> None:
     assert plain("tag \U000e0041") == "tag \\udb40\\udc41"
     assert inert("Zoë 😀 שלום") == "Zoë 😀 שלום"
     assert inert(Markup("<b>ours</b>")) == "<b>ours</b>"
+
+
+def test_a_name_breaks_after_an_underscore_alone_unless_a_part_of_it_is_long() -> None:
+    assert name_text("a_b__c") == '<span class="name">a_<wbr>b_<wbr>_<wbr>c</span>'
+    assert name_text("<i>_") == '<span class="name">&lt;i&gt;_<wbr></span>'
+    assert name_text("x" * 17) == "x" * 17
+    assert "<wbr>" not in name_text("\u202e" * 5)

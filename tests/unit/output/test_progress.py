@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import Console
 from structlog.testing import capture_logs
 
-from migrator.output.runs import PLANNING_S, Bars, Lines
+from migrator.model.journal import Tally
+from migrator.output.runs import LINE_S, Bars, Lines
 from migrator.runtime.logs import get_logger
 
 
@@ -18,7 +19,7 @@ def test_the_log_is_told_now_and_then_how_many_pages_are_planned() -> None:
     with capture_logs() as logs:
         for number in range(1, 31):
             lines.page_planned("order", number)
-            now[0] += PLANNING_S / 10
+            now[0] += LINE_S / 10
         lines.entity_started("order", 0, 100)
     assert [(one["event"], one.get("pages")) for one in logs] == [
         ("pages_planned", 11),
@@ -35,6 +36,19 @@ def test_a_small_table_says_nothing_of_its_planning() -> None:
     assert [one["event"] for one in logs] == ["entity_started"]
 
 
+def test_the_log_is_told_now_and_then_how_many_rows_are_done_and_of_each_page_when_asked() -> None:
+    now = [0.0]
+    lines = Lines(get_logger("test"), clock=lambda: now[0])
+    lines.entity_started("order", 100, 1000)
+    with capture_logs() as logs:
+        for number in range(1, 22):
+            now[0] += LINE_S / 10
+            lines.page_done("order", number, Tally(rows=10), 5)
+    told = [(one["rows_done"], one["rows_total"]) for one in logs if one["log_level"] == "info"]
+    assert told == [(200, 1000), (300, 1000)]
+    assert sum(one["event"] == "page_done" for one in logs) == 21
+
+
 def test_a_terminal_shows_the_pages_that_are_planned_until_rows_are_copied() -> None:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=100)
@@ -47,3 +61,16 @@ def test_a_terminal_shows_the_pages_that_are_planned_until_rows_are_copied() -> 
         assert "1234" in screen.getvalue()
         bars.entity_started("order", 0, 10)
         assert [task.description for task in bars._bars.tasks] == ["order"]
+
+
+def test_a_terminal_shows_one_bar_for_what_is_read_twice_and_no_speed_that_is_not_known() -> None:
+    screen = StringIO()
+    bars: Any = Bars(Console(file=screen, force_terminal=True, width=100))
+    with bars:
+        bars.entity_started("(table)", 0, 10)
+        bars.entity_done("(table)")
+        bars.entity_started("order", 0, 8)
+        bars.page_done("order", 1, Tally(rows=8), 5)
+        bars.entity_started("(table)", 0, 10)
+        assert [task.description for task in bars._bars.tasks] == ["order", "(table)"]
+    assert "0 rows/s" not in screen.getvalue()

@@ -128,7 +128,7 @@ def test_a_journal_that_is_away_has_the_counts_at_the_next_look(
     one = report(journal, MemoryMarks(), seen)
     one.worked(worked(2, 5), 1)
 
-    def away(*_: object) -> None:
+    def away(*_: object, **__: object) -> None:
         raise StoppedError("the journal is away")
 
     with monkeypatch.context() as patched:
@@ -136,3 +136,15 @@ def test_a_journal_that_is_away_has_the_counts_at_the_next_look(
         one.summary()
     one.summary()
     assert journal.tally(one.run).items == 5
+
+
+def test_changes_are_counted_by_table_and_by_the_entities_whose_items_follow(
+    journal: SqlJournal, seen: list[MarksState]
+) -> None:
+    one = report(journal, MemoryMarks(), seen)
+    one.entities = {"public.lines": "order,product"}
+    one.worked(Worked(changes=[("public.lines", 0.2), ("customer", 0.1)]), 5)
+    assert {labels for labels, _ in one.changes.items()} == {
+        ("public.lines", "order,product"),
+        ("customer", "customer"),  # a mark that names a row of an entity has no table
+    }

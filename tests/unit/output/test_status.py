@@ -60,11 +60,40 @@ def test_five_lines_and_one_for_each_process() -> None:
         "lag      no mark waits",
         "rate     backfill 100 rows/s, relay 5.0 marks/s",
         "left     backfill has 50,000 rows left, done in about 8 min; relay has 30 marks left, and they grow by 2.0 marks/s",
-        "failure  2 min ago, relay on db-1:78: DynamoDB is away",
+        "failure  none now; last 2 min ago, relay on db-1:78: DynamoDB is away",
         "pace     as the job says",
         "alive    backfill on db-1:77 (migrator 0.1.0, for 16 min): works; 100 rows/s",
         "         relay on db-1:78 (migrator 0.1.0, for 16 min): works; 5.0 marks/s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "ended_at", "over"),
+    [
+        ({}, {}, True),
+        ({"trouble": "waits 4 s"}, {}, False),
+        ({"pid": 79}, {}, False),
+        ({"pid": 79, "since": NOW - 100}, {}, True),
+        ({"pid": 79}, {"relay": NOW - 200}, False),
+        ({"pid": 79}, {"relay": NOW - 100}, True),
+    ],
+)
+def test_a_failure_is_over_once_its_process_or_the_next_one_gets_on(
+    change: dict[str, object], ended_at: dict[str, float], over: bool
+) -> None:
+    relay = replace(WORKS, kind="relay", pid=78)
+    failed = [Failure("relay", "db-1", 78, NOW - 130, "away")]
+    now = Operations([replace(relay, **change)], failed, AS_SET, NOW)  # type: ignore[arg-type]
+    said = list(status_lines("", now, standings(now, lambda process: False), ended_at))[3]
+    assert said.startswith("failure  none now; last 2 min ago" if over else "failure  2 min ago")
+
+
+def test_a_relay_is_not_idle_while_marks_wait() -> None:
+    idle = replace(WORKS, kind="relay", left=0, rate=0.0, silent_s=90.0)
+    (told,) = standings(Operations([idle], [], AS_SET, NOW), lambda process: False, waiting=8)
+    assert (told.standing, told.why) == ("stalled", "8 marks wait, and none was done for 1 min")
+    tries = replace(idle, trouble="the source is away")
+    assert left_text(tries) == "cannot say while it tries again"
 
 
 def test_a_job_at_rest_says_so() -> None:
@@ -83,7 +112,10 @@ def test_the_pace_names_who_asked_and_the_way_back() -> None:
         "paused by ops@host, 1 min ago (INC-7); `migrator resume` goes on; write units as the job says then"
     )
     slower = Throttle(max_write_units=2000, who="me", since=NOW - 60)
-    assert pace_line(slower, NOW) == "at most 2,000 write units a second for each process, by me, 1 min ago"
+    assert (
+        pace_line(slower, NOW)
+        == "at most 2,000 write units a second for a run, and for all relays, by me, 1 min ago"
+    )
 
 
 @pytest.mark.parametrize(

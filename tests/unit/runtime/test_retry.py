@@ -82,6 +82,21 @@ def test_who_waits_long_says_so_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
     assert (said[0]["what"], said[0]["why"], said[0]["gives_up_after_s"]) == ("reading", "OSError", 60)
 
 
+def test_what_is_tried_for_long_is_known_until_it_ends() -> None:
+    clock, seen = Clock(), list[str]()
+    retry = Retry(Backoff(attempts=99, base_s=8, cap_s=8), sleep=clock.sleep, clock=clock.time)
+
+    def work() -> None:
+        seen.append(runtime_retry.tried_now())
+        if clock.now < 60:
+            clock.now += 4
+            raise OSError("secret")
+
+    retry.call("reading", work, passing)
+    assert set(seen) == {"", "reading is tried again and again (OSError)"}
+    assert runtime_retry.tried_now() == ""
+
+
 def test_at_the_limit_of_seconds_too() -> None:
     clock, work = Clock(), Failing(9999)
     retry = Retry(Backoff(attempts=9999, base_s=5, cap_s=5, limit_s=60), sleep=clock.sleep, clock=clock.time)

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError, ResourceClosedError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from migrator.model.errors import HiddenRowsError
-from migrator.runtime.server_errors import is_broken
+from migrator.runtime.server_errors import is_broken, is_of_a_file
 from migrator.source.transactions import source_error
 
 
@@ -129,3 +129,18 @@ def test_of_a_driver_that_gives_a_state_too_the_servers_own_number_says_more() -
     assert "the user or the password is wrong" in str(source_error(error, "there", "reading"))
     error.args = (9999, "something new")
     assert "does not let this user in" in str(source_error(error, "there", "reading"))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_one"),
+    [
+        (pymysql.err.InternalError(29, "File './other/t.TRG' not found (Errcode: 2)"), True),
+        (pymysql.err.InternalError("Packet sequence number wrong"), False),
+        (pymysql.err.ProgrammingError(1146, "no such table"), False),
+        (psycopg.OperationalError("29"), False),
+    ],
+)
+def test_a_file_that_is_gone_while_all_databases_are_looked_at_is_known(
+    error: Exception, is_of_one: bool
+) -> None:
+    assert is_of_a_file(DBAPIError("SELECT", {}, error)) is is_of_one

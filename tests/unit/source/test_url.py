@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import re
 import sqlite3
+import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from migrator.model.errors import SettingsError
+from migrator.runtime.system import how_to_install
 from migrator.source.connect import place_of, source_url, url_identity
 
 
@@ -85,6 +89,19 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes, w
         source_url(str(path))
 
 
+def test_a_look_at_the_file_leaves_the_locks_of_this_process(tmp_path: Path) -> None:
+    """A service holds one, and another process must not get it."""
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as service:
+        service.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY)")
+        service.execute("BEGIN EXCLUSIVE")
+        source_url(str(path))
+        source_url(f"sqlite:///{path}")
+        write = f"import sqlite3; sqlite3.connect({str(path)!r}, timeout=0).execute('INSERT INTO customer VALUES (1)')"
+        other = subprocess.run([sys.executable, "-c", write], capture_output=True, text=True, check=False)
+    assert "database is locked" in other.stderr
+
+
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="IsADirectoryError"):
         source_url(str(tmp_path))
@@ -97,7 +114,7 @@ def test_a_missing_driver_is_named_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, scheme: str, driver: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, driver, None)
-    with pytest.raises(SettingsError, match=rf"in migrator's clone run: pip install '\.\[{extra}\]'"):
+    with pytest.raises(SettingsError, match=re.escape(how_to_install(extra))):
         source_url(f"{scheme}://db/shop")
 
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sqlalchemy import update
+
+from migrator.journal import schema
+from migrator.journal.at_work.operations import SqlProcesses
 from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.runs import SqlJournal
+from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.heart.items import items_for
 from migrator.mapping.plan import columns_digest
+from migrator.model.durations import moment
 from migrator.model.evidence import DiffKey, Sample, Window
 from migrator.model.instances import ServiceRegistry
 from migrator.model.journal import Finding, RunIdentity, RunKind
@@ -69,6 +75,7 @@ WINDOW = Window(
     different=2,
     kinds={"": 4},
     found={DiffKey("value", "", "name"): 2},
+    answer=answer_digests(CHECKED.mapping, ())["get_user"],
 )
 SAMPLE = Sample(
     "get_user",
@@ -100,16 +107,25 @@ class World:
             for row in self.source.read_page(entity.plan, None, None):
                 self.store.put(items_for(entity, row))
 
-    def run(self, kind: RunKind, *found: Finding, scope: str = "", revision: str = "") -> None:
-        """A run that is done, and what it found."""
+    def run(
+        self, kind: RunKind, *found: Finding, scope: str = "", revision: str = "", at: float = NOW_S - 3_600
+    ) -> None:
+        """A run that is done, when it began, and what it found."""
         identity = RunIdentity(kind, "shop", "table", revision or digest(), scope)
         run = self.journal.start_run(identity)
         self.journal.add_findings(run, found)
         self.journal.end_run(run, "done")
+        with self.journal.database.begin() as connection:
+            here = update(schema.run).where(schema.run.c.id == run.id)
+            connection.execute(here.values(started_at=moment(at)))
 
     def report(self, options: ReportOptions = OPTIONS, **sides: Any) -> Report:
         records = ReportRecords(
-            self.journal, SqlFindingGroups(self.journal.database), self.evidence, self.phases
+            self.journal,
+            SqlFindingGroups(self.journal.database),
+            self.evidence,
+            self.phases,
+            SqlProcesses(self.journal.database, "shop"),
         )
         around = ReportContext(
             "shop",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.operations import SqlProcesses
+from migrator.journal.at_work.operations import SqlProcesses
 from migrator.model.errors import StoppedError
 from migrator.model.instances import Advance, ProcessState
 from migrator.stages.pace import Pace

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.model.errors import TargetError
-from migrator.target.client import dynamodb_client, is_loopback
+from migrator.target.client import default_region, dynamodb_client, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,19 @@ from migrator.target.client import dynamodb_client, is_loopback
 )
 def test_only_this_machine_is_loopback(endpoint: str, local: bool) -> None:
     assert is_loopback(endpoint) is local
+
+
+@pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_region_of_the_environment_is_taken(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+    monkeypatch.setenv(name, "eu-west-1")
+    endpoint = "http://127.0.0.1:8000"
+    regions = {
+        region: dynamodb_client(region=region, profile=None, endpoint=endpoint).meta.region_name
+        for region in (None, "eu-central-1")
+    }
+    assert regions == {None: "eu-west-1", "eu-central-1": "eu-central-1"}
+    assert default_region(None, None) == "eu-west-1"
 
 
 def test_an_endpoint_on_this_machine_needs_nothing_else() -> None:

@@ -13,7 +13,7 @@ from botocore.exceptions import (
 from migrator.model.errors import StoppedError, TargetError
 from migrator.model.table import KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
-from migrator.target.failures import Unprocessed, can_pass, in_words, passes_at
+from migrator.target.failures import Unprocessed, can_pass, gave_up, in_words, passes_at
 from migrator.target.store import DynamoStore
 from tests.support_fence import no_fence
 
@@ -98,3 +98,17 @@ def test_a_refusal_is_said_without_amazon_s_own_words() -> None:
         in_words(refusal("InternalServerError", 500), "put_item", "Shop", "http://h"), StoppedError
     )
     assert "no AWS credentials" in str(in_words(NoCredentialsError(), "put_item", "Shop", "http://h"))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (refusal("ServiceUnavailable", 503), "(ServiceUnavailable); DynamoDB answers and fails by itself"),
+        (refusal("ThrottlingException"), "(ThrottlingException); the table, or one key of it, takes less"),
+        (Unprocessed("3"), "(Unprocessed); the table, or one key of it, takes less than is sent"),
+    ],
+)
+def test_what_gave_up_says_what_mends_it(error: Exception, said: str) -> None:
+    told = str(gave_up("DynamoDB put_item on table Shop", error, "9 tries in 60 s"))
+    assert f"gave up after 9 tries in 60 s {said}" in told
+    assert told.endswith("the same command goes on")

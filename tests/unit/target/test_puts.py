@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ConnectionClosedError, ReadTimeou
 from migrator.target.answers import Received
 from migrator.target.client import dynamodb_client
 from migrator.target.exchange import Connections
-from migrator.target.puts import AT_ONCE, exchange_many
+from migrator.target.puts import AT_ONCE, Pauses, exchange_many
 
 Answers = Callable[[socket.socket, int], None]
 """Answers the request of a number, or does what a server may do in its place."""
@@ -50,7 +50,7 @@ def server(answers: Answers) -> Iterator[str]:
 
 def connections_to(url: str, timeout_s: float = 120.0) -> Connections:
     client = dynamodb_client(region=None, profile=None, endpoint=url, timeout_s=timeout_s)
-    kept: Connections = client.exchange.connections
+    kept: Connections = client.exchange.sockets.connections
     return kept
 
 
@@ -175,3 +175,39 @@ def test_what_stops_a_request_is_raised_when_those_that_were_sent_have_their_ans
         assert sorted(answered) == sent == list(range(7))
         # Nothing is left on a connection that would be read as the answer of another request.
         assert exchanged(connections) == ALL
+
+
+def test_a_request_waits_for_room_while_the_answers_of_others_are_taken() -> None:
+    under_way: set[int] = set()
+    most: list[int] = []
+
+    def sent(number: int) -> bytes:
+        under_way.add(number)
+        most.append(len(under_way))
+        return request(number)
+
+    def answered(number: int, answer: Received | BotoCoreError) -> bool:
+        under_way.remove(number)
+        return isinstance(answer, Received)
+
+    def waited(_: float) -> None:
+        pytest.fail("an answer is awaited")
+
+    pauses = Pauses(lambda _: 60.0 if len(under_way) == 3 else 0.0, waited)
+    with server(ok) as url:
+        exchange_many(connections_to(url), COUNT, sent, answered, pauses)
+    assert (max(most), len(most), under_way) == (3, COUNT, set())
+
+
+def test_where_no_answer_is_awaited_the_time_until_there_is_room_is_waited_for() -> None:
+    waited: list[float] = []
+    left = [5.0, 3.0]
+
+    def request_noted(number: int) -> bytes:
+        waited.append(0.0)
+        return request(number)
+
+    pauses = Pauses(lambda _: left.pop(0) if left else 0.0, waited.append)
+    with server(ok) as url:
+        exchange_many(connections_to(url), 1, request_noted, lambda *_: True, pauses)
+    assert waited == [5.0, 3.0, 0.0]

@@ -131,6 +131,24 @@
       event.preventDefault();
       find.focus();
     });
+    // A file of what is found, made of the table itself: the page needs no second copy of it, and no server.
+    const heads = ["class", "where", "row_or_question", "item_or_difference"];
+    const cells = (row) => [...row.cells].map((cell) => cell.textContent.trim().replace(/\s+/g, " "));
+    // A spreadsheet would compute what begins like a formula.
+    const field = (text) => `"${text.replace(/^(?=[=+\-@])/, "'").replaceAll('"', '""')}"`;
+    const files = {
+      csv: () => ["text/csv", [heads, ...found.map(cells)].map((line) => line.map(field).join(",")).join("\r\n")],
+      json: () => ["application/json", JSON.stringify(found.map((row) => Object.fromEntries(cells(row).map((text, place) => [heads[place], text]))), null, 1)],
+    };
+    for (const button of document.querySelectorAll("[data-saves]")) {
+      button.hidden = false;
+      button.addEventListener("click", () => {
+        const [type, text] = files[button.dataset.saves]();
+        const link = Object.assign(document.createElement("a"), { download: `differences.${button.dataset.saves}`, href: URL.createObjectURL(new Blob([text], { type })) });
+        link.click();
+        setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+      });
+    }
     addEventListener("beforeprint", () => { body.replaceChildren(...found); });
     addEventListener("afterprint", render);
     addEventListener("hashchange", recall);

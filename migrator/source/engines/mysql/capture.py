@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -15,6 +14,7 @@ from migrator.model.facts import Captured
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
 from migrator.source.engines.ddl import ExistingTrigger, Trigger
 from migrator.source.engines.mysql.cascades import cascades, circles, covers
+from migrator.source.engines.mysql.grants import rights_of_user
 from migrator.source.engines.mysql.triggers import MysqlDdl, quoted
 from migrator.source.engines.shared import OUR_TRIGGER
 
@@ -29,11 +29,6 @@ _TABLE = sa.text("""
 """)
 _VIEWS = sa.text("""
     SELECT TABLE_SCHEMA AS `schema`, TABLE_NAME AS name FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'
-""")
-_RIGHTS = sa.text("""
-    SELECT '' AS `schema`, '' AS name, PRIVILEGE_TYPE AS right_name FROM information_schema.USER_PRIVILEGES
-    UNION ALL SELECT TABLE_SCHEMA, '', PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
-    UNION ALL SELECT TABLE_SCHEMA, TABLE_NAME, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
 """)
 _OWN = ("migrator_mark", "migrator_ticket")
 _OWN_RIGHTS = ("INSERT", "UPDATE", "DELETE", "SELECT")
@@ -52,7 +47,7 @@ def _our_triggers(connection: Connection, ddl: MysqlDdl) -> Iterator[ExistingTri
     for row in connection.execute(_TRIGGERS):
         ours = OUR_TRIGGER.fullmatch(row.trigger)
         # Another database of the server may have a capture of its own.
-        if ours is None or f"INSERT INTO {ddl.mark} " not in row.body:
+        if ours is None or not (f"INSERT INTO {ddl.mark} " in row.body or ddl.allowed in row.body):
             continue
         table = row.name if row.schema == ddl.home else f"{row.schema}.{row.name}"
         drop = f"DROP TRIGGER {quoted(row.schema)}.{quoted(row.trigger)}"
@@ -73,7 +68,7 @@ def _views(connection: Connection, ddl: MysqlDdl) -> set[str]:
 
 
 def _refusals(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured]) -> Iterator[Refusal]:
-    may, user = _rights(connection), connection.exec_driver_sql("SELECT CURRENT_USER()").scalar_one()
+    may, user = rights_of_user(connection), connection.exec_driver_sql("SELECT CURRENT_USER()").scalar_one()
     user = "@".join(f"'{part}'" for part in str(user).rsplit("@", 1))
     for own in _OWN:
         rights = _OWN_RIGHTS if sa.inspect(connection).has_table(_OWN[1]) else ("CREATE", *_OWN_RIGHTS)
@@ -110,39 +105,13 @@ def _refusals(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured])
         )
 
 
-def _rights(connection: Connection) -> Callable[..., bool]:
-    """A test whether the user has a right on a schema or a table. Rights of roles are not listed, so they are assumed."""
-    rights = list(connection.execute(_RIGHTS))
-    by_role = connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar() not in (None, "", "NONE")
-
-    def may(right: str, schema: str, name: str = "") -> bool:
-        return by_role or any(
-            row.right_name == right
-            and (row.name in ("", name) and (row.schema in ("", schema) or is_like(schema, row.schema)))
-            for row in rights
-        )
-
-    return may
-
-
-def is_like(name: str, pattern: str) -> bool:
-    """Whether a database's name matches the pattern of a GRANT, in which % and _ are wildcards unless escaped."""
-    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    signs = {"%": ".*", "_": "."}
-    return bool(
-        re.fullmatch(
-            "".join(signs.get(character) or re.escape(character[-1]) for character in parts), name, re.DOTALL
-        )
-    )
-
-
 # ── images ──
 
 
 def _decode(_: Connection, __: dict[int, int]) -> Decode:
     from pymysql.constants import FIELD_TYPE
 
-    from migrator.source.engines.mysql.server import from_text
+    from migrator.source.engines.mysql.connect import from_text
 
     own: dict[str, Callable[[str], Any]] = {"TEXT": str, "HEX": bytes.fromhex, "EPOCH": _moment}
 

@@ -14,13 +14,16 @@ from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.mysql import MySQL
 
 from migrator.model.edges import RawPage
-from migrator.model.errors import SettingsError, how_to_install
+from migrator.model.errors import SettingsError
 from migrator.model.facts import Kind
+from migrator.runtime.system import how_to_install
 from migrator.source.engines.base import Connecting, ConnectionOptions, Engine, Schema, Sql, UrlKeeper
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.mysql import facts as types_mysql
 from migrator.source.engines.mysql.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.mysql.capture import CAPTURING
+from migrator.source.engines.mysql.grants import GRANTING
+from migrator.source.engines.mysql.row_writing import ROWS
 from migrator.source.engines.mysql.server import ERRORS, SERVER, WRITERS
 from migrator.source.engines.shared import (
     AS_TEXT,
@@ -155,7 +158,7 @@ def _checked_url(url: URL, _: str) -> URL:
 
 
 def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
-    from migrator.source.engines.mysql import server  # needs PyMySQL, an extra that SQLite does without
+    from migrator.source.engines.mysql import connect  # needs PyMySQL, an extra that SQLite does without
 
     defaults: dict[str, Any] = {"program_name": connection_options.name, "connect_timeout": CONNECT_TIMEOUT_S}
     if connection_options.statement_timeout_s:
@@ -163,11 +166,11 @@ def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Eng
             connection_options.statement_timeout_s + connection_options.silence_s
         )
     engine = server_engine(
-        address, connection_options, lambda url: unless_in(url, defaults) | server.arguments(url.password)
+        address, connection_options, lambda url: unless_in(url, defaults) | connect.arguments(url.password)
     )
-    sa.event.listen(engine, "connect", partial(server.prepare, connection_options=connection_options))
+    sa.event.listen(engine, "connect", partial(connect.prepare, connection_options=connection_options))
     if not connection_options.writes:
-        sa.event.listen(engine, "begin", server.begin)
+        sa.event.listen(engine, "begin", connect.begin)
     return engine
 
 
@@ -207,7 +210,9 @@ MYSQL = Engine(
     errors=ERRORS,
     writers=WRITERS,
     capturing=CAPTURING,
+    granting=GRANTING,
     statements=STATEMENTS,
     sessions=SESSIONS,
     outcomes=OUTCOMES,
+    rows=ROWS,
 )

@@ -126,14 +126,14 @@ RULES = (
     ),
     TypeRule(
         ("DATETIME",),
-        Kind("timestamp"),
+        Kind("timestamp", precision=0),
         "S, ISO 8601, 6 decimals",
         f"As it stands, without a zone. {_ZERO}",
         ("'2024-03-31 02:30'", '"2024-03-31T02:30:00.000000"'),
     ),
     TypeRule(
         ("TIMESTAMP",),
-        Kind("timestamp", zone=True),
+        Kind("timestamp", zone=True, precision=0),
         "S, ISO 8601, 6 decimals, Z",
         f"In UTC, whatever zone the server or the writer has. {_ZERO}",
         ("'2024-10-27 02:30' at +01:00", '"2024-10-27T01:30:00.000000Z"'),
@@ -214,7 +214,9 @@ _PRIMARY = "PRIMARY"
 # A view whose tables are missing has another comment.
 _COLUMNS = sa.text("""
     SELECT c.TABLE_NAME AS table_name, c.COLUMN_NAME AS name, c.COLUMN_TYPE AS declared,
-        c.IS_NULLABLE = 'YES' AS nullable, c.COLLATION_NAME AS collation
+        c.IS_NULLABLE = 'YES' AS nullable, c.COLLATION_NAME AS collation,
+        c.EXTRA LIKE '%VIRTUAL%' OR c.EXTRA LIKE '%STORED%' OR c.EXTRA LIKE '%PERSISTENT%' AS computed,
+        c.EXTRA LIKE '%auto_increment%' OR NULLIF(c.COLUMN_DEFAULT, 'NULL') IS NOT NULL AS has_default
     FROM information_schema.TABLES t
     JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME
     WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE())
@@ -290,6 +292,8 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             row.declared,
             alike=() if listed else alike.get(row.collation, ()),
             widest=catalogue.widest_on_mysql(row.collation),
+            default=bool(row.has_default),
+            generated=bool(row.computed),
         )
         by_table.setdefault(row.table_name, []).append(column)
     return by_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrator.model.facts import Captured, Column, columns_of, digest_of
-from migrator.source.engines.ddl import VERSION, Side, Trigger
+from migrator.source.engines.ddl import REFUSES, VERSION, Side, Trigger, refusal
 
 MARK_COLUMNS = f"""\
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -75,14 +75,29 @@ class MysqlDdl:
         bodies = {event: self._body(captured, event) for event in _EVENTS}
         digest = digest_of(*bodies.values())
         return [
-            self._trigger(captured, trigger_name(captured.name, event, digest), event, body)
+            self._trigger(captured, trigger_name(captured.name, event, digest), f"AFTER {event}", body)
             for event, body in bodies.items()
         ]
+
+    @property
+    def allowed(self) -> str:
+        """Whether the session is the way back's own; by database, for each may have a job of its own."""
+        return f"@migrator_reverse = {literal(self.home)}"
+
+    def refusing(self, captured: Captured) -> list[Trigger]:
+        raised = f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {literal(refusal(captured.name))}"
+        body = f"IF NOT COALESCE({self.allowed}, FALSE)\nTHEN {raised}; END IF"
+        digest = digest_of(body)
+        names = {
+            event: trigger_name(captured.name, f"{REFUSES}{event.lower()}", digest, whole=True)
+            for event in _EVENTS
+        }
+        return [self._trigger(captured, name, f"BEFORE {event}", body) for event, name in names.items()]
 
     def _trigger(self, captured: Captured, name: str, event: str, body: str) -> Trigger:
         home = quoted(captured.table.schema or self.home)
         table = f"{home}.{quoted(captured.table.real)}"
-        create = f"CREATE TRIGGER {home}.{quoted(name)} AFTER {event} ON {table} FOR EACH ROW\n{body}"
+        create = f"CREATE TRIGGER {home}.{quoted(name)} {event} ON {table} FOR EACH ROW\n{body}"
         undo = f"DROP TRIGGER {home}.{quoted(name)}"
         return Trigger(captured.name, name, name.rpartition("_")[2], (create,), (undo,))
 

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.ddl import VERSION, ExistingTrigger, Trigger
+from migrator.source.engines.ddl import REFUSES, VERSION, ExistingTrigger, Trigger, refusal
 from migrator.source.engines.postgresql.server import NAMED, named
 
 # ── Statements: the schema `migrator`, one trigger function a table, three triggers that call it ──
@@ -44,6 +44,22 @@ _SETTINGS = {
 }
 _TRUNCATE = "'Do it in a transaction of ISOLATION LEVEL READ COMMITTED, or DELETE the rows.'"
 PARTS = {"row": "migrator_row", "update": "migrator_update", "truncate": "migrator_truncate"}
+
+_REFUSED = {
+    REFUSES: "INSERT OR UPDATE OR DELETE ON {} FOR EACH ROW",
+    f"{REFUSES}truncate": "TRUNCATE ON {} FOR EACH STATEMENT",
+}
+_REFUSING = f"""
+BEGIN
+    IF current_setting('migrator.reverse', true) IS DISTINCT FROM 'on' THEN
+        RAISE EXCEPTION '{refusal("%")}', TG_TABLE_NAME;
+    END IF;
+    IF TG_OP = 'DELETE' THEN
+        RETURN OLD;
+    END IF;
+    RETURN NEW;
+END
+"""
 
 
 class PostgresqlDdl:
@@ -102,6 +118,25 @@ class PostgresqlDdl:
             )
             for part, words in timing.items()
         ]
+
+    def refusing(self, captured: Captured) -> list[Trigger]:
+        """For each row, so that partitions have it, too, and what a cascade deletes is refused."""
+        digest, table = digest_of(_REFUSING), _table(captured)
+        function = f"{SCHEMA}.{REFUSES}_{digest}"
+        returns = "RETURNS trigger LANGUAGE plpgsql"
+        create_function = (
+            f"CREATE OR REPLACE FUNCTION {function}() {returns} AS $migrator${_REFUSING}$migrator$"
+        )
+        triggers = []
+        for part, words in _REFUSED.items():
+            name = f"migrator_{digest_of(captured.name)}_{part}_{digest}"
+            trigger = (
+                f"CREATE OR REPLACE TRIGGER {name} BEFORE {words.format(table)} EXECUTE FUNCTION {function}()"
+            )
+            always = f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
+            create, undo = (create_function, trigger, always), (f"DROP TRIGGER {name} ON {table}",)
+            triggers.append(Trigger(captured.name, name, digest, create, undo))
+        return triggers
 
     def quoted(self, name: str) -> str:
         return quoted(name)
@@ -211,7 +246,7 @@ _TRIGGERS = sa.text(f"""
 """)
 _FUNCTIONS = sa.text(f"""
     SELECT p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname = '{SCHEMA}' AND p.proname ~ '^capture_[0-9a-f_]+$' ORDER BY 1
+    WHERE n.nspname = '{SCHEMA}' AND p.proname ~ '^(capture|{REFUSES})_[0-9a-f_]+$' ORDER BY 1
 """)
 _PARTITIONS = sa.text("""
     SELECT n.nspname AS schema, c.relname AS name
@@ -250,7 +285,8 @@ def _our_triggers(connection: Connection, _: PostgresqlDdl) -> Iterator[Existing
         drop = f"DROP TRIGGER {quoted(row.trigger)} ON {table}"
         digest = row.function.rpartition("_")[2]
         yield ExistingTrigger(
-            f"{row.schema}.{row.name}", row.trigger, digest, row.enabled == _ALWAYS, (drop,), row.text
+            *(f"{row.schema}.{row.name}", row.trigger, digest, row.enabled == _ALWAYS, (drop,), row.text),
+            calls=_function_drop(row.function),
         )
 
 
@@ -265,7 +301,11 @@ def _of_partitions(
 
 def _leftovers(connection: Connection) -> list[str]:
     """Statements that drop our functions, also those of dropped tables."""
-    return [f"DROP FUNCTION {SCHEMA}.{name}()" for name in connection.scalars(_FUNCTIONS)]
+    return [_function_drop(name) for name in connection.scalars(_FUNCTIONS)]
+
+
+def _function_drop(name: str) -> str:
+    return f"DROP FUNCTION {SCHEMA}.{name}()"
 
 
 # ── what cannot be captured ──

@@ -10,12 +10,15 @@ from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.postgres import Postgres
 
 from migrator.model.edges import RawPage
-from migrator.model.errors import SettingsError, how_to_install
+from migrator.model.errors import SettingsError
 from migrator.model.facts import Kind
+from migrator.runtime.system import how_to_install
 from migrator.source.engines.base import Connecting, ConnectionOptions, Engine, Schema, Sql, UrlKeeper
 from migrator.source.engines.postgresql import facts, types
 from migrator.source.engines.postgresql.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.postgresql.capture import CAPTURING
+from migrator.source.engines.postgresql.grants import GRANTING
+from migrator.source.engines.postgresql.row_writing import ROWS
 from migrator.source.engines.postgresql.server import ERRORS, SERVER, WRITERS, has_blocks
 from migrator.source.engines.shared import (
     ANSI_STRING,
@@ -196,7 +199,9 @@ POSTGRESQL = Engine(
     errors=ERRORS,
     writers=WRITERS,
     capturing=CAPTURING,
+    granting=GRANTING,
     statements=STATEMENTS,
     sessions=SESSIONS,
     outcomes=OUTCOMES,
+    rows=ROWS,
 )

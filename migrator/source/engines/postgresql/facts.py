@@ -20,6 +20,7 @@ _COLUMNS = sa.text("""
     SELECT c.relname AS table_name, a.attname AS name, a.atttypid AS type, a.atttypmod AS modifier,
         NOT ((a.attnotnull OR t.typnotnull) AND c.relkind IN ('r', 'p')) AS nullable,
         pg_catalog.format_type(a.atttypid, a.atttypmod) AS declared, a.attcollation AS collation,
+        a.attgenerated <> '' AS computed, a.atthasdef OR a.attidentity <> '' AS has_default,
         CASE pg_catalog.getdatabaseencoding() WHEN 'UTF8' THEN 4 WHEN 'SQL_ASCII' THEN 4 ELSE 3 END AS widest
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
@@ -75,6 +76,8 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             row.declared,
             alike=types.alike(row.type) or alike.get(row.collation, ()),
             widest=row.widest,
+            default=row.has_default,
+            generated=row.computed,
         )
         by_table.setdefault(row.table_name, []).append(column)
     return by_table

@@ -109,14 +109,14 @@ RULES = (
     ),
     TypeRule(
         ("TIMESTAMP", "TIMESTAMP WITHOUT TIME ZONE"),
-        Kind("timestamp"),
+        Kind("timestamp", precision=6),
         "S, ISO 8601, 6 decimals",
         f"As it stands, without a zone. {MOMENTS}",
         ("'2024-03-31 02:30'", '"2024-03-31T02:30:00.000000"'),
     ),
     TypeRule(
         ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ"),
-        Kind("timestamp", zone=True),
+        Kind("timestamp", zone=True, precision=6),
         "S, ISO 8601, 6 decimals, Z",
         f"In UTC, whatever zone the server, the role or the writer has. {MOMENTS}",
         ("'2024-10-27 02:30 Europe/Berlin'", '"2024-10-27T01:30:00.000000Z"'),
@@ -336,7 +336,14 @@ _NO_MODIFIER = -1
 _VARLENA = 4
 """Bytes included in the modifiers of numeric, varchar and char. Source: PostgreSQL, src/include/varatt.h."""
 _ALIKE: Mapping[str, tuple[Alike, ...]] = {"citext": ("case",), "character": ("trailing spaces",)}
-_LENGTHS = {"character varying": _VARLENA, "character": _VARLENA, "bit": 0, "bit varying": 0}
+_LENGTHS = {
+    "character varying": _VARLENA,
+    "character": _VARLENA,
+    "bit": 0,
+    "bit varying": 0,
+    "timestamp without time zone": 0,
+    "timestamp with time zone": 0,
+}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.ddl import VERSION, ExistingTrigger, Side, Trigger
+from migrator.source.engines.ddl import REFUSES, VERSION, ExistingTrigger, Side, Trigger, refusal
 from migrator.source.engines.shared import OUR_TRIGGER
 
 # ── Statements: two tables with the prefix `migrator_`, and triggers for each table ──
@@ -59,6 +59,21 @@ class SqliteDdl:
         bodies |= self._replaced(captured)
         digest = digest_of(*bodies.values())
         return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
+
+    def refusing(self, captured: Captured) -> list[Trigger]:
+        """A mark with the id 0 lets pass, which no other session sees: it comes and goes in one transaction."""
+        allowed = f"EXISTS (SELECT 1 FROM {self.mark} WHERE id = 0)"
+        raised = f"SELECT RAISE(ABORT, {literal(refusal(captured.name))})"
+        body = f" FOR EACH ROW WHEN NOT {allowed}\nBEGIN\n    {raised};\nEND"
+        digest, on = digest_of(body), quoted(captured.table.real)
+        names = {event: trigger_name(captured.name, f"{REFUSES}{event.lower()}", digest) for event in _EVENTS}
+        return [
+            Trigger(
+                *(captured.name, name, digest, (f"CREATE TRIGGER {name} BEFORE {event} ON {on}{body}",)),
+                (f"DROP TRIGGER {name}",),
+            )
+            for event, name in names.items()
+        ]
 
     def _replaced(self, captured: Captured) -> dict[str, str]:
         """Triggers that mark rows which REPLACE is about to delete, for which SQLite fires no trigger.

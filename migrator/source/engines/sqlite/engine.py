@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -48,6 +50,7 @@ from migrator.source.engines.sqlite import facts
 from migrator.source.engines.sqlite import facts as types_sqlite
 from migrator.source.engines.sqlite.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.sqlite.capture import CAPTURING
+from migrator.source.engines.sqlite.row_writing import ROWS
 
 # ── Explanations of SQLite's errors ──
 
@@ -114,7 +117,6 @@ SQL = Sql(
 # ── SQLite as a source: one file, read through the standard library's driver ──
 
 _NAME = "sqlite"
-_SQLITE_MAGIC = b"SQLite format 3\x00"
 
 # ── connections ──
 
@@ -227,17 +229,35 @@ def sqlite_file(text: str, supported: str) -> URL:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise SettingsError(f"source: {named} is no regular file; name a file that SQLite can open")
-        with path.open("rb") as file:
-            beginning = file.read(len(_SQLITE_MAGIC))
+        if path.is_dir():
+            raise IsADirectoryError
+        what = "is empty" if not path.stat().st_size else _not_of_sqlite(path)
     except FileNotFoundError:
         raise SettingsError(f"source: {named} does not exist; write {supported}") from None
     except (OSError, ValueError) as error:
         what = f"source: {named} cannot be read ({type(error).__name__}); write {supported}"
         raise SettingsError(what) from None
-    if beginning != _SQLITE_MAGIC:
-        what = "is empty" if not beginning else "is no SQLite database, or an encrypted one"
+    if what:
         raise SettingsError(f"source: {named} {what}; name a file that SQLite can open")
     return URL.create(_NAME, database=text)
+
+
+def _not_of_sqlite(path: Path) -> str:
+    """What the file is where it is no database. SQLite reads it: whoever opens and closes it plainly takes all locks of the
+    process on it away, those of a service's connections included.
+
+    Source: sqlite.org/howtocorrupt.html, "POSIX advisory locks canceled by a separate thread doing close()".
+    """
+    if not os.access(path, os.R_OK):
+        raise PermissionError
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as file:
+            file.execute("PRAGMA schema_version")
+    except sqlite3.DatabaseError as error:
+        # Whatever else it is (locked, or a log that cannot be made), opening it to work with says so.
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            return "is no SQLite database, or an encrypted one"
+    return ""
 
 
 # ── plans ──
@@ -315,7 +335,9 @@ SQLITE = Engine(
     errors=ERRORS,
     writers=_WRITERS,
     capturing=CAPTURING,
+    granting=None,
     statements=STATEMENTS,
     sessions=SESSIONS,
     outcomes=OUTCOMES,
+    rows=ROWS,
 )

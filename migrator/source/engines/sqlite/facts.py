@@ -331,7 +331,9 @@ KINDS = Kinds.of(RULES, _by_affinity)
 
 # ── Facts about a table that SQLAlchemy's inspector does not pass on ──
 
-_TYPES = sa.text("SELECT name, type FROM pragma_table_xinfo(:table)")
+_TYPES = sa.text("SELECT name, type, dflt_value, hidden FROM pragma_table_xinfo(:table)")
+_GENERATED = (2, 3)
+"""Of `hidden`. Source: sqlite.org/pragma.html#pragma_table_xinfo"""
 _VIEWS = sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")
 _UNIQUE = sa.text(
     "SELECT i.name, c.name FROM pragma_index_list(:table) i JOIN pragma_index_info(i.name) c "
@@ -355,22 +357,24 @@ def _sqlite_columns(
     connection: Connection, inspector: Inspector, table: str, key: Sequence[str]
 ) -> Iterator[Column]:
     """The columns with the types that the table's author wrote; SQLAlchemy knows fewer type names."""
-    declared = declared_types(connection, table)
+    rows = {row.name: row for row in connection.execute(_TYPES, {"table": table})}
     columns = inspector.get_columns(table)
     alike = catalogue.on_sqlite(connection, table, [column["name"] for column in columns])
     for column in columns:
         name = column["name"]
         # INTEGER PRIMARY KEY is the rowid, which is never NULL whatever the declaration says.
-        rowid = [name] == list(key) and declared[name].upper() == "INTEGER"
-        nullable = column["nullable"] and not rowid
-        kind = KINDS.kind_of(declared[name])
-        yield Column(name, name, kind, nullable, declared[name], alike=alike.get(name, ()))
-
-
-def declared_types(connection: Connection, table: str) -> dict[str, str]:
-    """Per column, the type as the table's author wrote it ('' where there is none)."""
-    rows = connection.execute(_TYPES, {"table": table})
-    return {row.name: row.type for row in rows}
+        declared = rows[name].type
+        rowid = [name] == list(key) and declared.upper() == "INTEGER"
+        yield Column(
+            name,
+            name,
+            KINDS.kind_of(declared),
+            column["nullable"] and not rowid,
+            declared,
+            alike=alike.get(name, ()),
+            default=rowid or rows[name].dflt_value not in (None, "NULL"),
+            generated=rows[name].hidden in _GENERATED,
+        )
 
 
 def unique_columns(connection: Connection, table: str) -> list[tuple[str, ...]]:

@@ -80,3 +80,15 @@ def test_rows_by_chance_tell_small_collections_from_large_ones() -> None:
 def test_percentiles_are_those_of_the_nearest_rank() -> None:
     assert spread_of([(float(number), 1.0) for number in range(1, 101)]) == Spread(50, 99, 100)
     assert spread_of([(3.0, 99.0), (7.0, 1.0)]) == Spread(3, 3, 7)
+
+
+def test_among_many_small_collections_none_seems_large_because_chance_drew_it_more_often() -> None:
+    rng = random.Random(7)
+    orders = [(f"order {number}", sum(rng.random() < 1 / 8 for _ in range(3))) for number in range(2_000)]
+    made = measured(orders, weight=8.0)
+    assert made.largest[0].items == made.counts.most == 3
+
+
+def test_a_large_collection_is_known_by_a_sample_of_its_items() -> None:
+    made = measured([("large", 100), ("small", 2)], weight=8.0)
+    assert [collection.items for collection in made.largest] == [800, 2]

@@ -16,9 +16,9 @@ from migrator.mapping.capacity.design import (
     narrower,
     unasked_entries,
     unmapped_columns,
-    unmapped_tables,
 )
 from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.heart.changes import unread_tables
 from migrator.model.capacity import Advice, TypeSize, Writes
 from migrator.model.facts import SchemaFacts
 from tests.support_design import SHOP, source_with
@@ -77,7 +77,7 @@ def test_columns_of_keys_are_told_with_their_place(checked: Checked) -> None:
 
 
 def test_what_no_entity_reads_is_left_out(facts: SchemaFacts, checked: Checked) -> None:
-    assert unmapped_tables(facts, checked.plans) == ("lines", "notes", "products", "staff")
+    assert unread_tables(facts, checked.plans) == ["lines", "notes", "products", "staff"]
     assert unmapped_columns(checked.plans) == {"customers": ("active",), "orders": ("shipped_at",)}
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from migrator.mapping.heart.encoder import Encoder, compile_encoder, encode_page
+from migrator.mapping.heart.encoder_values import piece
 from migrator.model.edges import RawPage
 from tests.golden import heart
 
@@ -263,3 +267,32 @@ entities:
     assert item["stops"][0] == dict.fromkeys((" decode1", "(decode1(d1)"), "2026-01-02T00:00:00.000000") | {
         "n": 1
     }
+
+
+class _Loop:
+    """Freed by the garbage collector alone, which runs code then, and lets another thread go on."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+    def __del__(self) -> None:
+        sum(range(50))
+
+
+def test_threads_write_encoders_at_the_same_time() -> None:
+    """With ast.parse one would fail before CPython 3.11.8 ("AST constructor recursion depth mismatch")."""
+
+    def write(number: int) -> None:
+        for _ in range(300):
+            _Loop()
+            piece("name", "{a}" + "x" * 20 + "{b}")
+
+    switch_s, often = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(5, 1, 1)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(4)))
+    finally:
+        sys.setswitchinterval(switch_s)
+        gc.set_threshold(*often)

@@ -44,9 +44,15 @@ class SqlRow:
 
 
 def test_an_answer_is_dicts_by_attribute() -> None:
-    assert handed(PLAIN, {"": [(1, None), (2, "x")]}) == [{"id": 1, "total": None}, {"id": 2, "total": "x"}]
-    assert handed(PARTS, {"user": [("Ada",)], "orders": []}) == {"user": {"name": "Ada"}, "orders": []}
-    assert handed(PARTS, {"user": [], "orders": [(1,)]}) == {"user": None, "orders": [{"id": 1}]}
+    assert handed(PLAIN, {"": [(1, None), (2, "x")]}, "sql", {}) == [
+        {"id": 1, "total": None},
+        {"id": 2, "total": "x"},
+    ]
+    assert handed(PARTS, {"user": [("Ada",)], "orders": []}, "sql", {}) == {
+        "user": {"name": "Ada"},
+        "orders": [],
+    }
+    assert handed(PARTS, {"user": [], "orders": [(1,)]}, "sql", {}) == {"user": None, "orders": [{"id": 1}]}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,7 @@ def test_equal_numbers_have_one_form(given: Any, expected: Any) -> None:
 def test_results_share_nothing_with_the_rows() -> None:
     inner: dict[str, Any] = {"a": [1]}
     rows = [(1, inner)]
-    found = handed(PLAIN, {"": rows})
+    found = handed(PLAIN, {"": rows}, "table", {})
     found[0]["total"]["a"].append(2)
     assert inner == {"a": [1]}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.model.report import Curve, Span, Timeline
-from migrator.output.report.drawings import bars_of, curves_of, ms_text
+from migrator.model.report import Curve, PhaseMove, Span, Timeline, WorkSeries, WorkSpan
+from migrator.output.report.drawings import bars_of, columns_of, curves_of, ms_text
 from tests.support_report import curve
 
 
@@ -30,6 +30,32 @@ def test_bars_stand_on_the_line_and_what_differs_hangs_below_it() -> None:
 def test_nothing_compared_is_drawn_as_nothing() -> None:
     assert bars_of(Timeline(60, ())).bars == []
     assert bars_of(Timeline(60, (Span(0), Span(60)))).bars == []
+
+
+def move(at: float) -> PhaseMove:
+    return PhaseMove(at, "get", "off", "shadow", "ann", "", False)
+
+
+def test_columns_have_a_scale_of_their_own_and_moves_stand_at_their_time() -> None:
+    work = WorkSeries(60, (WorkSpan(0, 100, 250.5, 0.0), WorkSpan(60), WorkSpan(120, 1, 1.0, 9.0)))
+    items, units, lag = columns_of(work, [move(90.0), move(-1.0), move(200.0)])
+    assert [(one.name, one.most) for one in (items, units, lag)] == [
+        ("items", 100),
+        ("write units", 250.5),
+        ("lag", 9.0),
+    ]
+    assert [column.span.begun_at for column in items.columns] == [0, 120]
+    assert [column.y + column.height for column in items.columns] == [items.height] * 2
+    assert items.columns[0].height == lag.columns[0].height == items.height
+    # What was little is seen all the same.
+    assert items.columns[1].height == 1.0
+    assert [mark.x for mark in lag.moves] == [15.0]
+    assert max(column.x + items.column for column in items.columns) <= items.width == 30
+
+
+def test_nothing_written_is_drawn_as_nothing() -> None:
+    assert columns_of(WorkSeries(60, ()), [move(0.0)]) == []
+    assert [one.columns for one in columns_of(WorkSeries(60, (WorkSpan(0),)), [])] == [[], [], []]
 
 
 def test_curves_stay_inside_of_their_picture_and_rise() -> None:

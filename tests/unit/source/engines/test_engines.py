@@ -18,6 +18,8 @@ NAMES = {name for engine in ENGINES for name in (engine.name, *engine.also, *eng
     "aiosqlite",
     "asyncpg",
 }
+OF_OTHERS = {"MySql"}
+"""A word of NoSQL Workbench's format."""
 OF_ONE_ENGINE = {"PostgresqlDdl", "MysqlDdl", "SqliteDdl"}
 
 
@@ -31,7 +33,7 @@ def _told_apart(text: str) -> Iterator[str]:
     """Lines that name a dialect, compare one, or ask for the class of one engine."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if node.value.lower().rstrip(":/") in NAMES:
+            if node.value.lower().rstrip(":/") in NAMES and node.value not in OF_OTHERS:
                 yield f"{node.lineno}: names {node.value!r}"
         elif isinstance(node, ast.Compare):
             if any(_is_of_dialect(one) for one in (node.left, *node.comparators)):

@@ -126,7 +126,7 @@ def test_what_the_server_counted_is_a_rate_since_its_reset(source: SqlSource) ->
     writes = measured_writes(server.ask, facts_of(source))
     assert writes.per_s == {"orders": 5.0}
     assert writes.updates_per_s == {("orders", "status"): 3.0}
-    assert writes.source == "what the server counted"
+    assert writes.source == "what the server counted in the last 1 min"
 
 
 def test_counts_that_may_not_be_read_are_no_error(source: SqlSource) -> None:

@@ -191,6 +191,7 @@ NOT_PLACED = {
     "limit": "SELECT id, name FROM products ORDER BY name LIMIT 5",
     "list": "SELECT id FROM orders WHERE customer_id IN (?, ?)",
     "scan": "SELECT id FROM events",
+    "unordered": "SELECT id, name FROM products LIMIT 5",
 }
 EVENTS = f"""{SHOP}
 CREATE TABLE events (id INTEGER NOT NULL PRIMARY KEY, happened_at TIMESTAMP NOT NULL);

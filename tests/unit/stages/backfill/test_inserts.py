@@ -66,7 +66,7 @@ def a_key_that_another_row_has_given_up(shop: Shop) -> None:
 
 def an_item_that_is_newer(shop: Shop) -> None:
     shop.rows["users"] += [{"id": n, "name": f"Ann {n}", "email": f"{n}@x"} for n in (1, 2)]
-    stale = ConditionalPath(shop.refresh, shop.open_findings)
+    stale = ConditionalPath(shop.refresh, shop.open_findings, {})
     copied(shop, stale, "users")
     shop.store.items["USER#1", "META"]["_tk"] = shop.tickets.highest() + 1
     shop.tickets.draw()
@@ -95,10 +95,10 @@ WORLDS = [
 @pytest.mark.parametrize("name", ["users", "named", "orders"])
 def test_a_page_by_json_is_the_page_by_items(prepare: Callable[[Shop], None], name: str) -> None:
     by_items, by_json = shop_with(prepare), shop_with(prepare)
-    path = inserts_where_possible(ConditionalPath(by_json.refresh, by_json.open_findings))
+    path = inserts_where_possible(ConditionalPath(by_json.refresh, by_json.open_findings, {}))
     assert isinstance(path, EncodedPath)
     assert name in path.encoders
-    wanted = copied(by_items, ConditionalPath(by_items.refresh, by_items.open_findings), name)
+    wanted = copied(by_items, ConditionalPath(by_items.refresh, by_items.open_findings, {}), name)
     assert copied(by_json, path, name) == wanted
     assert by_json.store.items == by_items.store.items
     assert by_json.open_findings.read() == by_items.open_findings.read()
@@ -107,18 +107,22 @@ def test_a_page_by_json_is_the_page_by_items(prepare: Callable[[Shop], None], na
 
 def test_a_key_of_two_rows_stays_the_first_ones_and_one_that_was_given_up_is_taken() -> None:
     shop = shop_with(two_rows_of_one_key)
-    page = copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings)), "named")
+    page = copied(
+        shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {})), "named"
+    )
     assert [(finding.kind, finding.source_key) for finding in page.findings] == [("collision", "[2]")]
     assert shop.live()["NAME#Ann", "META"]["_src"] == "named:[1]"
     shop = shop_with(a_key_that_another_row_has_given_up)
-    page = copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings)), "named")
+    page = copied(
+        shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {})), "named"
+    )
     assert (page.findings, shop.live()["NAME#Ann", "META"]["_src"]) == ([], "named:[2]")
 
 
 def test_items_carry_the_ticket_of_the_reading() -> None:
     shop = shop_with(new_rows)
     before = shop.tickets.highest()
-    copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings)), "users")
+    copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {})), "users")
     assert {item["_tk"] for item in shop.live().values()} == {before + 1}
 
 
@@ -129,7 +133,7 @@ def test_a_page_of_a_writer_that_must_stop_is_not_sent() -> None:
     shop = shop_with(new_rows)
     shop.refresh.check = stop
     with pytest.raises(StoppedError):
-        copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings)), "users")
+        copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {})), "users")
     assert shop.live() == {}
 
 
@@ -141,7 +145,9 @@ def test_what_the_table_does_not_take_is_told_by_its_key(monkeypatch: pytest.Mon
         return Outcome(item, "unwritten", why="too large") if item["PK"] == "USER#2" else taken(item)
 
     monkeypatch.setattr(shop.store, "_write", refusing)
-    page = copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings)), "users")
+    page = copied(
+        shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {})), "users"
+    )
     assert page.receipt.unwritten == {("USER#2", "META"): "too large"}
     assert (page.receipt.items, len(page.written)) == (77, 77)
 
@@ -149,7 +155,7 @@ def test_what_the_table_does_not_take_is_told_by_its_key(monkeypatch: pytest.Mon
 def test_a_store_that_takes_no_json_gets_items() -> None:
     shop = shop_with(new_rows)
     shop.store.takes_encoded = False
-    path = ConditionalPath(shop.refresh, shop.open_findings)
+    path = ConditionalPath(shop.refresh, shop.open_findings, {})
     assert inserts_where_possible(path) is path
 
 
@@ -163,7 +169,7 @@ def test_the_key_that_names_a_row_is_never_read_as_the_servers_text() -> None:
 
     shop = shop_with(new_rows)
     shop.refresh.rows = RawSource(SCHEMA, shop.rows)
-    path = inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings))
+    path = inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {}))
     assert isinstance(path, EncodedPath)
     users = path.encoders["users"]
     assert users.raw

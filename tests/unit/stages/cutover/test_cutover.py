@@ -90,7 +90,7 @@ def test_a_rollback_goes_back_only_and_not_from_complete(cutover: Cutover) -> No
     with pytest.raises(SettingsError, match="no way back"):
         cutover.roll_back(PatternPhase("orders"), State("shadow"), "")
     complete = at(cutover, *STATES["live"], State("complete"))
-    with pytest.raises(SettingsError, match="complete is the end"):
+    with pytest.raises(SettingsError, match="complete is the last phase"):
         cutover.roll_back(complete, State("off"), "")
 
 

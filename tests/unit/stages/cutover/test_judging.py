@@ -122,9 +122,23 @@ def test_nothing_compared_is_unknown_not_clean() -> None:
 
 
 def test_another_mappings_windows_do_not_count_and_it_is_said() -> None:
-    found = facts(seen=windows(revision="old"))
+    found = facts(seen=windows(answer="old"))
     assert failing(found)["comparisons"] == "no"
     assert "2,000 by another mapping do not count" in lines(found)["comparisons"].found
+
+
+@pytest.mark.parametrize("answer", ["old", ""])
+def test_a_pattern_that_was_changed_has_no_evidence_though_the_mapping_makes_the_same_items(
+    answer: str,
+) -> None:
+    """'': an older version counted, and nobody knows of which answer."""
+    found = facts(seen=windows(answer=answer))
+    assert {window.revision for window in found.windows} == {found.revision}
+    assert failing(found)["comparisons"] == "no"
+
+
+def test_evidence_of_an_answer_counts_on_where_the_mapping_changed_elsewhere() -> None:
+    assert failing(facts(seen=windows(revision="of before"))) == {}
 
 
 def test_windows_before_the_last_move_and_old_ones_do_not_count() -> None:

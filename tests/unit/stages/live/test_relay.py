@@ -138,6 +138,40 @@ def test_an_item_that_the_table_refuses_is_one_marks_trouble() -> None:
     assert (worked.finished, worked.put_back) == (2, 1)
 
 
+def test_one_mark_in_trouble_costs_its_neighbours_few_tickets() -> None:
+    shop = Shop()
+    shop.refresh.store = Refusing(shop.checked.mapping.table, no_fence)
+    for number in range(1, 65):
+        shop.change("users", number, name="Ann")
+    before = shop.tickets.highest()
+    worked = shop.relay.once()
+    assert (worked.finished, worked.put_back) == (63, 1)
+    # All of them, then twice half of what is left, six times.
+    assert shop.tickets.highest() - before == 1 + 2 * 6
+
+
+class Slow(FakeStore):
+    """Takes `takes_s` for every write."""
+
+    now_s, takes_s = 0.0, 0.0
+
+    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+        self.now_s += self.takes_s
+        return super().write(items, fresh=fresh)
+
+
+def test_a_slow_table_gets_fewer_marks_at_once_and_a_quick_one_more() -> None:
+    shop = Shop(marks=200, lease_s=4.0)
+    shop.refresh.store = store = Slow(shop.checked.mapping.table, no_fence)
+    shop.relay.clock = lambda: store.now_s
+    for number in range(1, 701):
+        shop.change("users", number, name="Ann")
+    taken = []
+    for store.takes_s in (1.1, 1.1, 1.1, 0.5, 0.2, 0.2, 0.2, 0.2, 0.2):
+        taken.append(shop.relay.once().taken)
+    assert taken == [100, 50, 25, 25, 25, 50, 100, 200, 125]
+
+
 @dataclass
 class Away(FakeStore):
     error: MigratorError
@@ -282,6 +316,29 @@ def test_a_conditional_backfill_closes_what_it_finds_well_and_keeps_the_rest() -
     shop.relay.once()
     shop.rows["users"][0]["name"] = "Ann"
     named = next(one for one in shop.checked.entities if one.name == "named")
-    path = ConditionalPath(shop.refresh, shop.open_findings)
+    path = ConditionalPath(shop.refresh, shop.open_findings, {})
     path.copy(named, lambda: shop.source.read_page(named.plan, None, None))
     assert shop.open_findings.roots() == [("named", "[2]")]
+
+
+def test_a_relay_that_may_write_no_more_puts_no_mark_away() -> None:
+    """Its lease ended, or another mapping became the newest, after its items were stored."""
+    shop = Shop(roots=1)
+    shop.change("users", 1, name="Ann")
+    stored = shop.store.write
+
+    def write(items: list[Item], **how: bool) -> list[Outcome]:
+        outcomes = stored(items, **how)
+        shop.refresh.check = ended
+        return outcomes
+
+    def ended() -> None:
+        raise StoppedError("another mapping is the newest")
+
+    shop.store.write = write  # type: ignore[method-assign,assignment]
+    with pytest.raises(StoppedError):
+        shop.relay.once()
+    assert ("USER#1", "META") in shop.live()
+    shop.refresh.check = no_fence
+    shop.store.write = stored  # type: ignore[method-assign]
+    assert shop.marks.state().waiting + shop.marks.state().unripe == 1

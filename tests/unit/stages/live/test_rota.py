@@ -41,6 +41,17 @@ def test_turns_share_a_slot(shared_leases: SharedLeases) -> None:
     assert living(shared_leases) == 0
 
 
+def test_the_time_is_the_journals_also_after_the_last_place_was_left(clock: VirtualTime) -> None:
+    """Between two turns no writer is here, and this host's clock may be hours apart."""
+    clock.now = 5_000.0
+    heartbeats = WriterHeartbeats(
+        FakeWriters(clock.clock), FakeRevisions(), Lifetimes(), lambda: clock.now - 4_000, all_answered
+    )
+    heartbeats.leave(heartbeats.enter("strict"), clean=True)
+    clock.now += 30
+    assert heartbeats.now_s() == 5_030.0
+
+
 def test_an_old_place_is_left_when_its_last_turn_has_ended(
     shared_leases: SharedLeases, clock: VirtualTime
 ) -> None:

@@ -10,18 +10,54 @@ from typing import Any, cast
 import pytest
 
 from migrator.model.errors import SettingsError
-from migrator.model.instances import Lifetimes
-from migrator.stages.live.service import BeforeCommit, Strict, refuse_other_revision, refuse_strict
+from migrator.model.instances import Lifetimes, MarkedColumns, Revision, Standing
+from migrator.stages.live.service import (
+    BeforeCommit,
+    LeftToTheRelay,
+    Strict,
+    refuse_new_revision,
+    refuse_partial_marks,
+    refuse_strict,
+)
 from migrator.stages.live.writers import SharedLeases, WriterHeartbeats
 from tests.fakes.journal import FakeRevisions, FakeWriters
 from tests.support_fence import all_answered
 
 
-def test_a_service_of_another_mapping_than_the_relays_does_not_start() -> None:
-    refuse_other_revision("first")
-    refuse_other_revision("newest")
+def test_a_service_of_a_mapping_that_no_relay_has_worked_by_does_not_start() -> None:
+    for standing in ("first", "newest", "old"):
+        refuse_new_revision(cast("Standing", standing))
     with pytest.raises(SettingsError, match="is not the one that the relay works by; give both the same job"):
-        refuse_other_revision("old")
+        refuse_new_revision("new")
+
+
+USERS = MarkedColumns(("id", "email"), ("id", "email", "name"))
+
+
+@pytest.mark.parametrize(
+    ("newest", "unmarked"),
+    [
+        ({"users": USERS}, []),
+        ({"users": MarkedColumns(("id",), ("id", "name"))}, []),
+        ({"users": USERS, "orders": USERS}, ["orders"]),
+        ({"users": MarkedColumns(("id", "name"), ("id", "name"))}, ["users.name"]),
+        ({"users": MarkedColumns(("id",), ("id", "city"))}, ["users.city"]),
+        ({"users": MarkedColumns(("id",), None)}, ["users.*"]),
+        (None, None),
+    ],
+)
+def test_what_the_marks_of_a_service_lack_is_known(
+    newest: dict[str, MarkedColumns] | None, unmarked: list[str] | None
+) -> None:
+    own = Revision("own", "own", marked={"users": USERS, "more": USERS})
+    assert Revision("new", "new", marked=newest).unmarked_by(own) == unmarked
+    if unmarked == []:
+        refuse_partial_marks(unmarked)
+    else:
+        with pytest.raises(SettingsError, match="hold more than this service leaves"):
+            refuse_partial_marks(unmarked)
+    every = Revision("own", "own", marked={"users": MarkedColumns(("id", "email", "name"), None)})
+    assert every.unmarked_by(Revision("own", "own", marked={"users": USERS})) == ["users.*", "users.name"]
 
 
 def test_strict_mode_needs_a_server_and_a_connection_for_each_session() -> None:
@@ -60,7 +96,7 @@ def before_commit(writers: FakeWriters) -> BeforeCommit:
     def at_once(work: Callable[[], Any]) -> Any:
         return work()
 
-    return BeforeCommit(cast("Strict", Failing()), leases, inside, at_once)
+    return BeforeCommit(cast("Strict", Failing()), leases, inside, at_once, LeftToTheRelay())
 
 
 def test_a_transaction_that_does_not_see_what_others_committed_is_refused() -> None:

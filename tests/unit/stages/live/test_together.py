@@ -9,6 +9,7 @@ import pytest
 from migrator.model.errors import ItemRefusedError
 from migrator.model.live import Outcome
 from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.stages.backfill.only import WHOLE
 from migrator.stages.backfill.write import write_concurrently
 from migrator.stages.live.send import group_waves, sorted_out
 from tests.fakes.store import FakeStore
@@ -176,7 +177,9 @@ def test_a_page_writes_a_row_in_one_request_and_buries_what_it_had(shop: Atomic)
     shop.users((1, "Ann", "a@x"))
     shop.change("users", 1, name="Bea", email="b@x")
     entity = shop.refresh.entities["users"].compiled
-    beside = write_concurrently(shop.refresh, entity, lambda: shop.source.read_page(entity.plan, None, None))
+    beside = write_concurrently(
+        shop.refresh, entity, lambda: shop.source.read_page(entity.plan, None, None), WHOLE
+    )
     assert shop.noted.requests == [3]
     assert beside.refreshed is not None
     assert (shop.names(), shop.emails()) == (["Bea"], {"b@x": "users:[1]"})
@@ -186,7 +189,9 @@ def test_a_page_of_new_rows_is_a_request_a_row(shop: Atomic) -> None:
     for number in range(3):
         shop.change("users", number, name="Ann", email=f"{number}@x")
     entity = shop.refresh.entities["users"].compiled
-    beside = write_concurrently(shop.refresh, entity, lambda: shop.source.read_page(entity.plan, None, None))
+    beside = write_concurrently(
+        shop.refresh, entity, lambda: shop.source.read_page(entity.plan, None, None), WHOLE
+    )
     assert (shop.noted.requests, len(beside.items), beside.refreshed) == ([2, 2, 2], 6, None)
 
 

@@ -17,6 +17,7 @@ from tests.unit.stages.evidence_world import facts
 
 NOW_S = 1_700_000_123.0
 BEGAN = 1_700_000_121
+ANSWERS = {"p": "answer"}
 VALUE, ERROR = DiffKey("value", attribute="email"), DiffKey("error", attribute="table")
 PATTERN = Pattern(
     "p",
@@ -51,9 +52,10 @@ def evidence() -> FakeEvidence:
 
 
 def test_counts_add_up_and_errors_are_not_compared(evidence: FakeEvidence) -> None:
-    ReplayRecord(evidence, "rev").keep(RESULT)
+    ReplayRecord(evidence, "rev", ANSWERS).keep(RESULT, BEGAN)
     (window,) = evidence.windows(0)
     assert (window.pattern, window.begun_at, window.origin, window.revision) == ("p", BEGAN, "replay", "rev")
+    assert window.answer == "answer"
     assert (window.compared, window.same, window.transient, window.different) == (9, 6, 1, 2)
     assert window.errors == {"table": 1}
     assert window.answered == {"table": 9, "sql": 10}
@@ -64,7 +66,7 @@ def test_counts_add_up_and_errors_are_not_compared(evidence: FakeEvidence) -> No
 
 
 def test_samples_are_redacted(evidence: FakeEvidence) -> None:
-    ReplayRecord(evidence, "rev").keep(RESULT)
+    ReplayRecord(evidence, "rev", ANSWERS).keep(RESULT, BEGAN)
     by_kind = {one.key.kind: one for one in evidence.samples()}
     value, error = by_kind["value"], by_kind["error"]
     assert value.attributes == ("id", "email")
@@ -82,8 +84,12 @@ def test_samples_are_redacted(evidence: FakeEvidence) -> None:
 
 def test_it_is_evidence_of_when_it_began(evidence: FakeEvidence) -> None:
     """A move in between, of the same minute or not, is not answered for by it."""
-    ReplayRecord(evidence, "rev").keep(replace(RESULT, took_s=500.0))
-    assert [one.begun_at for one in evidence.windows(0)] == [int(NOW_S) - 500]
+    slept: list[float] = []
+    record = ReplayRecord(FakeEvidence(lambda: 1000.25), "rev", ANSWERS)
+    begun_at = record.begin(lambda: False, slept.append)
+    assert (begun_at, sum(slept)) == (1001, pytest.approx(0.75))
+    ReplayRecord(evidence, "rev", ANSWERS).keep(RESULT, begun_at)
+    assert [one.begun_at for one in evidence.windows(0)] == [1001]
 
 
 @pytest.mark.parametrize(("took_s", "compared"), [(4.0, 9), (6.0, 0)])
@@ -92,22 +98,22 @@ def test_what_began_after_a_move_counts_and_what_began_before_does_not(
 ) -> None:
     """Both end in the minute of the move."""
     replayed = replace(REPLAYED, histograms={})
-    ReplayRecord(evidence, "rev").keep(replace(RESULT, patterns=[replayed], took_s=took_s))
+    ReplayRecord(evidence, "rev", ANSWERS).keep(replace(RESULT, patterns=[replayed]), int(NOW_S - took_s))
     moved = PatternPhase("p", State("shadow"), 1, NOW_S - 5)
     found = facts(pattern=PATTERN, phase=moved, now_s=NOW_S, windows=evidence.windows(0))
     assert found.counts(CutoverSettings(), since_move=True).compared == compared
 
 
 def test_two_replays_of_one_minute_both_stay(evidence: FakeEvidence) -> None:
-    ReplayRecord(evidence, "rev").keep(RESULT)
-    ReplayRecord(evidence, "rev").keep(RESULT)
+    ReplayRecord(evidence, "rev", ANSWERS).keep(RESULT, BEGAN)
+    ReplayRecord(evidence, "rev", ANSWERS).keep(RESULT, BEGAN)
     assert len(evidence.windows(0)) == 2
 
 
 def test_a_control_and_patterns_that_could_not_be_asked_are_no_evidence(evidence: FakeEvidence) -> None:
-    ReplayRecord(evidence, "rev").keep(replace(RESULT, control=True))
-    ReplayRecord(evidence, "rev").keep(
-        replace(RESULT, patterns=[PatternReplay(PATTERN, missing_why="no key")])
+    ReplayRecord(evidence, "rev", ANSWERS).keep(replace(RESULT, control=True), BEGAN)
+    ReplayRecord(evidence, "rev", ANSWERS).keep(
+        replace(RESULT, patterns=[PatternReplay(PATTERN, missing_why="no key")]), BEGAN
     )
     assert evidence.windows(0) == []
     assert evidence.samples() == []

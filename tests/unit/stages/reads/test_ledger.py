@@ -40,7 +40,7 @@ def evidence(clock: Clock) -> FakeEvidence:
 
 @pytest.fixture
 def ledger(evidence: FakeEvidence, clock: Clock) -> ReadMetrics:
-    return ReadMetrics(evidence, BLANK, lambda: "me", clock=clock, every_s=0.01)
+    return ReadMetrics(evidence, BLANK, {}, lambda: "me", clock=clock, every_s=0.01)
 
 
 def test_counts_grow_until_their_minute_is_over(
@@ -118,7 +118,7 @@ def test_what_is_lost_stands_in_the_log(evidence: FakeEvidence, monkeypatch: pyt
     monkeypatch.setattr(metrics, "EVENTS_HELD", 1)
     evidence.away = StoppedError("away")
     with capture_logs() as logs:
-        with ReadMetrics(evidence, BLANK, lambda: "me", every_s=60) as ledger:
+        with ReadMetrics(evidence, BLANK, {}, lambda: "me", every_s=60) as ledger:
             for _ in range(5):
                 ledger.dropped("p", "busy")
         assert [(one["event"], one["lost"]) for one in logs] == [("counts_cannot_be_kept", 4)]
@@ -145,7 +145,7 @@ def test_an_error_that_is_not_ours_ends_no_counting(
 
 def test_before_it_has_a_name_nothing_is_handed_on(evidence: FakeEvidence, clock: Clock) -> None:
     names = [""]
-    ledger = ReadMetrics(evidence, BLANK, lambda: names[0], clock=clock)
+    ledger = ReadMetrics(evidence, BLANK, {}, lambda: names[0], clock=clock)
     ledger.answered("p", "sql", 1)
     ledger.flush()
     assert evidence.windows(0) == []
@@ -178,7 +178,7 @@ def test_an_event_waits_for_nothing(clock: Clock) -> None:
             assert self.answers.wait(120)
 
     evidence = Hanging(clock)
-    with ReadMetrics(evidence, BLANK, lambda: "me", clock=clock, every_s=0.01) as ledger:
+    with ReadMetrics(evidence, BLANK, {}, lambda: "me", clock=clock, every_s=0.01) as ledger:
         ledger.answered("p", "sql", 1)
         assert evidence.asking.wait(120)
         for _ in range(1000):
@@ -191,7 +191,7 @@ def test_a_move_begins_a_new_window_and_nothing_of_before_is_in_it(
     evidence: FakeEvidence, clock: Clock
 ) -> None:
     versions = {"p": 1}
-    ledger = ReadMetrics(evidence, BLANK, lambda: "me", clock=clock, versions=lambda: versions)
+    ledger = ReadMetrics(evidence, BLANK, {}, lambda: "me", clock=clock, versions=lambda: versions)
     clock.now += 5
     for _ in range(2):
         ledger.compared("p", "same", "")

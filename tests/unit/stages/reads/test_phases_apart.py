@@ -68,7 +68,7 @@ class Moving:
 
     def read(self, cache: PhaseCache) -> str:
         """What a caller is told."""
-        if answering(cache.state("p"), self.share) == "table":
+        if answering(cache.state("p"), self.share, {}) == "table":
             return str(self.shop.live()["USER#1", "META"]["name"])
         return str(self.shop.rows["users"][0]["name"])
 
@@ -98,7 +98,7 @@ def test_no_answer_is_staler_than_lag_and_no_write_is_lost(before: State, after:
 def test_neighbours_never_leave_a_side_without_the_other() -> None:
     """While two phases are at once, the side that one of them answers from is kept up to date under both."""
     for before, after in PAIRS:
-        sides = {answering(state, share) for state in (before, after) for share in (0.0, 0.99)}
+        sides = {answering(state, share, {}) for state in (before, after) for share in (0.0, 0.99)}
         if sides == {"sql", "table"}:
             # Only where both are compared, so that a difference of the two is seen.
             assert ROUTES[before.phase].compares

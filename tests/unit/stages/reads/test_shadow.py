@@ -92,7 +92,7 @@ def shadowing(
     )
     evidence, ticks = FakeEvidence(lambda: 6000.0), Ticks()
     blank = Window("", 0, "", "shop", "rev", "service")
-    ledger = ReadMetrics(evidence, blank, lambda: "me", clock=lambda: 6000.0)
+    ledger = ReadMetrics(evidence, blank, {}, lambda: "me", clock=lambda: 6000.0)
     shadow = Shadow(
         settings,
         ledger,

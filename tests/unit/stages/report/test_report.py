@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.journal.memory import SqlOpenFindings
+from migrator.mapping.difference.answers import answer_digests
 from migrator.model.edges import ItemStore
 from migrator.model.errors import StoppedError
 from migrator.model.evidence import DiffKey, Move, State
@@ -18,7 +19,7 @@ from migrator.model.report import LagReport
 from migrator.output.report.terminal import rows_words
 from migrator.stages.report.differences import SHOWN_AT_MOST
 from migrator.stages.report.gather import ReportOptions
-from tests.unit.stages.report_world import MINUTE, NOW_S, SAMPLE, WINDOW, World, different
+from tests.unit.stages.report_world import CHECKED, MINUTE, NOW_S, SAMPLE, WINDOW, World, different
 
 
 @pytest.fixture
@@ -93,7 +94,8 @@ def test_samples_of_this_mapping_and_this_time_are_shown(world: World) -> None:
 
 def test_what_another_pattern_redacts_is_hidden_in_samples_of_this_one(world: World) -> None:
     other = "orders_of"
-    window = replace(WINDOW, pattern=other, found={DiffKey("value", "", "buyer"): 1})
+    answer = answer_digests(CHECKED.mapping, ())[other]
+    window = replace(WINDOW, pattern=other, answer=answer, found={DiffKey("value", "", "buyer"): 1})
     key, names = DiffKey("value", "", "buyer"), ("total", "buyer", "email")
     sides = [(total, f'"secret{total}@x"', "null") for total in ("1", "2")]
     sample = replace(SAMPLE, pattern=other, key=key, attributes=names, row=sides[0], item=sides[1])
@@ -278,6 +280,35 @@ def test_what_differed_before_the_last_move_is_shown_by_itself_and_stands_agains
     ]
     assert (model.groups[0].id, len({one.id for one in model.groups})) == (old.id, 2)
     assert model.verdict.standing == "different"
+
+
+def test_what_differed_before_a_clean_verify_is_history_and_what_differs_after_it_is_not(
+    world: World,
+) -> None:
+    world.run("backfill")
+    world.run("verify", different(4))
+    world.evidence.keep([WINDOW], [SAMPLE])
+    assert world.gather().verdict.standing == "different"
+    world.run("verify", at=MINUTE + 60)
+    model = world.gather()
+    (old,) = model.groups
+    assert (old.before_verify, old.until, old.count, len(old.differences)) == (True, MINUTE + 60, 2, 1)
+    assert model.verdict.standing == "unproven"
+    assert model.verdict.reasons[-1] == (
+        "2 answer(s) differed until 2023-11-14 22:16 UTC, before the last verify, which found nothing, and no answer was "
+        "compared since, of get_user"
+    )
+    world.run("verify", scope="sample=1%;seed=1", at=MINUTE + 90)
+    assert [one.before_verify for one in world.gather().groups] == [True]
+    again = replace(WINDOW, begun_at=MINUTE + 120)
+    world.evidence.keep([again], [replace(SAMPLE, at=MINUTE + 130.0)])
+    model = world.gather()
+    assert [(one.before_verify, one.count, len(one.differences)) for one in model.groups] == [
+        (False, 2, 1),
+        (True, 2, 1),
+    ]
+    assert len({one.id for one in model.groups}) == 2
+    assert model.verdict.reasons[0] == "2 answer(s) differ, of get_user"
 
 
 @pytest.mark.parametrize(("oldest_s", "is_late"), [(1.0, False), (60.0, True)])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from migrator.model.report import LagReport, PatternReport, Refused, RunReport
-from migrator.stages.report.verdict import Standings, verdict_of
+from migrator.stages.report.verdict import Standings, found_nothing, verdict_of
 from tests.support_report import EMAIL, PRICE
 
 FILL = RunReport("backfill", 1, "done", "", "", "", 10, 10, 0, {}, None)
@@ -29,24 +29,51 @@ def test_a_clean_job_goes_on_to_the_next_pattern_that_has_not_moved_all_the_way(
     assert verdict_of(replace(CLEAN, patterns=[done])).command == "migrator decommission check jobs/shop.yaml"
 
 
+def test_a_few_calls_that_failed_are_no_difference() -> None:
+    failed = replace(PRICE, kind="error", count=1)
+    few = replace(GOOD, answered={"table": 999}, errors={"table": 1})
+    verdict = verdict_of(replace(CLEAN, groups=[failed], patterns=[few]))
+    assert verdict.standing == "clean"
+    assert "1 of 1,000 call(s) failed, too few to stand against a move" in verdict.reasons
+
+
 POINTS: list[tuple[dict[str, Any], str, str, str]] = [
     (
         {"groups": [EMAIL]},
         "different",
         "migrator verify jobs/shop.yaml --repair",
-        "2 difference(s) between rows and items, of 1 kind(s), in user",
+        "2 difference(s) between rows and items, in user",
+    ),
+    (
+        {"groups": [EMAIL, replace(EMAIL, kind="count", count=1), replace(EMAIL, kind="sum", count=5)]},
+        "different",
+        "migrator verify jobs/shop.yaml --repair",
+        "2 difference(s) between rows and items and 6 total(s) by plain SQL that differ, in user",
+    ),
+    (
+        {"groups": [replace(EMAIL, kind="sum", count=1)]},
+        "different",
+        "migrator verify jobs/shop.yaml --repair",
+        "1 total(s) by plain SQL that differ, in user",
     ),
     (
         {"groups": [EMAIL], "lag": LagReport(None)},
         "different",
         "migrator backfill jobs/shop.yaml --restart",
-        "2 difference(s) between rows and items, of 1 kind(s), in user",
+        "2 difference(s) between rows and items, in user",
     ),
     (
         {"groups": [PRICE], "lag": LagReport(None)},
         "different",
         "migrator shadow replay jobs/shop.yaml",
         "214 difference(s) in answers, of get_product",
+    ),
+    (
+        # No example was kept of any of them.
+        {"patterns": [replace(GOOD, compared=400, same=388, different=12)], "lag": LagReport(None)},
+        "different",
+        "migrator shadow replay jobs/shop.yaml",
+        "12 answer(s) differ, of get",
     ),
     (
         {"refused": [Refused("order", "why", 3, ())]},
@@ -156,7 +183,50 @@ def test_what_was_found_before_the_last_move_stands_against_nothing() -> None:
     before = replace(PRICE, before_move=True)
     assert verdict_of(replace(CLEAN, groups=[before])).standing == "clean"
     both = verdict_of(replace(CLEAN, groups=[EMAIL, before]))
-    assert list(both.reasons) == ["2 difference(s) between rows and items, of 1 kind(s), in user"]
+    assert list(both.reasons) == ["2 difference(s) between rows and items, in user"]
+
+
+MENDED = replace(
+    MOVED, different=214, mended=214, mended_until=1_700_000_160.0, compared=400, compared_after=90
+)
+HISTORY = "214 answer(s) differed until 2023-11-14 22:16 UTC, before the last verify, which found nothing"
+
+
+def test_what_was_mended_and_compared_again_is_told_as_history() -> None:
+    verdict = verdict_of(replace(CLEAN, patterns=[GOOD, MENDED], groups=[replace(PRICE, before_verify=True)]))
+    assert (verdict.standing, list(verdict.reasons)[:2]) == (
+        "clean",
+        [
+            "405 answer(s) of 2 pattern(s) compared, none differs since the last verify",
+            f"{HISTORY}: they are history, of get_product",
+        ],
+    )
+    assert verdict.command == "migrator cutover advance jobs/shop.yaml get"
+    # A move is judged by all that was compared since the last one.
+    assert " --to off && " in verdict_of(replace(CLEAN, patterns=[MENDED])).command
+
+
+def test_what_was_mended_and_never_compared_since_is_not_proven() -> None:
+    verdict = verdict_of(replace(CLEAN, patterns=[GOOD, replace(MENDED, compared_after=0)]))
+    assert (verdict.standing, verdict.command) == ("unproven", "migrator shadow replay jobs/shop.yaml")
+    assert list(verdict.reasons) == [f"{HISTORY}, and no answer was compared since, of get_product"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "interrupted"},
+        {"scope": "sample=1%;seed=1"},
+        {"current": None},
+        {"current": False},
+        {"findings": {"different": 1}},
+    ],
+)
+def test_a_verify_that_did_not_look_at_all_or_found_something_makes_nothing_history(
+    change: dict[str, Any],
+) -> None:
+    assert found_nothing(replace(VERIFY, findings={"refused": 3}))
+    assert not found_nothing(replace(VERIFY, **change))
 
 
 def test_a_pattern_that_was_just_moved_waits_for_new_comparisons_unless_it_is_complete() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.journal.runs import SqlJournal
@@ -21,10 +22,10 @@ from migrator.mapping.heart.items import project
 from migrator.model.edges import Found, RawPage, ScannedPage, WiredItem
 from migrator.model.errors import Interrupted
 from migrator.model.journal import Run, RunIdentity, SegmentState
-from migrator.model.results import VerifyResult
+from migrator.model.results import StoredRead, VerifyResult
 from migrator.model.table import CONTROL, TOMBSTONE, Item, ItemKey
-from migrator.stages.verify import digests, stage
-from migrator.stages.verify.canonical import digest_of_text
+from migrator.stages.verify import digests, shared, stage
+from migrator.stages.verify.canonical import sorted_where_maps
 from migrator.stages.verify.scan import DirectItems
 from migrator.stages.verify.stage import Verify, VerifyOptions
 from tests.fakes.progress import Silent
@@ -32,7 +33,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden import heart
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence
-from tests.unit.mapping.heart.test_properties import JSON, MANY, TEXTS
+from tests.unit.mapping.heart.test_properties import EXAMPLES, JSON, MANY, TEXTS
 
 COLUMNS: dict[str, st.SearchStrategy[Any]] = {
     "integer": st.integers(-(10**12), 10**12),
@@ -63,12 +64,12 @@ entities:
 NOW_S = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 ROW = st.fixed_dictionaries(
     {
-        "email": st.sampled_from(["a", "b", None]),
+        "email": st.sampled_from([*"abcdefg", None]),
         "ends": st.none() | st.datetimes(datetime(2025, 1, 1), datetime(2027, 1, 1)),
         **{NAMES[kind]: st.none() | values for kind, values in COLUMNS.items()},
     }
 )
-PERSON = st.fixed_dictionaries({"email": st.sampled_from(["a", "b", "c", None]), "n": st.integers(0, 9)})
+PERSON = st.fixed_dictionaries({"email": st.sampled_from([*"abcdefghi", None]), "n": st.integers(0, 9)})
 
 Spoil = Callable[[Item], list[Item]]
 """What stands in the table instead of an item."""
@@ -144,22 +145,25 @@ def verify(
     journal: SqlJournal,
     run: Run,
     check: Callable[[], None] = no_fence,
+    page_rows: int = 3,
 ) -> VerifyResult:
     made = Verify(
         *(source, store, journal, Silent()),
-        options=VerifyOptions(workers=1, page_rows=3, scan_segments=2),
+        options=VerifyOptions(workers=1, page_rows=page_rows, scan_segments=2),
         clock=lambda: NOW_S,
         **OF_A_STILL_SOURCE | {"direct": DIRECT, "check": check},
     )
     return made.run(run, CHECKED.entities)
 
 
-def verified(source: MemorySource, store: FakeStore, *, encoded: bool) -> tuple[VerifyResult, list[str]]:
+def verified(
+    source: MemorySource, store: FakeStore, *, encoded: bool, page_rows: int = 3
+) -> tuple[VerifyResult, list[str]]:
     """The result, and every finding."""
     store.takes_encoded = encoded
     journal = _journal()
     run = journal.start_run(replace(IDENTITY, revision=f"{next(REVISIONS)}"))
-    result = verify(source, store, journal, run)
+    result = verify(source, store, journal, run, page_rows=page_rows)
     return result, sorted(map(repr, journal.findings(run)))
 
 
@@ -173,21 +177,24 @@ def _journal() -> SqlJournal:
 
 
 def outcome(result: VerifyResult) -> Any:
-    return replace(result, took_s=0, run=None)  # type: ignore[arg-type]
+    return replace(result, took_s=0, run=None, stored=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.property
-@MANY
+@settings(MANY, max_examples=max(20, EXAMPLES // 8))
 @given(
-    st.lists(ROW, max_size=5),
-    st.lists(PERSON, max_size=3),
-    st.lists(st.sampled_from(sorted(SPOILS)), max_size=10),
+    st.lists(ROW, min_size=2, max_size=20),
+    st.lists(PERSON, max_size=10),
+    st.lists(st.sampled_from(sorted(SPOILS)), min_size=4, max_size=40),
 )
 def test_both_ways_find_the_same(things: list[Row], people: list[Row], spoils: list[str]) -> None:
+    """Few and large tables: what an example costs are two runs in the journal, whatever stands in them."""
     source = source_of(things, people)
     store = filled(source, spoils)
     stored = copy.deepcopy(store.items)
-    by_digest, by_attribute = (verified(source, store, encoded=encoded) for encoded in (True, False))
+    by_digest, by_attribute = (
+        verified(source, store, encoded=encoded, page_rows=9) for encoded in (True, False)
+    )
     assert by_digest[1] == by_attribute[1]
     assert outcome(by_digest[0]) == outcome(by_attribute[0])
     assert store.items == stored
@@ -239,6 +246,7 @@ def test_of_a_clean_table_every_item_is_read_once() -> None:
     store = counted(source)
     result, found = verified(source, store, encoded=True)
     assert (found, result.scanned, store.keys_read, store.pages) == ([], 21, 0, PAGES_OF_ROWS)
+    assert result.stored == StoredRead("one scan")
 
 
 def test_some_rows_of_a_page_go_by_items_for_though_all_match() -> None:
@@ -248,9 +256,9 @@ def test_some_rows_of_a_page_go_by_items_for_though_all_match() -> None:
     encoder = compile_texts(entity, frozenset(), {})
     assert encoder is not None
     page = encode_texts(encoder, RawPage(rows))
-    stored.add(digest_of_text(text, may_have_maps=True) for text, _ in page.items)
+    stored.add(stored.of_all([sorted_where_maps(text) for text, _ in page.items]))
     stored.sort()
-    matched = digests.match_rows(encoder, RawPage(rows), stored, NOW_S)
+    matched = digests.match_rows(encoder, RawPage(rows), stored, NOW_S, array("I"))
     assert (matched.items, matched.left) == (20, rows[:1])
 
 
@@ -276,9 +284,13 @@ def test_too_many_digests_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in range(20):
         store.items["X", str(name)] = {"PK": "X", "SK": str(name), "type": "Thing"}
     _, wanted = verified(source, store, encoded=False)
-    for module in (digests, stage):
+    for module in (digests, shared, stage):
         monkeypatch.setattr(module, "DIGESTS_AT_MOST", 7)
-    assert verified(source, store, encoded=True)[1] == wanted
+    store.pages = 0
+    result, found = verified(source, store, encoded=True)
+    assert found == wanted
+    assert result.stored.way == "keys"
+    assert "too much memory" in result.stored.why
     assert store.pages == 2, "each segment is left after the page that was too many"
     assert len(wanted) == 21
 
@@ -324,8 +336,9 @@ def test_a_scan_that_was_begun_goes_on_as_it_was_begun() -> None:
     run = journal.start_run(IDENTITY)
     totals = {"items": 1, "counts": [["things", "Thing", 1]], "sums": []}
     journal.save_segment(run, 1, SegmentState(("THING#0", "META"), False, totals), [])
-    verify(source, store, journal, run)
+    result = verify(source, store, journal, run)
     assert (store.pages, store.keys_read) == (0, 20)
+    assert result.stored == StoredRead("keys", "the scan was begun before it was stopped")
     journal.close()
 
 

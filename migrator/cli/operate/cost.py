@@ -1,0 +1,77 @@
+"""What a backfill will cost, shown before it starts, and compared with the limit that was given."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from decimal import Decimal
+
+from migrator.cli.options import need_yes
+from migrator.mapping.heart.wire import Estimate, Price
+from migrator.model.errors import SettingsError
+from migrator.output.text import estimate_line, usd
+from migrator.settings.job import Job
+from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
+from migrator.wiring import job as job_wiring
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """`max_cost`: US dollars above which nothing starts; `yes`: no question is asked."""
+
+    max_cost: Decimal | None = None
+    yes: bool = False
+
+
+@dataclass(frozen=True)
+class Bill:
+    """An estimate with the prices of the job's region and table class; None where they are not known, and why.
+
+    `note`: what else is to be said of them.
+    """
+
+    estimate: Estimate
+    price: Price | None
+    unpriced: str = ""
+    note: str = ""
+
+    @property
+    def cost(self) -> Decimal | None:
+        return None if self.price is None else self.estimate.write_cost(self.price)
+
+    def line(self) -> str:
+        return estimate_line(self.estimate, self.price, self.unpriced) + self.note
+
+
+def bill_of(job: Job, estimate: Estimate) -> Bill:
+    options, region = job.target.options, job_wiring.region_of(job)
+    if options.provisioned is not None:
+        what = "the table's capacity is provisioned: AWS bills it by the hour, whatever is written"
+        return Bill(estimate, None, what)
+    price = price_of(region or USUAL_REGION, options.table_class)
+    if price is None:
+        regions = ", ".join(known_regions())
+        return Bill(estimate, None, f"no price is known for the region {region}; known: {regions}")
+    return Bill(estimate, price, note="" if region else f"; no region is set: these are {USUAL_REGION}'s")
+
+
+def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
+    """Returns where the run may start.
+
+    Raises: SettingsError above --max-cost, where the price is not known, or without a terminal; RefusedError where
+    the person who is asked says no.
+    """
+    limit, asks = allowed.max_cost, None if allowed.yes else job.tuning.confirm_above
+    if limit is None and asks is None:
+        return
+    if bill.cost is None:
+        raise SettingsError(f"the cost cannot be held against a limit: {bill.unpriced}")
+    if limit is not None and bill.cost > limit:
+        what = f"writing would cost about {usd(bill.cost)}, more than --max-cost {limit}"
+        raise SettingsError(f"{what}; raise it, or move fewer entities or rows at once")
+    if asks is None or bill.cost <= Decimal(str(asks)):
+        return
+    if not sys.stdin.isatty():
+        what = f"writing would cost about {usd(bill.cost)}, more than tuning.confirm_above"
+        raise SettingsError(f"{what}, and there is no terminal to ask at; say --yes")
+    need_yes(f"Writing will cost about {usd(bill.cost)}. Start?")

@@ -1,0 +1,312 @@
+"""What changes between two revisions of a mapping: items and their keys, access patterns, columns that are read, indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from migrator.mapping.difference.meaning import (
+    BASE_KEY,
+    ENTRY,
+    KEPT,
+    WHEN,
+    EntityMeaning,
+    Meant,
+    Parts,
+    TypeMeaning,
+    meanings,
+)
+from migrator.mapping.difference.patterns import PatternDifference, pattern_differences
+from migrator.mapping.heart.changes import captured_tables
+from migrator.model.facts import EntityPlan
+from migrator.model.mapping import Mapping as MappingModel
+from migrator.model.table import Index, KeyAttribute, TableDesign
+
+Effect = Literal["new", "gone", "moved", "changed"]
+Way = Literal["add", "remove", "replace", "alter", "never"]
+"""What becomes of a part of the table: `replace`, by an index of another name; `never`, it cannot be changed in a table."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A mapping. `plans`: its entities on the source, where one is at hand."""
+
+    mapping: MappingModel
+    plans: Sequence[EntityPlan] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """`before`: '' for what is new; `after`: '' for what is gone."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class TypeDifference:
+    """`moved`: its items get other base keys, and tombstones stay at the old ones. `some`: a condition changed, so that
+    items come and go by row."""
+
+    type: str
+    effect: Effect
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def some(self) -> bool:
+        return any(part.name == WHEN for part in self.parts)
+
+    @property
+    def entries(self) -> frozenset[str]:
+        """Indexes in which its entries get other keys."""
+        named = (part.name.removeprefix(ENTRY) for part in self.parts if part.name.startswith(ENTRY))
+        return frozenset(named)
+
+
+@dataclass(frozen=True)
+class EntityDifference:
+    """`rows`: what changes about which rows it has. `name`: with @schema, where the mapping reads several."""
+
+    name: str
+    written: str
+    effect: Effect
+    rows: tuple[Part, ...]
+    types: tuple[TypeDifference, ...]
+
+
+@dataclass(frozen=True)
+class CapturedDifference:
+    """A table whose triggers change. `effect`: whether it is captured newly, no more, or otherwise."""
+
+    table: str
+    effect: Effect
+    columns: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SchemaDifference:
+    """`columns`, `dropped`: by entity those that items are made of now, or no more. `captured`: None without a source."""
+
+    columns: Mapping[str, tuple[str, ...]]
+    dropped: Mapping[str, tuple[str, ...]]
+    captured: tuple[CapturedDifference, ...] | None
+
+    @property
+    def needs_install(self) -> bool | None:
+        """Whether capture is to be installed again; None where only a source can tell."""
+        if self.captured is None:
+            return None if self.columns or self.dropped else False
+        return bool(self.captured)
+
+
+@dataclass(frozen=True)
+class TableDifference:
+    """`index`: its name, '' for the table itself."""
+
+    part: str
+    before: str
+    after: str
+    way: Way
+    index: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """All of it. Empty where both revisions make the same items and ask the same questions of them."""
+
+    entities: tuple[EntityDifference, ...]
+    patterns: tuple[PatternDifference, ...]
+    schema: SchemaDifference
+    table: tuple[TableDifference, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.entities or self.patterns or self.table or self.schema.captured)
+
+
+def difference(old: Revision, new: Revision) -> Difference:
+    """What `new` changes of `old`."""
+    before, after = meanings(old.mapping, old.plans), meanings(new.mapping, new.plans)
+    table = tuple(_table(old.mapping.table, new.mapping.table))
+    entities = tuple(
+        found
+        for name in dict.fromkeys([*after, *before])
+        if (found := _entity(before.get(name), after.get(name))) is not None
+    )
+    return Difference(
+        entities,
+        tuple(
+            pattern_differences(old.mapping, new.mapping, _changed_parts(entities), _changed_indexes(table))
+        ),
+        _schema(before, after, old.plans, new.plans),
+        table,
+    )
+
+
+# ── entities and their items ──
+
+
+def _entity(before: EntityMeaning | None, after: EntityMeaning | None) -> EntityDifference | None:
+    there = after or before
+    assert there is not None
+    if before is None or after is None:
+        effect: Effect = "new" if before is None else "gone"
+        types = tuple(TypeDifference(type_, effect) for type_ in there.types)
+        return EntityDifference(there.name, there.written, effect, (), types)
+    rows = tuple(_parts(before.rows, after.rows))
+    types = tuple(
+        found
+        for type_ in dict.fromkeys([*after.types, *before.types])
+        if (found := _type(before.types.get(type_), after.types.get(type_), rows)) is not None
+    )
+    return EntityDifference(there.name, there.written, "changed", rows, types) if types else None
+
+
+def _type(
+    before: TypeMeaning | None, after: TypeMeaning | None, rows: tuple[Part, ...]
+) -> TypeDifference | None:
+    if before is None:
+        assert after is not None
+        return TypeDifference(after.type, "new")
+    if after is None:
+        return TypeDifference(before.type, "gone")
+    parts = tuple(_parts(*_without_renamed(before.parts, after.parts)))
+    if not parts and not rows:
+        return None
+    moved = any(part.name == BASE_KEY for part in parts)
+    return TypeDifference(after.type, "moved" if moved else "changed", parts)
+
+
+def _without_renamed(before: Parts, after: Parts) -> tuple[Parts, Parts]:
+    """Without entries that are the same attributes under another index's name."""
+    sides = [
+        {name: meant for name, meant in parts.items() if name.startswith(ENTRY) and name not in others}
+        for parts, others in ((before, after), (after, before))
+    ]
+    same = set(sides[0].values()) & set(sides[1].values())
+    renamed = {name for side in sides for name, meant in side.items() if meant in same}
+    first, second = ({n: m for n, m in parts.items() if n not in renamed} for parts in (before, after))
+    return first, second
+
+
+def _parts(before: Parts, after: Parts) -> Iterator[Part]:
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            shown = old is not None and new is not None and old.shown == new.shown
+            yield Part(name, _shown(old, whole=shown), _shown(new, whole=shown))
+
+
+def _shown(meant: Meant | None, *, whole: bool) -> str:
+    """`whole`: written alike in both, so that only the form tells what changed."""
+    return "" if meant is None else meant.form if whole else meant.shown
+
+
+def _changed_parts(entities: Sequence[EntityDifference]) -> dict[tuple[str, str], frozenset[str] | None]:
+    """By (entity as written, type) names of the parts that changed; None where every item may."""
+    changed: dict[tuple[str, str], frozenset[str] | None] = {}
+    for entity in entities:
+        for one in entity.types:
+            whole = entity.rows or one.effect in ("new", "gone") or one.some
+            key, names = (entity.written, one.type), frozenset(part.name for part in one.parts)
+            before = changed.get(key, frozenset())
+            changed[key] = None if whole or before is None or KEPT in names else before | names
+    return changed
+
+
+# ── columns that are read, and tables that are captured ──
+
+
+def _schema(
+    before: Mapping[str, EntityMeaning],
+    after: Mapping[str, EntityMeaning],
+    old_plans: Sequence[EntityPlan],
+    new_plans: Sequence[EntityPlan],
+) -> SchemaDifference:
+    captured = tuple(_captured(old_plans, new_plans)) if old_plans or new_plans else None
+    return SchemaDifference(_columns(before, after), _columns(after, before), captured)
+
+
+def _columns(
+    before: Mapping[str, EntityMeaning], after: Mapping[str, EntityMeaning]
+) -> dict[str, tuple[str, ...]]:
+    """By entity the columns that `after` reads and `before` does not."""
+    found = {}
+    for name, entity in after.items():
+        known = before[name].reads if name in before else frozenset()
+        columns = tuple(sorted({meant.shown for meant in entity.reads - known}))
+        if columns:
+            found[name] = columns
+    return found
+
+
+def _captured(old: Sequence[EntityPlan], new: Sequence[EntityPlan]) -> Iterator[CapturedDifference]:
+    before, after = captured_tables(old), captured_tables(new)
+    for name in sorted({*before, *after}):
+        if name not in before or name not in after:
+            yield CapturedDifference(name, "new" if name in after else "gone")
+            continue
+        columns = [
+            {*one.columns, *(one.watched if one.watched is not None else (_EVERY,))}
+            for one in (before[name], after[name])
+        ]
+        if columns[0] != columns[1] or set(before[name].columns) != set(after[name].columns):
+            came, went = sorted(columns[1] - columns[0]), sorted(columns[0] - columns[1])
+            yield CapturedDifference(name, "changed", tuple(came), tuple(went))
+
+
+_EVERY = "every column"
+
+
+# ── the table and its indexes ──
+
+
+def _table(old: TableDesign, new: TableDesign) -> Iterator[TableDifference]:
+    whole = {
+        "key": (_key(old.key), _key(new.key)),
+        "type attribute": (old.type_attribute, new.type_attribute),
+        "own attributes": (" ".join(old.own_attributes), " ".join(new.own_attributes)),
+    }
+    for part, (before, after) in whole.items():
+        if before != after:
+            yield TableDifference(part, before, after, "never")
+    if old.name != new.name:
+        yield TableDifference("name", old.name, new.name, "never")
+    if old.ttl != new.ttl:
+        yield TableDifference("ttl", old.ttl or "", new.ttl or "", "alter")
+    indexes = [{index.name: index for index in table.indexes} for table in (old, new)]
+    for name in dict.fromkeys([*indexes[1], *indexes[0]]):
+        yield from _index(name, indexes[0].get(name), indexes[1].get(name))
+
+
+def _index(name: str, old: Index | None, new: Index | None) -> Iterator[TableDifference]:
+    before, after = ("" if index is None else index_text(index) for index in (old, new))
+    if before == after:
+        return
+    local = any(index is not None and index.local for index in (old, new))
+    way: Way = "never" if local else "add" if old is None else "remove" if new is None else "replace"
+    yield TableDifference(f"index {name}", before, after, way, name)
+
+
+def index_text(index: Index) -> str:
+    """Its key and what it projects."""
+    shown = index.projection
+    projected = (
+        ", ".join(sorted(shown)) if isinstance(shown, tuple) else {"all": "all", "keys": "keys alone"}[shown]
+    )
+    local = "local, " if index.local else ""
+    return f"{local}{_key(index.partition)} + {_key(index.sort) or 'no sort key'}, projects {projected}"
+
+
+def _key(attributes: Sequence[KeyAttribute]) -> str:
+    return ", ".join(
+        attribute.name if attribute.type == "text" else f"{attribute.name} ({attribute.type})"
+        for attribute in attributes
+    )
+
+
+def _changed_indexes(parts: Sequence[TableDifference]) -> frozenset[str]:
+    return frozenset(part.index for part in parts if part.index)

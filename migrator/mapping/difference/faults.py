@@ -1,0 +1,192 @@
+"""What two revisions of a mapping cannot have at once, as faults of their files; each change as a note beside its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from migrator.mapping.check.values import Design, is_one_row, keys_may_meet
+from migrator.mapping.difference.difference import (
+    Difference,
+    EntityDifference,
+    Revision,
+    TableDifference,
+    TypeDifference,
+    difference,
+)
+from migrator.mapping.difference.meaning import ATTRIBUTE, BASE_KEY, ENTRY, ROW_KEY, TABLE, meanings
+from migrator.mapping.language.document import Document, Path
+from migrator.mapping.plan import entities_of
+from migrator.model.errors import Fault
+from migrator.model.mapping import Entity
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two revisions with the documents that they stand in."""
+
+    old: Revision
+    new: Revision
+    old_document: Document
+    new_document: Document
+
+    def difference(self) -> Difference:
+        return difference(self.old, self.new)
+
+
+def refusals(compared: Compared, found: Difference) -> list[Fault]:
+    """Why writers of both revisions cannot be at work on one table; warnings where only a source, or a person, can tell."""
+    faults = [*_of_table(compared, found), *_of_rows(compared, found), *_of_keys(compared)]
+    return sorted(dict.fromkeys(faults), key=lambda fault: (fault.warning, fault.line, fault.where))
+
+
+# ── the table, and what names rows ──
+
+_NEVER = {
+    "name": "another table is another move: keep the name, or begin anew with a job of its own",
+    "key": "the key of a table cannot be altered; begin anew with another table",
+    "type attribute": "items of both revisions could not be told apart from our own; keep its name",
+    "own attributes": "each revision would overwrite what the other one knows of an item; keep their names",
+}
+_LOCAL = "a local index is made with its table alone; make a global one, or begin anew with another table"
+_REPLACE = (
+    "neither the key nor the projection of an index can be altered; write the new one under another name"
+)
+
+
+def _of_table(compared: Compared, found: Difference) -> Iterator[Fault]:
+    for part in found.table:
+        before, after = part.before or "not there", part.after or "not there"
+        what = f"{part.part} is {before} in the old revision and {after} in the new one"
+        at = _table_path(part)
+        if part.way == "never":
+            why = _LOCAL if part.index else _NEVER[part.part]
+            yield compared.new_document.fault(at, f"{what}: {why}", warning=part.part == "name")
+        elif part.way == "replace":
+            yield compared.new_document.fault(at, f"{what}: {_REPLACE}")
+
+
+_WORDS = {"type attribute": "type", "own attributes": "own"}
+
+
+def _table_path(part: TableDifference) -> Path:
+    return ("table", "indexes", part.index) if part.index else ("table", _WORDS.get(part.part, part.part))
+
+
+def _of_rows(compared: Compared, found: Difference) -> Iterator[Fault]:
+    for entity in found.entities:
+        at = ("entities", entity.written)
+        for part in entity.rows:
+            if part.name == ROW_KEY:
+                what = f"its rows are named by {part.before} in the old revision and by {part.after} in the new one"
+                yield compared.new_document.fault(
+                    (*at, "key"), f"{what}: _src would name other rows; make it an entity of another name"
+                )
+            elif part.name == TABLE:
+                what = f"its rows are of {part.before} in the old revision and of {part.after} in the new one"
+                yield compared.new_document.fault(
+                    (*at, "table"),
+                    f"{what}: both must have the same rows as long as both are at work",
+                    warning=True,
+                )
+
+
+# ── keys that both revisions could claim, for different rows ──
+
+
+def _of_keys(compared: Compared) -> Iterator[Fault]:
+    table = compared.new.mapping.table
+    planned = bool(compared.old.plans or compared.new.plans)
+    for old_entity, old in _of_one_alone(compared.old, compared.new):
+        for new_entity, new in _of_one_alone(compared.new, compared.old):
+            if not keys_may_meet(old, new, table):
+                continue
+            if old_entity.name == new_entity.name and is_one_row(old, new, table):
+                continue
+            where: Path = ("entities", new_entity.written, "items", new[1].type, "key")
+            other = f"{old_entity.written}.{old[1].type}"
+            what = f"its key can be equal to one that {other} has in the old revision, of another row"
+            mend = (
+                "begin it with a word of its own"
+                if planned
+                else "say --source, which may prove that it never is"
+            )
+            yield compared.new_document.fault(where, f"{what}; {mend}", warning=not planned)
+
+
+def _of_one_alone(revision: Revision, other: Revision) -> Iterator[tuple[Entity, Design]]:
+    """Items whose base keys the other revision has not, with their entities."""
+    known = meanings(other.mapping, other.plans)
+    here = meanings(revision.mapping, revision.plans)
+    plans = {plan.entity.name: plan for plan in revision.plans}
+    for entity in entities_of(revision.mapping):
+        there = known.get(entity.name)
+        keys = set() if there is None else {meaning.parts[BASE_KEY] for meaning in there.types.values()}
+        for design in entity.items:
+            if here[entity.name].types[design.type].parts[BASE_KEY] not in keys:
+                yield entity, (plans.get(entity.name), design)
+
+
+# ── every change beside its line ──
+
+
+def notes(compared: Compared, found: Difference) -> list[Fault]:
+    """A warning for each change, in the file that has it: what is gone in the old one."""
+    return [
+        *(note for entity in found.entities for note in _entity_notes(compared, entity)),
+        *(
+            _document(compared, gone=pattern.effect == "gone").fault(
+                ("access_patterns", pattern.name), _pattern_text(pattern.effect, pattern.parts), warning=True
+            )
+            for pattern in found.patterns
+        ),
+        *(
+            _document(compared, gone=not part.after).fault(
+                _table_path(part), f"{part.part}: {part.way}", warning=True
+            )
+            for part in found.table
+        ),
+    ]
+
+
+def _entity_notes(compared: Compared, entity: EntityDifference) -> Iterator[Fault]:
+    at: Path = ("entities", entity.written)
+    if entity.effect != "changed":
+        yield _document(compared, gone=entity.effect == "gone").fault(
+            at, f"entity is {entity.effect}", warning=True
+        )
+        return
+    for part in entity.rows:
+        yield compared.new_document.fault(
+            (*at, part.name), f"{part.name}: {part.before} → {part.after}", warning=True
+        )
+    for one in entity.types:
+        yield from _type_notes(compared, (*at, "items", one.type), one)
+
+
+def _type_notes(compared: Compared, at: Path, one: TypeDifference) -> Iterator[Fault]:
+    if one.effect in ("new", "gone"):
+        what = f"items are {one.effect}"
+        yield _document(compared, gone=one.effect == "gone").fault(at, what, warning=True)
+    for part in one.parts:
+        what = f"{part.name}: {part.before or 'none'} → {part.after or 'none'}"
+        yield _document(compared, gone=not part.after).fault((*at, *_word(part.name)), what, warning=True)
+
+
+def _word(part: str) -> Path:
+    """The words of the mapping below an item that the part stands at."""
+    if part == BASE_KEY:
+        return ("key",)
+    if part.startswith(ATTRIBUTE):
+        return "attributes", part.removeprefix(ATTRIBUTE)
+    return (part.removeprefix(ENTRY),) if part.startswith(ENTRY) else (part,)
+
+
+def _pattern_text(effect: str, parts: tuple[str, ...]) -> str:
+    if effect != "changed":
+        return f"pattern is {effect}" if effect != "same" else "its answer can change, or its items are gone"
+    return f"pattern is changed: {', '.join(parts)}"
+
+
+def _document(compared: Compared, *, gone: bool) -> Document:
+    return compared.old_document if gone else compared.new_document

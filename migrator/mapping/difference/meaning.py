@@ -1,0 +1,304 @@
+"""What each part of a mapping means, in one form: the same for the same items, in whatever order and words it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from migrator.mapping.heart.filters import FILTERS
+from migrator.mapping.plan import entities_of, references_of
+from migrator.model.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts, kept_columns
+from migrator.model.mapping import (
+    Collection,
+    Condition,
+    Const,
+    Each,
+    Entity,
+    Expression,
+    Filter,
+    ItemDesign,
+    Join,
+    MapOf,
+    Ref,
+    Template,
+)
+from migrator.model.mapping import Mapping as MappingModel
+
+ATTRIBUTE, ENTRY, KEPT = "attribute ", "entry of ", "keep"
+BASE_KEY, WHEN, TTL = "base key", "when", "ttl"
+TABLE, ROW_KEY = "table", "row key"
+
+
+@dataclass(frozen=True)
+class Meant:
+    """`form`: equal where the meaning is equal; `shown`: as the mapping writes it."""
+
+    form: str
+    shown: str = field(compare=False)
+
+
+Parts = Mapping[str, Meant]
+
+
+@dataclass(frozen=True)
+class TypeMeaning:
+    """The items of one type that an entity makes."""
+
+    type: str
+    parts: Parts
+
+
+@dataclass(frozen=True)
+class EntityMeaning:
+    """`rows`: which rows there are, and what names them; `reads`: columns that its items are made of."""
+
+    name: str
+    written: str
+    rows: Parts
+    types: Mapping[str, TypeMeaning]
+    reads: frozenset[Meant]
+
+
+def meanings(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[str, EntityMeaning]:
+    """By entity. `plans`: where a source is at hand; without them columns are what they are called."""
+    by_name = {plan.entity.name: plan for plan in plans}
+    return {
+        entity.name: _Meaning(mapping, entity, by_name.get(entity.name)).entity_meaning()
+        for entity in entities_of(mapping)
+    }
+
+
+# ── expressions as text ──
+
+Naming = Callable[[str, str | None], str]
+"""(path, list that an `each` goes over) → the column's name."""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How expressions are written down: by which names of columns, and of filters."""
+
+    naming: Naming
+    filter_text: Callable[[Filter], str]
+
+    def text(self, value: Expression, collection: str | None = None) -> str:
+        if isinstance(value, Ref):
+            return self._ref(value, collection)
+        if isinstance(value, Template):
+            return json.dumps(self.inside(value, collection), ensure_ascii=False)
+        if isinstance(value, Const):
+            return json.dumps(value.value, ensure_ascii=False, sort_keys=True, default=str)
+        if isinstance(value, MapOf):
+            return f"map({self._named(value.entries, collection)})"
+        if isinstance(value, Each):
+            return f"each {self.naming('', value.collection)} ({self._named(value.attributes, value.collection)})"
+        return f"in S3 over {value.over} bytes: {self.text(value.value, collection)}"
+
+    def inside(self, template: Template, collection: str | None = None) -> str:
+        """The template without quotes."""
+        return "".join(
+            part.replace("{", "{{") if isinstance(part, str) else self._ref(part, collection)
+            for part in template.parts
+        )
+
+    def conditions(self, conditions: Iterable[Condition]) -> str:
+        return " and ".join(sorted(map(self._condition, conditions)))
+
+    def _ref(self, ref: Ref, collection: str | None) -> str:
+        paths = ",".join(self.naming(path, collection) for path in ref.paths)
+        form = "" if ref.format is None else f":{ref.format}"
+        filters = "".join(f"|{self.filter_text(used)}" for used in ref.filters)
+        return f"{{{'*' if ref.every else ''}{paths}{form}{filters}}}"
+
+    def _named(self, values: Mapping[str, Expression], collection: str | None) -> str:
+        return ", ".join(f"{name}: {self.text(value, collection)}" for name, value in sorted(values.items()))
+
+    def _condition(self, condition: Condition) -> str:
+        path = self.naming(condition.path, None)
+        if condition.allowed is None:
+            return f"{path} has a value"
+        return (
+            f"{path} in ({', '.join(sorted(json.dumps(value, default=str) for value in condition.allowed))})"
+        )
+
+
+def filter_as_written(used: Filter) -> str:
+    return ":".join([used.name, ",".join(used.args)]) if used.args else used.name
+
+
+def filter_form(mapping: MappingModel, used: Filter) -> str:
+    """The filter with what it is told beside its value: the map's entries, the separator, the time zone."""
+    spec, text = FILTERS[used.name], filter_as_written(used)
+    if spec.of_map:
+        text = f"{used.name}:{json.dumps(mapping.maps.get(used.args[0], {}), sort_keys=True)}"
+    if spec.by_separator:
+        text += f" separator {mapping.table.separator}"
+    return f"{text} in {mapping.timezone or 'UTC'}" if spec.by_timezone else text
+
+
+AS_WRITTEN = Writing(
+    lambda path, collection: path if collection is None else f"{collection}.{path}".rstrip("."),
+    filter_as_written,
+)
+
+
+# ── an entity's columns by where they stand in the source, whatever its joins and lists are called ──
+
+
+class _Meaning:
+    """Forms of one entity."""
+
+    def __init__(self, mapping: MappingModel, entity: Entity, plan: EntityPlan | None) -> None:
+        self.mapping = mapping
+        self.entity = entity
+        self.plan = plan
+        self.joins = {join.alias: join for join in entity.joins}
+        self.lists = {collection.alias: collection for collection in entity.collections}
+        self.by_form = Writing(self._form_of, partial(filter_form, mapping))
+
+    def entity_meaning(self) -> EntityMeaning:
+        entity = self.entity
+        references = references_of(entity, self.mapping.table)
+        reads = {
+            Meant(
+                self._form_of(reference.path, reference.collection),
+                ".".join(filter(None, (reference.collection, reference.path))),
+            )
+            for reference in references
+        }
+        if self.plan is not None:
+            names = {column.name for column in self.plan.key}
+            names |= {name for design in entity.items for name in kept_columns(self.plan, design)}
+            reads |= {Meant(self._form_of(name, None), name) for name in names}
+        types = {design.type: TypeMeaning(design.type, dict(self._type(design))) for design in entity.items}
+        return EntityMeaning(entity.name, entity.written, dict(self._rows()), types, frozenset(reads))
+
+    def _rows(self) -> Iterator[tuple[str, Meant]]:
+        entity, plan = self.entity, self.plan
+        table = entity.table if plan is None else _place(plan.table)
+        key = entity.key if plan is None else tuple(column.real for column in plan.key)
+        yield TABLE, Meant(table, entity.table)
+        yield ROW_KEY, Meant(json.dumps(key), ", ".join(key) or "the table's primary key")
+        if entity.where:
+            yield "where", self._conditions(entity.where)
+        if entity.transform:
+            yield "transform", Meant(entity.transform, entity.transform)
+
+    def _type(self, design: ItemDesign) -> Iterator[tuple[str, Meant]]:
+        yield BASE_KEY, self._templates(design.key)
+        if design.when:
+            yield WHEN, self._conditions(design.when)
+        for entry in design.entries:
+            meant, when = self._templates(entry.values), self._conditions(entry.when)
+            written = _beside(meant, when, " when ") if entry.when else meant
+            yield f"{ENTRY}{entry.index}", replace(written, form=f"{self._own(entry.index)} = {written.form}")
+        expiry = design.expiry
+        if expiry is not None and self.mapping.table.ttl is not None:
+            zone = self.mapping.timezone or "UTC"
+            form = f"{self._form_of(expiry.path, None)} + {expiry.days} in {zone}"
+            yield TTL, Meant(form, f"{expiry.path} + {expiry.days} days" if expiry.days else expiry.path)
+        yield from self._attributes(design)
+
+    def _own(self, index: str) -> str:
+        """The attributes that an entry of the index writes, with their types."""
+        table = self.mapping.table
+        designs = (design for design in table.indexes if design.name == index)
+        own = [attribute for design in designs for attribute in design.own_attributes(table)]
+        return ", ".join(f"{attribute.name} {attribute.type}" for attribute in own)
+
+    def _attributes(self, design: ItemDesign) -> Iterator[tuple[str, Meant]]:
+        values: dict[str, Expression] = {}
+        if self.plan is not None:
+            values = {name: Ref((name,)) for name in kept_columns(self.plan, design)}
+        elif isinstance(design.keep, tuple):
+            values = {name: Ref((name,)) for name in design.keep}
+        elif design.keep == "all":
+            shown = f"all but {', '.join(sorted(design.keep_except))}" if design.keep_except else "all"
+            yield KEPT, Meant(shown, shown)
+        values |= {**self.entity.attributes, **design.attributes}
+        for name, value in values.items():
+            yield f"{ATTRIBUTE}{name}", Meant(self.by_form.text(value), AS_WRITTEN.text(value))
+
+    def _templates(self, templates: Sequence[Template]) -> Meant:
+        return Meant(
+            " + ".join(map(self.by_form.text, templates)), " + ".join(map(AS_WRITTEN.inside, templates))
+        )
+
+    def _conditions(self, conditions: Iterable[Condition]) -> Meant:
+        return Meant(self.by_form.conditions(conditions), AS_WRITTEN.conditions(conditions))
+
+    # ── columns ──
+
+    def _form_of(self, path: str, collection: str | None) -> str:
+        head, _, rest = path.partition(".")
+        if collection is not None:
+            listed = self.lists.get(collection)
+            return f"{collection}.{path}" if listed is None else self._in_list(listed, path)
+        if path in self.lists:
+            return self._in_list(self.lists[path], "")
+        if rest and head in self.lists:
+            return self._in_list(self.lists[head], rest)
+        plans = () if self.plan is None else self.plan.joins
+        if path in self.entity.computed:
+            computed = self.entity.computed[path]
+            of = self._join(self.joins, plans, head) if head in self.joins else ""
+            return f"{of}sql({computed.sql} as {computed.type})"
+        if rest and head in self.joins:
+            facts = next((join.table for join in plans if join.alias == head), None)
+            return f"{self._join(self.joins, plans, head)}.{self._column(facts, rest)}"
+        return self._column(None if self.plan is None else self.plan.table, path)
+
+    def _in_list(self, collection: Collection, path: str) -> str:
+        plans = () if self.plan is None else self.plan.collections
+        plan = next((one for one in plans if one.collection.alias == collection.alias), None)
+        return f"{self._list(collection, plan)}.{self._of_child(collection, plan, path)}"
+
+    def _list(self, collection: Collection, plan: CollectionPlan | None) -> str:
+        """The rows of the list, or the number that is made of them."""
+        if plan is None:
+            of = f"{collection.table} by {collection.by} of {collection.of}"
+        else:
+            of = f"{_place(plan.table)} by {sorted(plan.link)}"
+        column = collection.column and self._column(_facts(plan), collection.column)
+        order = [self._of_child(collection, plan, place) for place in collection.order_by]
+        return f"[{collection.kind} {of} {column} {order} {collection.at_most} {collection.first}]"
+
+    def _of_child(self, collection: Collection, plan: CollectionPlan | None, path: str) -> str:
+        joins, (head, _, rest) = {join.alias: join for join in collection.joins}, path.partition(".")
+        if rest and head in joins:
+            plans = () if plan is None else plan.joins
+            facts = next((join.table for join in plans if join.alias == head), None)
+            return f"{self._join(joins, plans, head)}.{self._column(facts, rest)}"
+        return self._column(_facts(plan), path) if path else ""
+
+    def _join(self, joins: Mapping[str, Join], plans: Sequence[JoinPlan], alias: str) -> str:
+        """The way from the row to the joined one."""
+        if alias not in joins:
+            return ""
+        join = joins[alias]
+        plan = next((one for one in plans if one.alias == alias), None)
+        if plan is None:
+            to = f"{join.table} {sorted(join.on)}" if join.table else ",".join(join.columns)
+        else:
+            to = f"{_place(plan.table)} {sorted(plan.on)}"
+        return f"{self._join(joins, plans, join.parent)}>{to}"
+
+    def _column(self, table: TableFacts | None, name: str) -> str:
+        found = None if table is None else table.column(name)
+        if found is not None:
+            return found.real
+        return name if self.mapping.names == "exact" else f"{self.mapping.names} {name}"
+
+
+def _facts(plan: CollectionPlan | None) -> TableFacts | None:
+    return None if plan is None else plan.table
+
+
+def _place(table: TableFacts) -> str:
+    return ".".join(filter(None, (table.schema, table.real)))
+
+
+def _beside(first: Meant, second: Meant, between: str) -> Meant:
+    return Meant(f"{first.form}{between}{second.form}", f"{first.shown}{between}{second.shown}")

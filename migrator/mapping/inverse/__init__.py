@@ -1,0 +1,1 @@
+"""What items say of the rows that they were made of."""

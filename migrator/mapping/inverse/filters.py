@@ -1,0 +1,296 @@
+"""Each filter of the language undone, and the widths of texts: what a reference made of a value, back to the value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from typing import Any
+
+from migrator.mapping.heart.filters import FILTERS, FilterContext, epoch_seconds
+from migrator.mapping.heart.rows import keeps_every_value
+from migrator.mapping.inverse.values import (
+    Cause,
+    Loss,
+    Reading,
+    Undone,
+    after,
+    attribute_reader,
+    both,
+    padded_text,
+    text_itself,
+    text_kept,
+    text_reader,
+)
+from migrator.model.facts import Kind
+from migrator.model.mapping import Filter, Ref
+
+
+def undone(ref: Ref, kind: Kind, around: FilterContext, *, nullable: bool, loosely_typed: bool) -> Undone:
+    """How the column's value, of this kind, is read out of what the reference makes of it.
+
+    It gives the decoded form of the heart (mapping/heart/values.py): what that takes for one value comes back as one.
+    """
+    if kind.name == "plain" and not loosely_typed:
+        lost = Loss("type", "its type is not declared, and a text may have been a time")
+        return Undone(lost, lost)
+    if kind.name == "plain" and ref.format is not None:
+        kind = Kind("float")
+    value = Undone(attribute_reader(kind), text_reader(kind), raw=True)
+    if ref.format is not None:
+        value = both(after(value.of_text, partial(padded_text, ref.format, kind)))
+    for place, used in enumerate(ref.filters):
+        if used.name == "text" and ref.format is None and keeps_every_value(ref.filters[: place + 1]):
+            value = text_kept(value, kind, loosely_typed=loosely_typed)
+        else:
+            value = STEPS[used.name](used, value, kind, around, nullable)
+    return value
+
+
+# ── Filters, each undone ──
+
+Step = Callable[[Filter, Undone, Kind, FilterContext, bool], Undone]
+
+
+def _lost(cause: Cause, why: str) -> Step:
+    return lambda used, *_: both(Loss(cause, why.format(*used.args)))
+
+
+def _text(_: Filter, value: Undone, *__: object) -> Undone:
+    return both(value.of_text)
+
+
+_CASED: dict[str, Reading] = {
+    "uuid": str.lower,
+    "boolean": str.lower,
+    "date": str,
+    "integer": str,
+    "number": str,
+    "bits": str,
+}
+"""Kinds whose texts have one case, and what gives it back."""
+
+
+def _case(used: Filter, value: Undone, kind: Kind, *_: object) -> Undone:
+    if kind.name not in _CASED or not value.raw:
+        return both(Loss("case", f"{used.name} makes one of 'a' and 'A'"))
+    return both(after(value.of_text, _CASED[kind.name]))
+
+
+def _trim(used: Filter, value: Undone, kind: Kind, *_: object) -> Undone:
+    if kind.name == "text" or not value.raw:
+        return both(Loss("spaces", "trim takes off spaces at both ends"))
+    return both(value.of_text)
+
+
+def _or(used: Filter, value: Undone, _: Kind, __: FilterContext, nullable: bool) -> Undone:
+    """Where no value of the column has the argument's form, that is a NULL again."""
+    if not nullable:
+        return value
+    return Undone(_null_as(used.args[0], value.of_attribute), _null_as(used.args[0], value.of_text))
+
+
+def _null_as(text: str, read: Reading | Loss) -> Reading | Loss:
+    if isinstance(read, Loss):
+        return read
+    try:
+        read(text)
+    except ValueError:
+        return lambda value: None if value == text else read(value)
+    return Loss("null", f"a NULL and '{text}' are one")
+
+
+def _map(used: Filter, value: Undone, _: Kind, around: FilterContext, __: bool) -> Undone:
+    read = value.of_text
+    if isinstance(read, Loss):
+        return both(read)
+    names: dict[str, str] = {}
+    for text, name in around.maps[used.args[0]].items():
+        if not _fits(read, text):
+            continue
+        if name in names:
+            return both(
+                Loss("map", f"the map '{used.args[0]}' makes '{name}' of '{names[name]}' and of '{text}'")
+            )
+        names[name] = text
+
+    def unmapped(name: Any) -> Any:
+        if not isinstance(name, str) or name not in names:
+            raise ValueError(f"the map '{used.args[0]}' makes no such value")
+        return read(names[name])
+
+    return both(unmapped)
+
+
+def _fits(read: Reading, text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
+
+
+_ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
+
+
+def _escape(_: Filter, value: Undone, __: Kind, around: FilterContext, ___: bool) -> Undone:
+    def unescaped(text: Any) -> str:
+        text = text_itself(text)
+        try:
+            plain = _ESCAPED.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode(), text)
+        except UnicodeDecodeError:
+            raise ValueError("it is not escaped as migrator escapes") from None
+        if FILTERS["escape"].make((), around)(plain) != text:
+            raise ValueError("it is not escaped as migrator escapes")
+        return plain
+
+    return both(after(value.of_text, unescaped))
+
+
+_COMPLEMENT = str.maketrans("0123456789", "9876543210")
+
+
+def _desc(_: Filter, value: Undone, *__: object) -> Undone:
+    return both(
+        after(value.of_text, lambda text: text.translate(_COMPLEMENT) if isinstance(text, str) else text)
+    )
+
+
+def _json(_: Filter, value: Undone, *__: object) -> Undone:
+    def parsed(text: Any) -> Any:
+        try:
+            return json.loads(text, parse_float=Decimal)
+        except (TypeError, ValueError, InvalidOperation, RecursionError):
+            raise ValueError("it is no JSON") from None
+
+    return both(after(value.of_attribute, parsed))
+
+
+_DIGITS = {"s": 0, "basic": 0, "ms": 3, "ms,basic": 3, "": 6}
+_BASIC = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)")
+
+
+def _iso(used: Filter, _: Undone, kind: Kind, __: FilterContext, ___: bool) -> Undone:
+    form = ",".join(used.args)
+    if kind.name == "plain":
+        return both(Loss("type", "the time may have been a date"))
+    if kind.name == "timestamp" and (6 if kind.precision is None else kind.precision) > _DIGITS[form]:
+        return both(
+            Loss("cut", f"iso:{form} cuts the time to {'seconds' if not _DIGITS[form] else 'milliseconds'}")
+        )
+    forward = FILTERS["iso"].make(used.args, FilterContext())
+    return both(_moment_reader(kind, forward))
+
+
+def _moment_reader(kind: Kind, forward: Callable[[Any], str]) -> Reading:
+    def read(text: Any) -> Any:
+        text = text_itself(text)
+        moment = datetime.fromisoformat(_BASIC.sub(r"\1-\2-\3T\4:\5:\6", text))
+        value = moment.date() if kind.name == "date" else moment
+        if forward(value) != text:
+            raise ValueError("it is not spelled as migrator spells it")
+        return value
+
+    return read
+
+
+def _day(used: Filter, _: Undone, kind: Kind, *__: object) -> Undone:
+    if kind.name != "date" or (used.name == "bucket" and used.args[0] != "day"):
+        return both(Loss("cut", f"{used.name} keeps a part of the time"))
+    return both(text_reader(kind))
+
+
+def _epoch(used: Filter, _: Undone, kind: Kind, around: FilterContext, __: bool) -> Undone:
+    if kind.name != "date":
+        return both(Loss("cut", "epoch cuts the time to seconds"))
+    if around.timezone not in (None, "UTC"):
+        return both(Loss("cut", f"in the zone {around.timezone} two days may begin at one time"))
+    return both(day_of)
+
+
+def day_of(seconds: Any) -> date:
+    """The date whose midnight, in UTC, these seconds since 1970 are."""
+    try:
+        day = date(1970, 1, 1) + timedelta(days=int(seconds) // 86_400)
+    except (OverflowError, TypeError, ArithmeticError):
+        raise ValueError("no date has this time") from None
+    if epoch_seconds(day) != seconds:
+        raise ValueError("it is no midnight")
+    return day
+
+
+STEPS: dict[str, Step] = {
+    "iso": _iso,
+    "epoch": _epoch,
+    "lower": _case,
+    "upper": _case,
+    "trim": _trim,
+    "or": _or,
+    "map": _map,
+    "text": _text,
+    "escape": _escape,
+    "hash": _lost("digest", "a hash is not read back"),
+    "shard": _lost("many", "shard:{0} has {0} values"),
+    "desc": _desc,
+    "json": _json,
+    "path": lambda used, value, *_: value,
+    "first": _lost("many", "first is another row's value"),
+    "at": _lost("many", "at:{0} is another row's value"),
+    "depth": _lost("many", "depth counts rows"),
+    "bucket": _day,
+    "date": _day,
+    "month": _lost("cut", "month keeps a part of the time"),
+    "year": _lost("cut", "year keeps a part of the time"),
+    "geohash": _lost("many", "geohash:{0} is a cell, not a place"),
+}
+
+
+# ── Texts that are always as long ──
+
+_WIDTHS = {
+    "date": 10,
+    "month": 7,
+    "year": 4,
+    "hash": 32,
+    "iso": 26,
+    "iso:s": 19,
+    "iso:ms": 23,
+    "iso:basic": 15,
+    "iso:ms,basic": 19,
+    "bucket:hour": 13,
+    "bucket:day": 10,
+    "bucket:month": 7,
+    "bucket:year": 4,
+}
+_KEEPING = frozenset({"desc", "lower", "upper", "text"})
+"""Filters whose text is as wide as what they are given."""
+
+
+def width_of(ref: Ref, kind: Kind | None, *, loosely_typed: bool) -> int | None:
+    """Characters of the reference's text where they are always as many; None otherwise."""
+    filters = [used for used in ref.filters if used.name not in _KEEPING]
+    if ref.format is not None:
+        return None if filters else int(ref.format.lstrip("0").rstrip("df").split(".")[0])
+    odd_texts = any(FILTERS[used.name].undecodable for used in ref.filters)
+    if kind is None or len(filters) > 1 or odd_texts:
+        return None
+    if not filters:
+        return {"uuid": 36, "date": 10}.get(kind.name)
+    used = filters[0]
+    width = _WIDTHS.get(":".join([used.name, *([",".join(used.args)] if used.args else [])]))
+    if used.name == "iso" and width is not None and kind.name == "timestamp":
+        return None if loosely_typed else width + kind.zone
+    return width
+
+
+def ends_in_path(ref: Ref) -> bool:
+    """Whether the text ends in the row's own value, behind those of its ancestors."""
+    return ref.filters[-1].name == "path"
+
+
+def may_be_missing(ref: Ref) -> bool:
+    """Whether a list may have no such value."""
+    return any(used.name == "at" for used in ref.filters)

@@ -1,0 +1,328 @@
+"""The columns that one item gives back: of its attributes, and of keys whose texts can be divided in one way only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from migrator.mapping.check.values import is_closed
+from migrator.mapping.heart.filters import FILTERS
+from migrator.mapping.inverse.filters import day_of, ends_in_path, undone, width_of
+from migrator.mapping.inverse.scope import Scope, always, decided_by
+from migrator.mapping.inverse.values import Loss, Reading
+from migrator.model.facts import Column, EntityPlan, kept_columns
+from migrator.model.mapping import (
+    Condition,
+    Each,
+    Expression,
+    ItemDesign,
+    MapOf,
+    Mapping,
+    Ref,
+    Stored,
+    Template,
+    uses_in,
+)
+from migrator.model.table import TableDesign, Value
+
+Contents = Callable[[str], bytes]
+"""The bytes of an object in S3 by its name. Raises: KeyError."""
+Where = tuple[str | int, ...]
+"""Where a value stands in an item: an attribute's name, then names within maps, or places in lists."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A column that an item, or a map in a list of it, gives back.
+
+    `read(item, contents)` gives the decoded value. Raises: ValueError for what no row makes.
+    """
+
+    column: str
+    read: Callable[[Any, Contents], Any]
+
+
+@dataclass(frozen=True)
+class Lack:
+    """A column that a value is made of and does not give back."""
+
+    column: str
+    loss: Loss
+
+
+# ── What stands where in the items of a design ──
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A value of an item. `beside`: references whose NULL leaves it out, too; `when`: what else decides whether it is there;
+    `typed`: a key of DynamoDB's type, and not a text; `must`: a NULL in it refuses the row; `stored`: it may be in S3."""
+
+    where: Where
+    value: Expression
+    beside: tuple[Ref, ...] = ()
+    when: tuple[Condition, ...] = ()
+    typed: bool = False
+    must: bool = False
+    stored: bool = False
+
+
+def given_by(mapping: Mapping, scope: Scope, design: ItemDesign) -> Iterator[Given | Lack]:
+    """What an item of the design gives back of its row, and what it is made of but does not give back."""
+    for place in _places(mapping.table, scope.plan, design):
+        yield from _gives(place, scope)
+    yield from _expiry(mapping, scope, design)
+    yield from _flags(mapping.table, scope, design)
+
+
+def _flags(table: TableDesign, scope: Scope, design: ItemDesign) -> Iterator[Given]:
+    """Booleans that decide whether the item is in an index."""
+    for entry in design.entries:
+        of = decided_by(entry.when, scope)
+        refs = [ref for template in entry.values for ref in template.refs]
+        if of is not None and of[1] is not None and not any(map(scope.may_be_null, refs)):
+            index = next(index for index in table.indexes if index.name == entry.index)
+            yield Given(of[0], _flag(index.own_attributes(table)[0].name, of[1]))
+
+
+def _flag(attribute: str, value: bool) -> Callable[[Any, Contents], bool]:
+    return lambda item, _: value if attribute in item else not value
+
+
+def given_by_each(scope: Scope, each: Each) -> Iterator[Given | Lack]:
+    """The same of one map of an {each}."""
+    for name, value in each.attributes.items():
+        yield from _gives(_Place((name,), value), scope)
+
+
+def lists_of(plan: EntityPlan, design: ItemDesign) -> Iterator[tuple[Where, Each]]:
+    """The lists of maps that stand in an item's attributes."""
+    for name, value in {**plan.entity.attributes, **design.attributes}.items():
+        yield from _lists_in((name,), value)
+
+
+def _lists_in(where: Where, value: Expression) -> Iterator[tuple[Where, Each]]:
+    if isinstance(value, Each):
+        yield where, value
+    elif isinstance(value, MapOf):
+        for name, entry in value.entries.items():
+            yield from _lists_in((*where, name), entry)
+
+
+def _places(table: TableDesign, plan: EntityPlan, design: ItemDesign) -> Iterator[_Place]:
+    written = {**plan.entity.attributes, **design.attributes}
+    for name in kept_columns(plan, design):
+        if name not in written:
+            yield _Place((name,), Ref((name,)))
+    for name, value in written.items():
+        yield _Place((name,), value)
+    for attribute, template in zip(table.key, design.key, strict=False):
+        yield _Place((attribute.name,), template, typed=attribute.type != "text", must=True)
+    indexes = {index.name: index for index in table.indexes}
+    for entry in design.entries:
+        refs = tuple(ref for template in entry.values for ref in template.refs)
+        own = indexes[entry.index].own_attributes(table)
+        for attribute, template in zip(own, entry.values, strict=True):
+            yield _Place((attribute.name,), template, refs, entry.when, typed=attribute.type != "text")
+
+
+def _expiry(mapping: Mapping, scope: Scope, design: ItemDesign) -> Iterator[Given | Lack]:
+    expiry, name = design.expiry, mapping.table.ttl
+    column = None if expiry is None else scope.table.column(expiry.path)
+    if expiry is None or name is None or column is None or column.sql:
+        return
+    seconds = expiry.days * 86_400
+    if column.kind.name == "integer":
+        yield _given(_Place((name,), Ref((column.name,))), scope, column, lambda value: int(value) - seconds)
+    elif column.kind.name == "date" and mapping.timezone in (None, "UTC"):
+        yield _given(
+            _Place((name,), Ref((column.name,))), scope, column, lambda value: day_of(value - seconds)
+        )
+    else:
+        yield Lack(column.name, Loss("cut", "a ttl is in whole seconds"))
+
+
+def _gives(place: _Place, scope: Scope) -> Iterator[Given | Lack]:
+    value = place.value
+    if isinstance(value, MapOf):
+        for name, entry in value.entries.items():
+            yield from _gives(replace(place, where=(*place.where, name), value=entry), scope)
+    elif isinstance(value, Stored):
+        yield from _gives(replace(place, value=value.value, stored=True), scope)
+    elif isinstance(value, Each):
+        yield from _of_climb(place, value, scope)
+    elif isinstance(value, Template) and place.typed:
+        yield from _gives(replace(place, value=value.refs[0]), scope)
+    elif isinstance(value, Template):
+        yield from _of_template(place, value, scope)
+    elif isinstance(value, Ref) and (own := _own_column(value, scope)) is not None:
+        yield _read_as(place, scope, value, own, text=False)
+    else:
+        yield from (
+            Lack(name, Loss("many", f"{'.'.join(map(str, place.where))} is made of several values"))
+            for name in _columns_in(value, scope)
+        )
+
+
+def _columns_in(value: Expression, scope: Scope) -> Iterator[str]:
+    """Columns of the row itself within values of several."""
+    for use in uses_in(value):
+        for path in use.ref.paths:
+            if len(use.ref.paths) > 1 and (column := scope.table.column(path)) is not None and not column.sql:
+                yield path
+
+
+def _own_column(ref: Ref, scope: Scope) -> Column | None:
+    own = scope.own(ref)
+    return None if own is None else scope.table.column(own)
+
+
+def _of_climb(place: _Place, each: Each, scope: Scope) -> Iterator[Given | Lack]:
+    """Of a climb's maps the last one is the row's own."""
+    plans = {one.collection.alias: one for one in scope.plan.collections}
+    if scope.collection is None and plans[each.collection].collection.kind == "climb":
+        own = Scope(scope.plan, scope.around, plans[each.collection])
+        for name, value in each.attributes.items():
+            yield from _gives(replace(place, where=(*place.where, -1, name), value=value), own)
+
+
+def _of_template(place: _Place, template: Template, scope: Scope) -> Iterator[Given | Lack]:
+    pattern = _pattern(template, scope)
+    place = replace(place, beside=(*place.beside, *template.refs))
+    for number, ref in enumerate(template.refs):
+        column = _own_column(ref, scope)
+        if column is None:
+            yield from (
+                Lack(name, Loss("many", f"a key is made of several values at once: {','.join(ref.paths)}"))
+                for name in _columns_in(ref, scope)
+            )
+        elif pattern is None:
+            what = f'nothing says where it ends in "{template.source}"'
+            yield Lack(column.name, Loss("mixed", what))
+        else:
+            yield _read_as(place, scope, ref, column, text=True, pick=_picker(pattern, number))
+
+
+def _picker(pattern: re.Pattern[str], number: int) -> Reading:
+    def pick(text: Any) -> str:
+        match = pattern.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise ValueError("it does not have the form of its template")
+        return match[number + 1]
+
+    return pick
+
+
+def _read_as(
+    place: _Place, scope: Scope, ref: Ref, column: Column, *, text: bool, pick: Reading | None = None
+) -> Given | Lack:
+    read = undone(
+        ref, column.kind, scope.around, nullable=column.nullable, loosely_typed=scope.plan.loosely_typed
+    )
+    reading = read.of_text if text else read.of_attribute
+    if any(FILTERS[used.name].holds_list for used in ref.filters):
+        lost = Loss("many", "behind path nothing says which part is the row's own")
+        reading = _last_of_path(reading, scope.around.separator) if ends_in_path(ref) else lost
+    if isinstance(reading, Loss):
+        return Lack(column.name, reading)
+    beside = [one for one in place.beside if one is not ref and scope.own(one) != column.name]
+    left_out = not place.must and any(scope.may_be_null(one) for one in beside)
+    if left_out or not always(place.when, scope.plan, column.name):
+        return Lack(column.name, Loss("sparse", f"{'.'.join(map(str, place.where))} is not in every item"))
+    inner = reading
+    return _given(place, scope, column, (lambda value: inner(pick(value))) if pick else inner, ref=ref)
+
+
+def _last_of_path(reading: Reading | Loss, separator: str) -> Reading | Loss:
+    if isinstance(reading, Loss):
+        return reading
+    return lambda text: reading(text.rpartition(separator)[2] if isinstance(text, str) else text)
+
+
+def _given(place: _Place, scope: Scope, column: Column, reading: Reading, ref: Ref | None = None) -> Given:
+    """The column as it is read at the place; where nothing stands there, it is NULL, if it can be."""
+    of_json = column.kind.name == "json"
+    absent = column.nullable or of_json
+    if ref is not None and not scope.may_be_null(ref) and not of_json:
+        absent = False
+
+    def read(item: Any, contents: Contents) -> Any:
+        value = _found(item, place.where)
+        if value is None:
+            if absent:
+                return None
+            raise ValueError(f"{_shown(place.where)}: it is missing, and column {column.name} needs it")
+        try:
+            return reading(_content(value, contents) if _is_pointer(place, value) else value)
+        except (ValueError, ArithmeticError, TypeError) as error:
+            raise ValueError(f"{_shown(place.where)}, for column {column.name}: {error}") from None
+
+    return Given(column.name, read)
+
+
+def _shown(where: Where) -> str:
+    return ".".join(map(str, where))
+
+
+def _found(item: Any, where: Where) -> Any:
+    value = item
+    for step in where:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+# ── Values kept in S3 ──
+
+_POINTER = {"s3", "bytes", "form"}
+_FORMS: dict[str, Callable[[bytes], Value]] = {
+    "text": bytes.decode,
+    "binary": bytes,
+    "json": lambda data: json.loads(data, parse_float=Decimal),
+}
+
+
+def _is_pointer(place: _Place, value: Any) -> bool:
+    return place.stored and isinstance(value, dict) and value.keys() == _POINTER
+
+
+def _content(pointer: dict[str, Any], contents: Contents) -> Value:
+    try:
+        return _FORMS[pointer["form"]](contents(pointer["s3"]))
+    except KeyError:
+        raise ValueError("the object in S3 that it points to is not at hand") from None
+
+
+# ── Texts of templates divided again ──
+
+
+def _width(ref: Ref, scope: Scope) -> int | None:
+    column = scope.column(ref)
+    kind = None if column is None else column.kind
+    return width_of(ref, kind, loosely_typed=scope.plan.loosely_typed)
+
+
+def _pattern(template: Template, scope: Scope) -> re.Pattern[str] | None:
+    """Divides a text of the template in the one way that there is; None where there may be two."""
+    separator = scope.around.separator
+    texts, open_refs, varying, in_all = [], 0, 0, 0
+    for part in template.parts:
+        if isinstance(part, str):
+            varying = 0 if separator in part else varying
+            texts.append(re.escape(part))
+            continue
+        width, closed = _width(part, scope), is_closed(scope.whole(part), scope.plan, separator)
+        open_refs += not closed
+        varying += width is None
+        in_all += width is None
+        if open_refs > 1 or varying > 1 or (in_all > 1 and len(separator) > 1):
+            return None
+        some = f"(?:(?!{re.escape(separator)}).)*" if closed else ".*"
+        texts.append(f"({some if width is None else f'.{{{width}}}'})")
+    return re.compile("".join(texts), re.DOTALL)

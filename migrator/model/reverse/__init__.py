@@ -1,0 +1,1 @@
+"""The way back from items to rows."""

@@ -1,0 +1,424 @@
+"""Functions that generated modules carry a copy of: values as texts of keys, as attributes, and restored from them.
+
+What stands here is copied as it is, as far as a module needs it, and needs nothing but the standard library. Tests hold
+each function against the heart's of the same purpose.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any, TypeAlias
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+Item: TypeAlias = dict[str, Any]
+"""An item, or the key of one, as plain Python values: numbers are int or Decimal, binary values bytes."""
+
+
+class RefusedError(ValueError):
+    """A value that cannot stand where it should: in a key, in an item, in a question. It is never part of the message."""
+
+
+_EXACT = Context(prec=400)
+
+
+# ── values as items have them ──
+
+
+def _text(value: Any) -> str:
+    """A value as text: times with all their decimals, Z where they have a zone; numbers without an exponent."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return format(_decimal(value), "f")
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, (int, UUID)):
+        return str(value)
+    if isinstance(value, dt.datetime):
+        return _filter_iso(value)
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
+    raise RefusedError("a value of this type has no text")
+
+
+def _attribute(value: Any) -> Any:
+    """A value as it stands in an item: times and UUIDs as text, floats as exact numbers."""
+    if isinstance(value, (dt.date, dt.time, UUID)):
+        return _text(value)
+    if isinstance(value, (float, Decimal)):
+        return _decimal(value)
+    if isinstance(value, Mapping):
+        return {name: _attribute(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_attribute(inner) for inner in value]
+    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
+
+
+def _map(entries: Mapping[str, Any]) -> Item:
+    return {name: value for name, value in entries.items() if value is not None}
+
+
+def _decimal(value: Any, scale: int | None = None) -> Decimal:
+    """An exact number, with so many decimals. Raises: RefusedError for one that has more, or that DynamoDB cannot hold."""
+    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if not number.is_finite():
+        raise RefusedError("NaN and infinity are no numbers of an item")
+    if number == 0 and number.is_signed():
+        number = abs(number)
+    if scale is not None:
+        rounded = number.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+        if rounded != number:
+            raise RefusedError(f"a number of more than {scale} decimals")
+        number = rounded
+    if number and (
+        len(bytes(number.as_tuple().digits).strip(b"\0")) > 38 or not -130 <= number.adjusted() <= 125
+    ):
+        raise RefusedError("a number of more than 38 digits, or outside of DynamoDB's range")
+    return number
+
+
+def _zoned(value: dt.datetime) -> dt.datetime:
+    """A moment in UTC. Raises: RefusedError for one without a zone."""
+    if value.tzinfo is None:
+        raise RefusedError("a datetime without a zone, where one with a zone is taken")
+    return value.astimezone(dt.UTC)
+
+
+def _unzoned(value: dt.datetime) -> dt.datetime:
+    if value.tzinfo is not None:
+        raise RefusedError("a datetime with a zone, where one without is taken")
+    return value
+
+
+def _moment(value: dt.datetime) -> dt.datetime:
+    """A parameter: in UTC where it has a zone."""
+    return value.astimezone(dt.UTC) if value.tzinfo else value
+
+
+def _day(value: dt.date) -> dt.date:
+    if isinstance(value, dt.datetime):
+        raise RefusedError("a datetime, where a date is taken")
+    return value
+
+
+# ── keys ──
+
+
+def _key(name: str, value: Any, limit: int) -> Any:
+    """The value of a key attribute. Raises: RefusedError for none, an empty one and one that is too long."""
+    if value is None:
+        raise RefusedError(f"{name} has no value: something that it is made of is None")
+    size = len(value.encode() if isinstance(value, str) else value) if isinstance(value, (str, bytes)) else 1
+    if not 0 < size <= limit:
+        raise RefusedError(f"{name} takes {size} bytes; DynamoDB takes 1 to {limit}")
+    return value
+
+
+def _entry(parts: Mapping[str, tuple[Any, int]]) -> Item | None:
+    """The key attributes of an index; None where a value is missing, and the item is not in it."""
+    if any(value is None for value, _ in parts.values()):
+        return None
+    return {name: _key(name, value, limit) for name, (value, limit) in parts.items()}
+
+
+def _plain_key(item: Item, name: str, type_: str, limit: int) -> None:
+    """Looks at an attribute that is the key of an index by its name. Raises: RefusedError."""
+    value = item.get(name)
+    if value is None:
+        return
+    types: Mapping[str, Any] = {"text": str, "number": (int, Decimal), "binary": bytes}
+    if not isinstance(value, types[type_]) or isinstance(value, bool):
+        raise RefusedError(f"{name} is a key of an index, of type {type_}; the value is of another type")
+    _key(name, value, limit)
+
+
+def _number_key(value: Any) -> Any:
+    """A number that is a key as it is."""
+    return None if value is None else value if isinstance(value, int) else _decimal(value)
+
+
+def _set(name: str, value: Any) -> Any:
+    """A value that a question needs. Raises: RefusedError for None."""
+    if value is None:
+        raise RefusedError(f"{name}: a parameter of the key is not set")
+    return value
+
+
+def _limit(value: Any) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise RefusedError("the limit must be a whole number above 0")
+    return value
+
+
+def _padded(value: Any, width: int, decimals: int) -> str:
+    """A number with leading zeros, so that texts sort as numbers. Raises: RefusedError where it would not."""
+    number = _decimal(value)
+    if isinstance(value, bool) or number < 0:
+        raise RefusedError("a negative number cannot be padded to sort")
+    try:
+        rounded = number.quantize(Decimal(1).scaleb(-decimals), context=_EXACT)
+    except InvalidOperation:
+        raise RefusedError("the number is wider than its format") from None
+    text = format(rounded, f"0{width}.{decimals}f")
+    if rounded != number or len(text) > width:
+        raise RefusedError(f"the number does not fit {width} characters with {decimals} decimals")
+    return text
+
+
+# ── filters of the mapping, by their names ──
+
+
+def _naive(value: dt.date) -> dt.datetime:
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=None)
+    return dt.datetime(value.year, value.month, value.day)
+
+
+def _filter_iso(value: dt.date, *form: str) -> str:
+    moment = _naive(value)
+    precision = "milliseconds" if "ms" in form else "seconds" if form else "microseconds"
+    text = moment.isoformat("T", precision)
+    text = text.replace("-", "").replace(":", "") if "basic" in form else text
+    return text + ("Z" if isinstance(value, dt.datetime) and value.tzinfo else "")
+
+
+def _filter_epoch(value: dt.date, zone: str = "UTC") -> int:
+    moment = value if isinstance(value, dt.datetime) else _naive(value)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=ZoneInfo(zone))
+    past = moment.replace(tzinfo=None) - dt.datetime(1970, 1, 1) - (moment.utcoffset() or dt.timedelta(0))
+    return past.days * 86400 + past.seconds
+
+
+def _filter_lower(value: Any) -> str:
+    return _text(value).lower()
+
+
+def _filter_upper(value: Any) -> str:
+    return _text(value).upper()
+
+
+def _filter_trim(value: Any) -> str:
+    return _text(value).strip(" ")
+
+
+def _filter_text(value: Any) -> str:
+    return _text(value)
+
+
+def _filter_map(value: Any, table: Mapping[str, str]) -> str:
+    mapped = table.get(_text(value))
+    if mapped is None:
+        raise RefusedError("a value that the mapping's map does not list")
+    return mapped
+
+
+def _filter_escape(value: Any, separator: str) -> str:
+    """The text with % and the separator's characters percent-encoded."""
+    codes = {ord(char): "".join(f"%{byte:02X}" for byte in char.encode()) for char in {*separator, "%"}}
+    return _text(value).translate(codes)
+
+
+def _digest(value: Any) -> bytes:
+    return hashlib.sha256(value if isinstance(value, bytes) else _text(value).encode()).digest()
+
+
+def _filter_hash(value: Any) -> str:
+    return _digest(value).hex()[:32]
+
+
+def _shard_text(number: int, count: int) -> str:
+    return f"{number:0{len(str(count - 1))}}"
+
+
+def _filter_shard(value: Any, count: str) -> str:
+    return _shard_text(int.from_bytes(_digest(value)[:8], "big") % int(count), int(count))
+
+
+def _filter_desc(value: Any) -> str:
+    """Each digit's complement to 9, so that what is larger sorts first."""
+    text = _text(value)
+    if set(text) - set("0123456789-:.TZ"):
+        raise RefusedError("only a padded number or a date can be turned round")
+    return text.translate(str.maketrans("0123456789", "9876543210"))
+
+
+def _filter_json(value: Any) -> str:
+    """JSON without spaces, names in order, every digit kept."""
+    if isinstance(value, Mapping):
+        entries = (f"{_filter_json(str(name))}:{_filter_json(value[name])}" for name in sorted(value))
+        return "{" + ",".join(entries) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(_filter_json, value)) + "]"
+    if isinstance(value, (float, Decimal)):
+        number = _decimal(value)
+        whole = number.to_integral_value()
+        return format(whole if whole == number else number.normalize(), "f")
+    if isinstance(value, bytes):
+        raise RefusedError("bytes have no JSON")
+    if value is None or isinstance(value, (bool, int)):
+        return json.dumps(value)
+    return json.dumps(_text(value), ensure_ascii=False)
+
+
+def _filter_path(elements: Sequence[Any], separator: str) -> str | None:
+    if None in elements:
+        return None
+    parts = [_text(value) for value in elements]
+    if any(separator in part for part in parts):
+        raise RefusedError("a part of the path holds the separator")
+    return separator.join(parts)
+
+
+def _filter_first(elements: Sequence[Any]) -> Any:
+    return elements[0] if elements else None
+
+
+def _filter_at(elements: Sequence[Any], number: str) -> Any:
+    return elements[int(number) - 1] if len(elements) >= int(number) else None
+
+
+def _filter_depth(elements: Sequence[Any]) -> int:
+    return len(elements)
+
+
+_CHARACTERS = {"hour": 13, "day": 10, "month": 7, "year": 4}
+
+
+def _filter_bucket(value: dt.date, unit: str) -> str:
+    return _naive(value).isoformat()[: _CHARACTERS[unit]]
+
+
+def _filter_date(value: dt.date) -> str:
+    return _filter_bucket(value, "day")
+
+
+def _filter_month(value: dt.date) -> str:
+    return _filter_bucket(value, "month")
+
+
+def _filter_year(value: dt.date) -> str:
+    return _filter_bucket(value, "year")
+
+
+_BASE32 = "0123456789bcdefghjkmnpqrstuvwxyz"
+
+
+def _filter_geohash(latitude: Any, longitude: Any, precision: str) -> str:
+    """The cell of a place in degrees. Raises: RefusedError for one that is not on the earth."""
+    place = {"latitude": (float(latitude), 90.0), "longitude": (float(longitude), 180.0)}
+    for called, (degrees, most) in place.items():
+        if not -most <= degrees <= most:
+            raise RefusedError(f"the {called} is not between -{most:.0f} and {most:.0f} degrees")
+    sides = [(float(longitude), -180.0, 180.0), (float(latitude), -90.0, 90.0)]
+    number, bits = 0, 5 * int(precision)
+    for bit in range(bits):
+        degrees, low, high = sides[bit % 2]
+        middle = (low + high) / 2
+        upper = degrees >= middle
+        number = number * 2 + upper
+        sides[bit % 2] = (degrees, middle, high) if upper else (degrees, low, middle)
+    return "".join(_BASE32[number >> (bits - 5 * place) & 31] for place in range(1, int(precision) + 1))
+
+
+# ── conditions of the mapping ──
+
+
+def _holds(value: Any, allowed: Sequence[Any] | None) -> bool:
+    """Whether a value is there, or among the allowed ones."""
+    if allowed is None or value is None:
+        return value is not None if allowed is None else None in allowed
+    return any(_same(value, permitted) for permitted in allowed)
+
+
+def _same(value: Any, allowed: Any) -> bool:
+    if isinstance(value, bool) or isinstance(allowed, bool):
+        return value is allowed
+    if isinstance(value, (int, float, Decimal)) and isinstance(allowed, (int, Decimal)):
+        return _decimal(value) == allowed
+    return allowed is not None and _text(value) == str(allowed)
+
+
+def _expires(value: Any, days: int, zone: str) -> int | None:
+    """Seconds since 1970 at which an item expires: of a moment, or of such seconds."""
+    if value is None:
+        return None
+    return (value if isinstance(value, int) else _filter_epoch(value, zone)) + days * 86_400
+
+
+# ── values restored from items and answers ──
+
+
+def _restored(read: Any, value: Any) -> Any:
+    """What `read` makes of the value; one that it has no form for (a text such as 'infinity') stays as it is."""
+    try:
+        return value if value is None else read(value)
+    except (ValueError, TypeError, ArithmeticError):
+        return value
+
+
+def _read_timestamp(value: Any) -> Any:
+    return _restored(dt.datetime.fromisoformat, value)
+
+
+def _read_date(value: Any) -> Any:
+    return _restored(dt.date.fromisoformat, value)
+
+
+def _read_time(value: Any) -> Any:
+    return _restored(dt.time.fromisoformat, value)
+
+
+def _read_expiry(value: Any, days: int, zone: str, *, zoned: bool) -> Any:
+    """The moment of which `_expires` made seconds, to the second."""
+    if value is None:
+        return None
+    moment = dt.datetime.fromtimestamp(int(value) - days * 86_400, ZoneInfo(zone))
+    return moment.astimezone(dt.UTC) if zoned else moment.replace(tzinfo=None)
+
+
+def _read_uuid(value: Any) -> Any:
+    return _restored(UUID, value)
+
+
+def _read_number(value: Any) -> Any:
+    return value if isinstance(value, (str, bool)) else _restored(Decimal, value)
+
+
+def _read_float(value: Any) -> Any:
+    return value if isinstance(value, (str, bool)) else _restored(float, value)
+
+
+def _read_integer(value: Any) -> Any:
+    whole = isinstance(value, Decimal) and value == value.to_integral_value()
+    return int(value) if whole else value
+
+
+def _read_plain(value: Any) -> Any:
+    """Numbers as int where they are whole, else as Decimal, all the way down."""
+    if isinstance(value, Mapping):
+        return {name: _read_plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_read_plain(inner) for inner in value]
+    # boto3's resource gives binary values in a class of its own.
+    return bytes(value.value) if type(value).__name__ == "Binary" else _read_integer(value)
+
+
+def _read_list(read: Any, value: Any) -> Any:
+    """The list with each value restored, in lists in it, too."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    return [_read_list(read, inner) if isinstance(inner, (list, tuple)) else read(inner) for inner in value]
+
+
+def _read_map(fields: Mapping[str, Any], others: Any, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {name: fields.get(name, others)(inner) for name, inner in value.items()}

@@ -1,0 +1,72 @@
+"""Statements that change rows, noted as they are sent instead of marked: what a test of a service sees of its writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+Action: TypeAlias = Literal["insert", "update", "delete"]
+_WRITTEN = re.compile(
+    r"\s*(?:/\*.*?\*/\s*)?(?P<action>INSERT|REPLACE|UPDATE|DELETE)\b(?:\s+(?:INTO|FROM|OR\s+\w+|IGNORE|ONLY))*\s+"
+    r"(?P<table>[\w.\"`\[\]]+)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Write:
+    """One row that a service changed, or a statement of which it changed rows.
+
+    `values`: of a statement its parameters, by the names that it gives them; of a change by hand the row's columns after it,
+    or its key where only that is known.
+    """
+
+    table: str
+    action: Action
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Recording:
+    """In place of the adapter's event hooks: `write` is told of each row that is written, also where it is rolled back."""
+
+    def __init__(self, write: Callable[[Write], object]) -> None:
+        self._write = write
+        self._engines: list[Engine] = []
+
+    def attach(self, engine: Engine) -> None:
+        if engine not in self._engines:
+            self._engines.append(engine)
+            sa.event.listen(engine, "after_cursor_execute", self._executed)
+
+    def attach_begun(self, connection: Connection) -> None:
+        """A connection that a session began with, of an engine that its maker did not name."""
+        self.attach(connection.engine)
+
+    def detach(self) -> None:
+        for engine in self._engines:
+            sa.event.remove(engine, "after_cursor_execute", self._executed)
+        self._engines.clear()
+
+    def _executed(
+        self, connection: Connection, cursor: Any, statement: str, given: Any, context: Any, many: bool
+    ) -> None:
+        found = _WRITTEN.match(statement)
+        if found is None:
+            return
+        action = found["action"].lower()
+        table = found["table"].rpartition(".")[2].strip('"`[]')
+        for values in _rows(context, given, many):
+            self._write(Write(table, "insert" if action == "replace" else action, values))  # type: ignore[arg-type]
+
+
+def _rows(context: Any, given: Any, many: bool) -> Iterator[dict[str, Any]]:
+    """The parameters of each row: by name where SQLAlchemy made the statement, or its text names them."""
+    compiled = getattr(context, "compiled_parameters", None)
+    rows = compiled or (given if many else [given])
+    for row in rows:
+        yield dict(row) if isinstance(row, Mapping) else {str(n): value for n, value in enumerate(row or ())}

@@ -1,0 +1,250 @@
+"""Rows written into the source: upserts by key, deletes where no row refers to it, refusals as answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.exc import SQLAlchemyError
+
+from migrator.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
+from migrator.model.reverse.rows import Check, RefusalKind, RefusedChange, Row, RowChange
+from migrator.runtime.retry import Retry
+from migrator.source.connect import Address, place_of, write_engine
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.row_writing import RowWriting
+from migrator.source.engines.shared import OUR_TRIGGER
+from migrator.source.transactions import Committing, of_the_source
+
+_DOING = "writing rows"
+_SWAPS = 10
+"""So often rows are tried that want each other's values, each time without one that is in the way."""
+
+
+class SqlRowWriter:
+    """model.rows.RowWriter, on connections of its own. `facts`: of all tables, for those that refer to a row."""
+
+    def __init__(
+        self, address: Address, connection_options: ConnectionOptions, retry: Retry, facts: SchemaFacts
+    ) -> None:
+        engine = write_engine(address, connection_options)
+        self._transactions = _RowTransactions(engine, place_of(address.url()), retry, of_the_source)
+        self._rows = self._transactions.kind.rows
+        sa.event.listen(engine, "connect", lambda driver, _: self._rows.prepare(driver))
+        self._facts = facts
+
+    def write(self, changes: Sequence[RowChange], check: Check) -> list[RefusedChange]:
+        if not changes:
+            return []
+        check()
+        try:
+            self._transactions.read(_DOING, lambda connection: self._make(connection, changes))
+        except _Refused as refused:
+            if len(changes) == 1:
+                return [RefusedChange(changes[0], refused.kind)]
+            return self._swapped([one for change in changes for one in self.write([change], check)], check)
+        return []
+
+    def _swapped(self, refused: list[RefusedChange], check: Check) -> list[RefusedChange]:
+        """Without those that only wanted values of each other's in a unique index."""
+        left = [one for one in refused if one.kind == "unique" and one.change.values is not None]
+        for _ in range(_SWAPS):
+            if len(left) < 2:
+                break
+            check()
+            changes, made = [one.change for one in left], list[RowChange]()
+            try:
+                self._transactions.read(_DOING, partial(self._swap, changes=changes, made=made))
+            except _Refused:
+                # This one is in the way of a row that stays as it is.
+                left = [one for one in left if one.change is not changes[min(len(made), len(changes) - 1)]]
+                continue
+            return [one for one in refused if one not in left]
+        return refused
+
+    def move_counters(self, tables: Sequence[TableFacts]) -> None:
+        def work(connection: Connection) -> None:
+            for table in tables:
+                self._rows.move_counters(connection, table)
+
+        self._transactions.read("moving counters", work)
+
+    def changing_triggers(self, tables: Sequence[TableFacts]) -> dict[str, list[str]]:
+        """By table the names of triggers, not ours, that may change what is written to it."""
+
+        def work(connection: Connection) -> dict[str, list[str]]:
+            found = {}
+            for table in tables:
+                words = {"schema": table.schema, "name": table.real}
+                rows = connection.execute(sa.text(self._rows.changing_triggers), words)
+                found[table.name] = sorted(name for (name,) in rows if not OUR_TRIGGER.fullmatch(name))
+            return {name: names for name, names in found.items() if names}
+
+        return self._transactions.read("looking for triggers", work)
+
+    def close(self) -> None:
+        self._transactions.close()
+
+    def _swap(self, connection: Connection, changes: Sequence[RowChange], made: list[RowChange]) -> None:
+        """`made`: those that went through."""
+        made.clear()
+        self._rows.begin(connection)
+        row = _RowSql(connection, self._rows, self._facts)
+        for change in changes:
+            row.free(change.table, change.key)
+        for change in changes:
+            row.put(change.table, change.key, change.values or {})
+            made.append(change)
+        self._rows.end(connection)
+
+    def _make(self, connection: Connection, changes: Sequence[RowChange]) -> None:
+        self._rows.begin(connection)
+        row = _RowSql(connection, self._rows, self._facts)
+        for change in changes:
+            if change.values is None:
+                row.delete(change.table, change.key)
+            else:
+                row.put(change.table, change.key, change.values)
+        self._rows.end(connection)
+
+
+class _Refused(Exception):
+    def __init__(self, kind: RefusalKind) -> None:
+        super().__init__(kind)
+        self.kind: RefusalKind = kind
+
+
+class _RowTransactions(Committing):
+    """A refusal of the source's ends the transaction as an answer: no retry mends it."""
+
+    needs = "`migrator reverse`"
+
+    def _once(self, work: Callable[[Connection], Any]) -> Any:
+        try:
+            return super()._once(work)
+        except (SQLAlchemyError, *self._failures) as error:
+            kind = self.kind.rows.refusal(getattr(error, "orig", None) or error)
+            if kind is not None:
+                raise _Refused(kind) from None
+            raise
+
+
+class _RowSql:
+    """Statements about one row, with the driver's own placeholders: values go to it as they are."""
+
+    def __init__(self, connection: Connection, rows: RowWriting, facts: SchemaFacts) -> None:
+        self._connection = connection
+        self._rows = rows
+        self._facts = facts
+        self._mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
+
+    def put(self, table: TableFacts, key: Row, values: Row) -> None:
+        columns = [column for name in values if (column := _column(table, name)) and not column.generated]
+        bound = [self._bound(column, values[column.name]) for column in columns]
+        others = [column for column in columns if column.name not in key]
+        if not self._rows.upserts and self._updated(table, key, values, others or columns):
+            return
+        names = ", ".join(self._name(column.real) for column in columns)
+        marks = ", ".join(self._mark for _ in columns)
+        insert = f"INSERT INTO {self._table(table)} ({names}){self._rows.overriding} VALUES ({marks})"
+        self._run(insert + (self._on_conflict(table, key, others) if self._rows.upserts else ""), bound)
+
+    def free(self, table: TableFacts, key: Row) -> None:
+        """Takes the row out of unique indexes, where a column of one may be NULL and no foreign key refers to it."""
+        others = self._facts.tables.values()
+        referred = {
+            name
+            for one in others
+            for key_ in one.foreign_keys
+            if key_.table == table.name
+            for name in key_.referred
+        }
+        freed: dict[str, None] = {}
+        for unique in table.unique:
+            columns = [column for name in unique if (column := _column(table, name))]
+            names = [one.name for one in columns if one.nullable and not one.generated]
+            freed |= dict.fromkeys([name for name in names if name not in {*key, *referred}][:1])
+        if freed:
+            where, bound = self._where(table, key)
+            sets = ", ".join(f"{self._name(_real(table, name))} = NULL" for name in freed)
+            self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", bound)
+
+    def delete(self, table: TableFacts, key: Row) -> None:
+        """Locked first, so that a child that is inserted just now is seen: else an ON DELETE CASCADE would take it."""
+        where, bound = self._where(table, key)
+        locked = f"SELECT 1 FROM {self._table(table)} WHERE {where}{self._rows.locks}"
+        if not self._run(locked, bound).first():
+            return
+        for child in self._facts.tables.values():
+            for foreign in child.foreign_keys:
+                if foreign.table == table.name and self._has_child(child, foreign, table, key):
+                    raise _Refused("foreign key")
+        self._run(f"DELETE FROM {self._table(table)} WHERE {where}", bound)
+
+    def _has_child(self, child: TableFacts, foreign: ForeignKey, table: TableFacts, key: Row) -> bool:
+        on = [
+            f"c.{self._name(_real(child, ours))} = p.{self._name(_real(table, theirs))}"
+            for ours, theirs in zip(foreign.columns, foreign.referred, strict=True)
+        ]
+        where, bound = self._where(table, key, "p.")
+        if child.name == table.name:
+            # A row that refers to itself is no child.
+            own, again = self._where(table, key, "c.")
+            on, bound = [*on, f"NOT ({own})"], [*again, *bound]
+        found = (
+            f"SELECT 1 FROM {self._table(child)} c JOIN {self._table(table)} p"
+            f" ON {' AND '.join(on)} WHERE {where} LIMIT 1"
+        )
+        return self._run(found, bound).first() is not None
+
+    def _updated(self, table: TableFacts, key: Row, values: Row, columns: Sequence[Column]) -> bool:
+        """Whether there was such a row; it is as the values say by now."""
+        where, bound = self._where(table, key)
+        sets = ", ".join(f"{self._name(column.real)} = {self._mark}" for column in columns)
+        new = [self._bound(column, values[column.name]) for column in columns]
+        return self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", [*new, *bound]).rowcount > 0
+
+    def _on_conflict(self, table: TableFacts, key: Row, others: Sequence[Column]) -> str:
+        at = ", ".join(self._name(_real(table, name)) for name in key)
+        names = [self._name(column.real) for column in others]
+        sets = ", ".join(f"{name} = excluded.{name}" for name in names)
+        return f" ON CONFLICT ({at}) DO {f'UPDATE SET {sets}' if sets else 'NOTHING'}"
+
+    def _where(self, table: TableFacts, key: Row, alias: str = "") -> tuple[str, list[Any]]:
+        columns = [column for name in key if (column := _column(table, name))]
+        text = " AND ".join(f"{alias}{self._name(column.real)} = {self._mark}" for column in columns)
+        return text, [self._bound(column, key[column.name]) for column in columns]
+
+    def _bound(self, column: Column, value: Any) -> Any:
+        try:
+            return self._rows.bound(column, value)
+        except ValueError:
+            raise _Refused("value") from None
+
+    def _table(self, table: TableFacts) -> str:
+        name = self._name(table.real)
+        return name if table.schema is None else f"{self._name(table.schema)}.{name}"
+
+    def _name(self, name: str) -> str:
+        return _quoted(self._connection.dialect, name)
+
+    def _run(self, statement: str, bound: Sequence[Any]) -> sa.CursorResult[Any]:
+        return self._connection.exec_driver_sql(statement, tuple(bound))
+
+
+def _quoted(dialect: Dialect, name: str) -> str:
+    """Percent signs are doubled by drivers' dialects that format by %."""
+    return dialect.identifier_preparer.quote_identifier(name)
+
+
+def _column(table: TableFacts, name: str) -> Column | None:
+    column = table.column(name)
+    return None if column is None or column.sql else column
+
+
+def _real(table: TableFacts, name: str) -> str:
+    column = table.column(name)
+    return name if column is None else column.real

@@ -1,0 +1,1 @@
+"""The way back: what services write to the table becomes rows of the source."""

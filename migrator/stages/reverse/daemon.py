@@ -1,0 +1,270 @@
+"""The way back at work: whether it may begin, its turns, when it ends, and how far it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from migrator.mapping.heart.changes import captured_name, captured_tables
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.inverse.rows import Inverse
+from migrator.model.capture import Capture, Step
+from migrator.model.errors import Interrupted, MigratorError, SourceError, StoppedError
+from migrator.model.facts import EntityPlan, TableFacts
+from migrator.model.reverse.rows import Check, ReverseJournal, WaitingRow
+from migrator.model.streams.shards import (
+    ALL_OF_IT,
+    Checkpoints,
+    StreamJournal,
+    StreamRecord,
+    StreamState,
+)
+from migrator.runtime.logs import get_logger
+from migrator.stages.live.capture import owned
+from migrator.stages.reverse.stage import ITEM_ALONE, Reverse, WrittenTable
+from migrator.stages.streams.reader import StreamReader
+
+IDLE_S = 0.5
+_FAILURES = 5
+"""In a row: leases that run out, and servers that were waited for in vain."""
+_log = get_logger("reverse")
+
+
+# ── may it begin ──
+
+
+def hindrances(inverse: Inverse, entities: Sequence[CompiledEntity], state: StreamState) -> Iterator[str]:
+    """Why rows cannot be made of what is written to the table."""
+    yield from unreadable(inverse, entities)
+    if not state.is_on:
+        yield f"the table has no stream; switch one on with the view {ALL_OF_IT} (`table: {{stream: …}}` in the job)"
+    elif state.view != ALL_OF_IT:
+        yield f"the table's stream has the view {state.view}, and {ALL_OF_IT} is needed"
+
+
+def unreadable(inverse: Inverse, entities: Sequence[CompiledEntity]) -> Iterator[str]:
+    """Why the items do not say what their rows are."""
+    for table in inverse.tables:
+        if not table.invertible:
+            what = table.rows_lost or f"{', '.join(lost.column for lost in table.lost)} would be lost"
+            yield f"table {table.table} does not come back from its items: {what}"
+    for entity in entities:
+        plan = entity.plan
+        key = tuple(column.name for column in plan.key)
+        if key not in plan.table.proved:
+            names = ", ".join(key)
+            yield f"table {plan.table.name} has no primary key or unique key of {names}, by which a row could be written"
+        if entity.contents:
+            yield f"entity {entity.name} keeps attributes in S3, which are not read back"
+
+
+def made_one_way(tables: Mapping[str, WrittenTable], others: Sequence[EntityPlan]) -> dict[str, WrittenTable]:
+    """Those that none of `others` is made of."""
+    roots = _root_tables(others)
+    return {name: table for name, table in tables.items() if captured_name(table.facts) not in roots}
+
+
+def _root_tables(plans: Iterable[EntityPlan]) -> dict[str, str]:
+    """The tables that entities are made of, each with its entity's name."""
+    return {captured_name(plan.table): plan.entity.written for plan in plans}
+
+
+def shared_tables(others: Sequence[EntityPlan], inverse: Inverse) -> Iterator[str]:
+    """Why rows of a table would be made both ways. `others`: of entities that are made of their rows."""
+    roots = _root_tables(others)
+    for design in inverse.designs:
+        for name in sorted({captured_name(child.table) for child in design.lists} & roots.keys()):
+            what = f"entity {design.plan.entity.written} has rows of {name} in lists, and entity {roots[name]} is made of"
+            yield f"{what} those rows, which are the truth; name {roots[name]} in writes.direct, too"
+
+
+def notes(triggers: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """`triggers`: by table those of the source's own that may write other values than an item says."""
+    for table, names in triggers.items():
+        what = f"table {table} has triggers of its own that may change what is written: {', '.join(names)}"
+        yield f"{what}; where one does, `migrator reverse verify` finds the row different each time"
+
+
+# ── SQL writers ──
+
+
+@dataclass(frozen=True)
+class SqlWriters:
+    """Tables whose rows follow items, by whether others are refused that write them. `why`: what kept triggers away."""
+
+    refused: tuple[str, ...] = ()
+    let_in: tuple[str, ...] = ()
+    why: str = ""
+
+
+def following(
+    tables: Iterable[WrittenTable], ours: Sequence[EntityPlan], plans: Sequence[EntityPlan]
+) -> list[TableFacts]:
+    """Tables whose rows follow items alone: none that an entity reads which is not among `ours`."""
+    names = {plan.entity.name for plan in ours}
+    read = captured_tables([plan for plan in plans if plan.entity.name not in names])
+    return [table.facts for table in tables if captured_name(table.facts) not in read]
+
+
+def sql_writers(capture: Capture, job: str, tables: Sequence[TableFacts], *, refuse: bool) -> SqlWriters:
+    """`refuse`: makes the triggers that are missing. It stops nothing where it cannot: rows that follow are worth more."""
+    names = tuple(table.name for table in tables)
+    if not tables:
+        return SqlWriters()
+    why = ""
+    try:
+        owned(capture.installation(), job)
+        steps = capture.refuse_steps(tables)
+        if refuse:
+            why = _done(capture, steps)
+            steps = capture.refuse_steps(tables)
+    except Interrupted:
+        raise
+    except MigratorError as error:
+        return SqlWriters((), names, str(error))
+    open_ = {step.table for step in steps}
+    let_in = tuple(table.name for table in tables if captured_name(table) in open_)
+    return SqlWriters(tuple(name for name in names if name not in let_in), let_in, why if let_in else "")
+
+
+def _done(capture: Capture, steps: Sequence[Step]) -> str:
+    """Why one could not be done; another process may have been first."""
+    why = ""
+    for step in steps:
+        try:
+            capture.do(step)
+        except SourceError as error:
+            why = str(error)
+    return why
+
+
+# ── its turns ──
+
+
+def passed_by_all(checkpoints: Checkpoints) -> float:
+    """The moment up to which every shard is worked. Where none is open, one is yet to be named."""
+    return min((one.passed_at for one in checkpoints.shards if not one.is_finished), default=float("-inf"))
+
+
+class DirectChangedError(MigratorError):
+    """Other entities are direct by now than those whose rows are made."""
+
+
+@dataclass(frozen=True)
+class WhileDirect:
+    """A reader's work, as long as the same entities are direct. Asked after a page was read, before rows that wait are
+    looked at (they are no shard's, so any process finds those of any entity), and before each write: a page
+    that holds what a service wrote itself is never put away by a process that does not know yet that it makes rows of it,
+    and none writes a row of an entity whose rows are the truth again. `written`: changes of items of these entities.
+    """
+
+    stage: Reverse
+    direct: frozenset[str]
+    direct_on_record: Callable[[], frozenset[str]]
+    written: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, records: Sequence[StreamRecord], check: Check) -> None:
+        """Raises: DirectChangedError; what `check` raises."""
+
+        def is_still_direct() -> None:
+            check()
+            self.need_direct()
+
+        is_still_direct()
+        self.stage.work(records, is_still_direct)
+        table = self.stage.inverse.table
+        for record in records:
+            images = (image for image in (record.old, record.new) if image is not None)
+            self.written.update({table.type_of(image) for image in images} & self.stage.types)
+
+    def need_direct(self) -> None:
+        """Raises: DirectChangedError."""
+        if self.direct_on_record() != self.direct:
+            raise DirectChangedError("other entities are direct by now")
+
+
+@dataclass
+class ReverseDaemon:
+    """Reads the stream and makes rows until it is stopped; `once`: until all is worked that was written before it began.
+    `tables`: those whose rows have to wait no more then; None: all that are written. `begun_at`: by the journal's clock."""
+
+    reader: StreamReader
+    work: WhileDirect
+    shards: StreamJournal
+    stop: Event
+    once: bool
+    pause: Callable[[float], Any]
+    begun_at: float
+    tables: Collection[str] | None
+
+    def run(self) -> None:
+        """Raises: what the reader's turn does where no retry mends it; Interrupted where `once` was stopped before."""
+        begun_at, failures = self.begun_at, 0
+        with self.reader:
+            while not self.stop.is_set() and self.work.stage.journal.stopped_at() <= begun_at:
+                try:
+                    records, passed_at = self._turn()
+                    failures = 0
+                except StoppedError as error:
+                    failures += 1
+                    if failures >= _FAILURES:
+                        raise
+                    _log.warning("turn_failed", reason=str(error), failures=failures)
+                    self.pause(IDLE_S)
+                    continue
+                if self.once and passed_at > begun_at and self._is_settled():
+                    return
+                if not records:
+                    self.pause(IDLE_S)
+        if self.once:
+            raise Interrupted(
+                "stopped before all that was written is in the source; the same command goes on"
+            )
+
+    def _turn(self) -> tuple[int, float]:
+        records = self.reader.turn().records
+        passed_at = passed_by_all(self.shards.read(self.shards.stream()))
+        self.work.need_direct()
+        self.work.stage.again(passed_at, self.work.need_direct)
+        return records, passed_at
+
+    def _is_settled(self) -> bool:
+        """Nothing waits but findings: no time mends those."""
+        tables = self.work.stage.tables if self.tables is None else self.tables
+        waiting = self.work.stage.journal.waiting(None, (ITEM_ALONE, *tables))
+        return all(one.is_finding for one in waiting)
+
+
+# ── how far it is ──
+
+
+@dataclass(frozen=True)
+class ReverseStatus:
+    """`lags_s`: by shard that is open; `processes`: those that have a shard; `begun`: whether the stream was begun with."""
+
+    begun: bool
+    lags_s: dict[str, float]
+    processes: int
+    waiting: list[WaitingRow]
+
+    @property
+    def lag_s(self) -> float:
+        return max(self.lags_s.values(), default=0.0)
+
+    @property
+    def parked(self) -> list[WaitingRow]:
+        """All but those that go as soon as the shards have passed."""
+        return [one for one in self.waiting if one.waits != "gone" or one.is_finding]
+
+    def is_well(self, longest_lag_s: float) -> bool:
+        return self.begun and self.lag_s <= longest_lag_s and not self.parked
+
+
+def status_of(shards: StreamJournal, journal: ReverseJournal) -> ReverseStatus:
+    stream = shards.stream()
+    checkpoints = shards.read(stream)
+    owners = {one.owner for one in checkpoints.shards if one.owner and one.leased_until > checkpoints.now}
+    return ReverseStatus(bool(stream), checkpoints.lags_s(), len(owners), journal.waiting())

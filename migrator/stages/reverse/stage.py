@@ -1,0 +1,392 @@
+"""Rows made of items: the items of a row are read again, and what they say now is written into the source."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Protocol
+
+from migrator.mapping.heart.items import CompiledEntity, items_for
+from migrator.mapping.inverse.rows import Inverse, Told, row_of, told_by
+from migrator.model.errors import RowError
+from migrator.model.facts import EntityPlan, TableFacts
+from migrator.model.reverse.rows import (
+    Check,
+    RefusedChange,
+    ReverseJournal,
+    Row,
+    RowChange,
+    RowId,
+    RowWriter,
+    WaitingRow,
+    Waits,
+)
+from migrator.model.streams.shards import StreamRecord
+from migrator.model.table import (
+    Item,
+    ItemKey,
+    RowTree,
+    SourceKey,
+    TableDesign,
+    decode_key,
+    encode_key,
+    item_key_of,
+    item_key_text,
+)
+
+SETTLE_S = 15.0
+"""How much later than the moment all shards have to be passed, twice, before a row goes: clocks differ, a stream names a new
+shard late, and a page without records may not be the end (see docs/decisions/0029-streams.md)."""
+_LOOKS = 2
+_READ_AGAIN = 5
+_AT_ONCE = 500
+_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 60.0
+ITEM_ALONE = ""
+"""In place of a table: an item of which nothing says whose it is."""
+
+
+class ItemReader(Protocol):
+    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+        """The stored items among `keys`, read consistently."""
+
+
+KeysByRow = Callable[[str, Collection[SourceKey]], Mapping[SourceKey, Collection[ItemKey]]]
+"""Of a table's rows as they are in the source: the keys of the items that the mapping makes of each."""
+
+
+class RowReader(Protocol):
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        """Row trees of the keys, as many as there are."""
+
+
+def keys_by_row(
+    source: RowReader,
+    entities: Sequence[CompiledEntity],
+    design: TableDesign,
+    table: str,
+    keys: Collection[SourceKey],
+) -> dict[SourceKey, set[ItemKey]]:
+    """KeysByRow. A row that is refused makes no items."""
+    made = items_by_row(source, entities, table, keys)
+    return {key: {design.key_of(item) for item in made[key]} for key in keys if key in made}
+
+
+def items_by_row(
+    source: RowReader, entities: Sequence[CompiledEntity], table: str, keys: Collection[SourceKey]
+) -> dict[SourceKey, list[Item]]:
+    """Of a table's rows as they are in the source, those that take part: the items that the mapping makes of each."""
+    made: dict[SourceKey, list[Item]] = defaultdict(list)
+    for entity in entities:
+        if entity.plan.table.name == table:
+            for tree in source.read_rows(entity.plan, list(keys)):
+                made[row_key(entity, tree)] += items_made(entity, tree)
+    return made
+
+
+def items_made(entity: CompiledEntity, tree: RowTree) -> list[Item]:
+    """None of a row that is refused."""
+    with suppress(RowError):
+        return items_for(entity, tree)
+    return []
+
+
+def row_key(entity: CompiledEntity, tree: RowTree) -> SourceKey:
+    """The key as items tell it: of decoded values, for drivers have several forms of one."""
+    with suppress(RowError):
+        decoded = entity.decode(tree)
+        return encode_key([decoded[place] for place in entity.key_places])
+    return entity.source_key(tree)
+
+
+@dataclass(frozen=True)
+class WrittenTable:
+    """A table whose rows are written: its facts, and the columns of the key by which items name its rows."""
+
+    facts: TableFacts
+    key: tuple[str, ...]
+
+    def row_key(self, text: SourceKey) -> Row:
+        return {
+            name: _typed(self.facts, name, value)
+            for name, value in zip(self.key, decode_key(text), strict=True)
+        }
+
+
+_OF_TEXT: Mapping[str, Callable[[str], Any]] = {
+    **{"number": Decimal, "float": Decimal, "date": date.fromisoformat},
+    **{"time": time.fromisoformat, "timestamp": datetime.fromisoformat},
+}
+
+
+def _typed(table: TableFacts, name: str, value: Any) -> Any:
+    column = table.column(name)
+    read = None if column is None else _OF_TEXT.get(column.kind.name)
+    return read(value) if read and isinstance(value, str) else value
+
+
+def parents_first(tables: Collection[TableFacts]) -> list[str]:
+    """Names of the tables, each behind those that its foreign keys refer to; within a circle by name."""
+    left = {table.name: {key.table for key in table.foreign_keys} - {table.name} for table in tables}
+    ordered: list[str] = []
+    while left:
+        free = sorted(name for name, parents in left.items() if not parents & left.keys())
+        ordered += free or [min(left)]
+        left = {name: parents for name, parents in left.items() if name not in ordered}
+    return ordered
+
+
+@dataclass(frozen=True)
+class State:
+    """What a row is to be by its items now: `values`, or none with the reason."""
+
+    values: Row | None = None
+    waits: Waits | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """By row that was gone, how often all shards had passed that time, this one among them; up to when they are worked."""
+
+    of: Mapping[RowId, int] = field(default_factory=dict)
+    passed_at: float = float("-inf")
+
+
+SETTLED = State()
+"""Of an item alone that is gone, or says by now whose it is."""
+
+
+@dataclass
+class Reverse:
+    """Makes rows of what is written to a table. `tables`: those that are written, by written name."""
+
+    inverse: Inverse
+    tables: Mapping[str, WrittenTable]
+    items: ItemReader
+    rows: RowWriter
+    journal: ReverseJournal
+    keys_by_row: KeysByRow
+    settle_s: float = SETTLE_S
+    worked: int = field(default=0, init=False)
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        return frozenset(design.design.type for design in self.inverse.designs)
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        ordered = parents_first([table.facts for table in self.tables.values()])
+        return {name: place for place, name in enumerate(ordered)}
+
+    def work(self, records: Sequence[StreamRecord], check: Check) -> None:
+        """Of a page of a shard. Which rows its items hold is kept before anything is written: a crash repeats it."""
+        touched = self._touched(records)
+        self.journal.remember(touched)
+        self._settle(touched, check, _Looks())
+        self.worked += len(records)
+
+    def again(self, passed_at: float, check: Check) -> int:
+        """How many waiting rows were looked at. `passed_at`: all shards are worked up to then.
+
+        Rows of other tables wait for a process that makes rows of them."""
+        now = self.journal.now()
+        waiting = self.journal.waiting(_AT_ONCE, (ITEM_ALONE, *self.tables))
+        due = [one for one in waiting if one.due_at <= (passed_at if one.waits == "gone" else now)]
+        if any(map(_wants_a_value, due)):
+            # Of rows that swap values of a unique index none goes without the other.
+            due += [one for one in waiting if _wants_a_value(one) and one not in due]
+        looks = {one.row: one.looks + 1 for one in due if one.waits == "gone"}
+        self._settle({one.row for one in due}, check, _Looks(looks, passed_at))
+        return len(due)
+
+    def mend(self, rows: Mapping[RowId, Collection[ItemKey]], check: Check) -> None:
+        """Of rows that differ from what their items say. `rows`: with keys of items that are known to hold them."""
+        self._settle(self.known(rows), check, _Looks())
+
+    def known(self, rows: Mapping[RowId, Collection[ItemKey]]) -> Collection[RowId]:
+        """The rows, once it is kept which items hold them."""
+        self.journal.remember({row: keys for row, keys in rows.items() if row[0] != ITEM_ALONE})
+        return rows.keys()
+
+    # ── which rows ──
+
+    def _touched(self, records: Sequence[StreamRecord]) -> dict[RowId, set[ItemKey]]:
+        touched: dict[RowId, set[ItemKey]] = defaultdict(set)
+        keys: set[ItemKey] = set()
+        for record in records:
+            key = self.inverse.table.key_of(record.keys)
+            for image in (record.old, record.new):
+                if image is not None and self.is_ours(image):
+                    keys.add(key)
+                    for row in self._named(image, key):
+                        touched[row].add(key)
+        for row in self.journal.rows_of(keys):
+            touched.setdefault(row, set())
+        alone = {row: of for row, of in touched.items() if row[0] == ITEM_ALONE}
+        told = {key for row, of in touched.items() if row not in alone for key in of}
+        # What is wrong with an item is said of its row, where that is known.
+        known = [row for row, of in alone.items() if of <= told or self.journal.rows_of(of)]
+        return {row: of for row, of in touched.items() if row not in known}
+
+    def is_ours(self, item: Item) -> bool:
+        return self.inverse.table.type_of(item) in self.types
+
+    def _named(self, item: Item, key: ItemKey) -> set[RowId]:
+        try:
+            return set(self.told(item))
+        except RowError:
+            return {(ITEM_ALONE, item_key_text(key))}
+
+    def told(self, item: Item) -> dict[RowId, Told]:
+        """What an item of ours says of each row that is written. Raises: RowError for one that no row makes."""
+        return {
+            (table, encode_key(values)): one
+            for (table, values), one in told_by(self.inverse, item).items()
+            if table in self.tables
+        }
+
+    # ── what they are to be ──
+
+    def _settle(self, rows: Iterable[RowId], check: Check, looks: _Looks) -> None:
+        """Writes what the items say; reads them again afterwards, for another process may have written what it read
+        before: the last one to write reads what is true then."""
+        pending, written = set(rows), dict[RowId, State]()
+        for _ in range(_READ_AGAIN):
+            states = self.states(pending)
+            changed = {row: state for row, state in states.items() if written.get(row) != state}
+            if not changed:
+                return
+            check()
+            self._apply(changed, check, looks)
+            written |= changed
+
+    def states(self, rows: Collection[RowId]) -> dict[RowId, State]:
+        """What each is to be by the items that are known to hold it, or held it."""
+        keys = self._keys(rows)
+        items = self.items.get(sorted({key for of in keys.values() for key in of}, key=item_key_text))
+        told = {key: self._told(item) for key, item in items.items() if self.is_ours(item)}
+        return {row: self._state(row, [told[key] for key in keys[row] if key in told]) for row in rows}
+
+    def _told(self, item: Item) -> dict[RowId, Told] | RowError:
+        try:
+            return self.told(item)
+        except RowError as error:
+            return error
+
+    def _keys(self, rows: Collection[RowId]) -> dict[RowId, set[ItemKey]]:
+        """Those that are remembered, and those of the row as it stands in the source: of what was migrated none is."""
+        keys = self.journal.keys_of([row for row in rows if row[0] != ITEM_ALONE])
+        by_table: dict[str, list[SourceKey]] = defaultdict(list)
+        for table, key in keys:
+            by_table[table].append(key)
+        new: dict[RowId, set[ItemKey]] = {}
+        for table, of_table in by_table.items():
+            for key, made in self.keys_by_row(table, of_table).items():
+                if unknown := set(made) - keys[(table, key)]:
+                    new[(table, key)] = unknown
+        if new:
+            self.journal.remember(new)
+        for row, unknown in new.items():
+            keys[row] |= unknown
+        alone = {row: {item_key_of(row[1], self.inverse.table)} for row in rows if row[0] == ITEM_ALONE}
+        return keys | alone
+
+    def _state(self, row: RowId, items: Sequence[Mapping[RowId, Told] | RowError]) -> State:
+        holding: list[Told] = []
+        for told in items:
+            if isinstance(told, RowError):
+                return State(waits="misfit", why=str(told))
+            if row in told:
+                holding.append(told[row])
+        if row[0] == ITEM_ALONE:
+            return SETTLED
+        if not holding:
+            return State(waits="gone")
+        try:
+            return State(row_of(self.inverse, row[0], holding))
+        except RowError as error:
+            return State(waits="claims", why=str(error))
+
+    # ── what becomes of them ──
+
+    def _apply(self, states: Mapping[RowId, State], check: Check, looks: _Looks) -> None:
+        before = self.journal.waiting_of(states)
+        now = self.journal.now()
+        waiting = self._put(states, before, now, check) + self._delete(states, before, now, check, looks)
+        for row, state in states.items():
+            if state.waits in ("misfit", "claims"):
+                waiting.append(_again(row, before, now, WaitingRow(row, state.waits, now, state.why)))
+        self.journal.wait(waiting)
+        self.journal.done([row for row, state in states.items() if state == SETTLED and row in before])
+
+    def _put(
+        self, states: Mapping[RowId, State], before: Mapping[RowId, WaitingRow], now: float, check: Check
+    ) -> list[WaitingRow]:
+        changes = {row: self._change(row, state.values) for row, state in states.items() if state.values}
+        refused = self._written(sorted(changes, key=self._order), changes, check)
+        self.journal.done([row for row in changes if row in before and row not in refused])
+        return [
+            _again(row, before, now, WaitingRow(row, "refused", now, kind)) for row, kind in refused.items()
+        ]
+
+    def _delete(
+        self,
+        states: Mapping[RowId, State],
+        before: Mapping[RowId, WaitingRow],
+        now: float,
+        check: Check,
+        looks: _Looks,
+    ) -> list[WaitingRow]:
+        gone = [row for row, state in states.items() if state.waits == "gone"]
+        sure = [row for row in gone if looks.of.get(row, 0) >= _LOOKS]
+        changes = {row: self._change(row, None) for row in sure}
+        refused = self._written(sorted(sure, key=self._order, reverse=True), changes, check)
+        self.journal.forget([row for row in sure if row not in refused])
+        settled_at = max(now, looks.passed_at) + self.settle_s
+        waiting = [
+            WaitingRow(row, "gone", settled_at, looks=looks.of.get(row, 0)) for row in gone if row not in sure
+        ]
+        for row, kind in refused.items():
+            one = _again(row, before, now, WaitingRow(row, "gone", now, kind))
+            waiting.append(replace(one, looks=_LOOKS - 1))
+        return waiting
+
+    def _written(
+        self, ordered: Sequence[RowId], changes: Mapping[RowId, RowChange], check: Check
+    ) -> dict[RowId, str]:
+        """Those that were refused, and why; what a foreign key refused is tried again as long as others go through."""
+        refused: dict[RowId, str] = {}
+        left = list(ordered)
+        while left:
+            row_of = {id(changes[row]): row for row in left}
+            answers: list[RefusedChange] = self.rows.write([changes[row] for row in left], check)
+            kinds = {row_of[id(answer.change)]: answer.kind for answer in answers}
+            refused = {row: kind for row, kind in refused.items() if row not in left} | kinds
+            again = [row for row in left if kinds.get(row) == "foreign key"]
+            left = again if len(again) < len(left) else []
+        return refused
+
+    def _change(self, row: RowId, values: Row | None) -> RowChange:
+        table = self.tables[row[0]]
+        key = table.row_key(row[1]) if values is None else {name: values[name] for name in table.key}
+        return RowChange(table.facts, key, values)
+
+    def _order(self, row: RowId) -> tuple[int, RowId]:
+        return self._place[row[0]], row
+
+
+def _wants_a_value(one: WaitingRow) -> bool:
+    return one.waits == "refused" and one.why == "unique"
+
+
+def _again(row: RowId, before: Mapping[RowId, WaitingRow], now: float, one: WaitingRow) -> WaitingRow:
+    """With one try more than before, and a pause that doubles with each."""
+    known = before.get(row)
+    tries = known.tries + 1 if known and known.waits == one.waits else 1
+    return replace(one, tries=tries, due_at=now + min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0 ** (tries - 1)))

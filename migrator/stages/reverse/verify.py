@@ -1,0 +1,334 @@
+"""Rows compared with the rows that the table's items make, both ways: what differs, and the mend."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, Protocol
+
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.heart.scalars import NoFormError
+from migrator.mapping.heart.values import decoder
+from migrator.mapping.inverse.rows import Told, is_same
+from migrator.model.errors import Interrupted, RowError
+from migrator.model.facts import Column, EntityPlan, Slot
+from migrator.model.journal import Progress, Tally
+from migrator.model.mapping import Entity
+from migrator.model.reverse.rows import (
+    MOST,
+    Check,
+    Row,
+    RowDifference,
+    RowDifferenceKind,
+    RowId,
+    RowsVerified,
+)
+from migrator.model.table import Item, ItemKey, RowTree, SourceKey, encode_key, item_key_text
+from migrator.stages.reverse.stage import (
+    ITEM_ALONE,
+    Reverse,
+    RowReader,
+    State,
+    WrittenTable,
+    items_by_row,
+    items_made,
+    parents_first,
+    row_key,
+)
+
+KEPT = 1000
+"""Differences of which the keys are kept; the others are counted."""
+_AT_ONCE = 500
+_TOGETHER = 20_000
+"""Rows in doubt that are mended parents first."""
+TABLE = "(table)"
+
+
+class RowPages(RowReader, Protocol):
+    def read_page(
+        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
+    ) -> list[RowTree]:
+        """Row trees with after < key <= upto, in the order of their keys; None is open."""
+
+    def rows_expected(self, plan: EntityPlan) -> int: ...
+
+
+Doubts = dict[RowId, set[ItemKey]]
+"""Rows that may differ, each with keys of items that are known to hold it."""
+
+
+@dataclass
+class RowVerify:
+    """Compares the rows of the tables that `stage` writes with the items of `pages`: page by page of either side.
+
+    `stop` ends it between two pages, with Interrupted. `clock`: seconds that only grow. `settle_s`: how
+    long after a difference was seen it is looked at again, since a row follows its items a moment later.
+    """
+
+    stage: Reverse
+    source: RowPages
+    entities: Sequence[CompiledEntity]
+    pages: Callable[[], Iterator[Sequence[Item]]]
+    stop: Event
+    clock: Callable[[], float]
+    progress: Progress
+    page_rows: int
+    settle_s: float
+    _rows: Counter[str] = field(default_factory=Counter, init=False)
+    _items: int = field(default=0, init=False)
+    _seen_at: float = field(default=0.0, init=False)
+    _reported: set[RowId] = field(default_factory=set, init=False)
+    _differences: list[RowDifference] = field(default_factory=list, init=False)
+    _counts: Counter[tuple[str, RowDifferenceKind]] = field(default_factory=Counter, init=False)
+
+    def run(self) -> RowsVerified:
+        """What differs at the first look and again `settle_s` later.
+
+        Raises: Interrupted, StoppedError, SourceError.
+        """
+        doubts: Doubts = {}
+        for page in self._doubts():
+            for row, keys in page.items():
+                doubts.setdefault(row, set()).update(keys)
+            self._seen_at = self.clock() if page else self._seen_at
+            if len(doubts) >= _AT_ONCE:
+                self._confirm(doubts)
+                doubts = {}
+            if len(self._reported) >= MOST:
+                break
+        self._confirm(doubts)
+        is_cut = len(self._reported) >= MOST
+        return RowsVerified(
+            self._rows, self._items, dict(self._counts), tuple(self._differences), is_cut=is_cut
+        )
+
+    def repair(self, check: Check, *, deletes: bool) -> int:
+        """How many rows were looked at again. Each is made what its items say, or waits, as a row does of which an item
+        changed: none goes before `ReverseDaemon` has seen all shards pass. What differs after that, `run` says.
+
+        `check`: asked before each write; it raises where this process may write rows no more. `deletes`: rows that no item
+        holds go, too: it may be that they never had one.
+        """
+
+        def may_write() -> None:
+            self._check()
+            check()
+
+        mended, doubts = 0, Doubts()
+        for page in self._doubts():
+            _add(doubts, page if deletes else self._held(page))
+            if len(doubts) >= _TOGETHER:
+                mended += self._mend(doubts, may_write)
+                doubts = {}
+        return mended + self._mend(doubts, may_write)
+
+    def _held(self, doubts: Doubts) -> Doubts:
+        states = self.stage.states(self.stage.known(doubts))
+        return {row: keys for row, keys in doubts.items() if states[row].waits != "gone"}
+
+    def _mend(self, doubts: Doubts, check: Check) -> int:
+        """How many these were. Pages of the table have rows in any order, and a row whose parent is not there is refused."""
+        names = parents_first([table.facts for table in self.stage.tables.values()])
+        place = {name: number for number, name in enumerate(names)}
+        ordered = sorted(doubts, key=lambda row: (place.get(row[0], -1), row))
+        for begin in range(0, len(ordered), _AT_ONCE):
+            rows = ordered[begin : begin + _AT_ONCE]
+            self.stage.mend({row: doubts[row] for row in rows}, check)
+        return len(doubts)
+
+    def _check(self) -> None:
+        if self.stop.is_set():
+            raise Interrupted("stopped; what was compared by then is not kept, and what was repaired is")
+
+    # ── pages of both sides ──
+
+    def _doubts(self) -> Iterator[Doubts]:
+        """The table first: which items hold a row is known before one is taken for a row that no item holds."""
+        self.progress.entity_started(TABLE, 0, 0)
+        for number, items in enumerate(self.pages()):
+            self._check()
+            self._items += len(items)
+            yield self._of_items(items)
+            self.progress.page_done(TABLE, number, Tally(rows=len(items), items=len(items)), 0)
+        self.progress.entity_done(TABLE)
+        for entity in self.entities:
+            self.progress.entity_started(entity.name, 0, self.source.rows_expected(entity.plan))
+            for number, trees in enumerate(self._trees(entity)):
+                self._rows[entity.name] += len(trees)
+                yield self._of_rows(entity, trees)
+                self.progress.page_done(entity.name, number, Tally(rows=len(trees)), 0)
+            self.progress.entity_done(entity.name)
+
+    def _trees(self, entity: CompiledEntity) -> Iterator[list[RowTree]]:
+        after: SourceKey | None = None
+        while True:
+            self._check()
+            trees = self.source.read_page(entity.plan, after, None, self.page_rows)
+            if trees:
+                yield trees
+            if len(trees) < self.page_rows:
+                return
+            after = entity.source_key(trees[-1])
+
+    def _of_rows(self, entity: CompiledEntity, trees: Sequence[RowTree]) -> Doubts:
+        """Of a page of rows: those whose items are missing, or say something else of any row."""
+        doubts: Doubts = {}
+        made: dict[ItemKey, Item] = {}
+        for tree in trees:
+            items = items_made(entity, tree)
+            if not items:
+                doubts[(entity.plan.table.name, row_key(entity, tree))] = set()
+            made |= {self.stage.inverse.table.key_of(item): item for item in items}
+        stored = self.stage.items.get(sorted(made, key=item_key_text))
+        for key, item in made.items():
+            _add(doubts, self._differing(key, item, stored.get(key)))
+        return doubts
+
+    def _of_items(self, items: Sequence[Item]) -> Doubts:
+        """Of a page of the table: rows that are not there, or do not make the item as it is."""
+        doubts: Doubts = {}
+        stored: dict[ItemKey, Item] = {}
+        keys: dict[str, set[SourceKey]] = defaultdict(set)
+        for item in filter(self.stage.is_ours, items):
+            key = self.stage.inverse.table.key_of(item)
+            try:
+                for table, row in self.stage.told(item):
+                    keys[table].add(row)
+            except RowError:
+                doubts[(ITEM_ALONE, item_key_text(key))] = {key}
+            else:
+                stored[key] = item
+        made = {
+            self.stage.inverse.table.key_of(item): item
+            for table, rows in keys.items()
+            for of_row in items_by_row(self.source, self.entities, table, sorted(rows)).values()
+            for item in of_row
+        }
+        for key, item in stored.items():
+            _add(doubts, self._differing(key, made.get(key), item))
+        return doubts
+
+    def _differing(self, key: ItemKey, made: Item | None, stored: Item | None) -> Doubts:
+        """Rows of which the two items with this key say different things."""
+        wanted, there = self._told(made), self._told(stored)
+        if there is None:
+            return {row: {key} for row in wanted or {}} | {(ITEM_ALONE, item_key_text(key)): {key}}
+        rows = (wanted or {}).keys() | there.keys()
+        return {row: {key} for row in rows if not _says_same((wanted or {}).get(row), there.get(row))}
+
+    def _told(self, item: Item | None) -> Mapping[RowId, Told] | None:
+        """None of an item that no row makes."""
+        if item is None or not self.stage.is_ours(item):
+            return {}
+        try:
+            return self.stage.told(item)
+        except RowError:
+            return None
+
+    # ── a row in doubt ──
+
+    def _confirm(self, doubts: Doubts) -> None:
+        if doubts:
+            self.stop.wait(max(0.0, self._seen_at + self.settle_s - self.clock()))
+            self._check()
+        for difference in self._looked_at({row: doubts[row] for row in doubts.keys() - self._reported}):
+            self._reported.add((difference.table, difference.key))
+            self._counts[difference.table, difference.kind] += 1
+            if len(self._differences) < KEPT:
+                self._differences.append(difference)
+
+    def _looked_at(self, doubts: Doubts) -> Iterator[RowDifference]:
+        rows = sorted(self.stage.known(doubts))
+        states = self.stage.states(rows)
+        there = rows_there(self.source, self.stage, rows)
+        left_out = self._left_out([row for row in rows if states[row].waits == "gone" and row in there])
+        for row in rows:
+            told = None if row in left_out else _difference(states[row], there.get(row))
+            if told is not None:
+                yield RowDifference(told[0], row[0], row[1], told[1])
+
+    def _left_out(self, rows: Sequence[RowId]) -> set[RowId]:
+        """Those that the entity's `where` leaves out: no item is to hold them."""
+        own = {entity.plan.table.name for entity in self.entities}
+        by_table: dict[str, list[SourceKey]] = defaultdict(list)
+        for table, key in rows:
+            if table in own:
+                by_table[table].append(key)
+        return {
+            (table, key)
+            for table, keys in by_table.items()
+            for key in set(keys) - items_by_row(self.source, self.entities, table, keys).keys()
+        }
+
+
+def _add(doubts: Doubts, more: Doubts) -> None:
+    for row, keys in more.items():
+        doubts.setdefault(row, set()).update(keys)
+
+
+def _says_same(one: Told | None, other: Told | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.row.keys() == other.row.keys() and not _different_columns(one.row, other.row)
+
+
+def _different_columns(values: Row, others: Row) -> list[str]:
+    return sorted(name for name in values if not is_same(values[name], others[name]))
+
+
+def _difference(state: State, row: Row | None) -> tuple[RowDifferenceKind, str] | None:
+    if state.waits == "gone":
+        return None if row is None else ("no item", "")
+    if state.waits in ("misfit", "claims"):
+        return ("misfit" if state.waits == "misfit" else "claims"), state.why
+    if state.values is None:
+        return None
+    if row is None:
+        return "no row", ""
+    columns = _different_columns(state.values, row)
+    return ("different", ", ".join(columns)) if columns else None
+
+
+# ── rows as they are ──
+
+
+def rows_there(source: RowReader, stage: Reverse, rows: Collection[RowId]) -> dict[RowId, Row]:
+    """The rows with the columns that items tell of, each value in the decoded form of the heart."""
+    by_table: dict[str, list[SourceKey]] = defaultdict(list)
+    for table, key in rows:
+        if table != ITEM_ALONE:
+            by_table[table].append(key)
+    there: dict[RowId, Row] = {}
+    for table, keys in by_table.items():
+        written = stage.tables[table]
+        plan = _plan(written, stage.inverse.recovered[table])
+        for tree in source.read_rows(plan, keys):
+            raw = {slot.path: value for slot, value in zip(plan.slots, tree, strict=True)}
+            row = {slot.path: _decoded(slot.column, raw[slot.path]) for slot in plan.slots}
+            values = [raw[name] if row[name] is _REFUSED else row[name] for name in written.key]
+            there[(table, encode_key(values))] = row
+    return there
+
+
+def _plan(table: WrittenTable, names: Collection[str]) -> EntityPlan:
+    """Of the table's rows alone, all of them."""
+    facts = table.facts
+    columns = [column for column in facts.columns if column.name in {*names, *table.key}]
+    key = tuple(column for name in table.key if (column := facts.column(name)) is not None)
+    slots = tuple(Slot(column.name, "", column) for column in columns)
+    return EntityPlan(Entity(facts.name, facts.name, ()), facts, key, slots)
+
+
+def _decoded(column: Column, raw: Any) -> Any:
+    """As the heart decodes it; a value that the heart refuses is equal to none."""
+    try:
+        return decoder(column.kind)(raw)
+    except NoFormError as error:
+        return error.text
+    except RowError:
+        return _REFUSED
+
+
+_REFUSED = object()

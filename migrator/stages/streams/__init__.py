@@ -1,0 +1,1 @@
+"""Work on what DynamoDB Streams say."""

@@ -1,0 +1,300 @@
+"""A migration for tests of a service: a test says the phases and what each side answers, and sees what was asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import RLock
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from migrator.api import DualWrite, Migration, refuse_options
+from migrator.mapping.patterns.answers import read_member
+from migrator.mapping.patterns.handed import kinds_of
+from migrator.mapping.patterns.results import Record, records_of, rows_of
+from migrator.model.edges import ItemStore, Questions
+from migrator.model.errors import SettingsError, did_you_mean
+from migrator.model.evidence import (
+    SHARE_FAULT,
+    SIDES,
+    Evidence,
+    PatternPhase,
+    Phase,
+    Phases,
+    Side,
+    State,
+    Window,
+    share_fits,
+)
+from migrator.model.mapping import Mapping as MappingModel
+from migrator.model.mapping import Part, Pattern
+from migrator.model.results import Rows
+from migrator.settings.job import ReadSettings, mapping_named
+from migrator.settings.transforms import sound_mapping
+from migrator.source.adapter.events import EventHooks
+from migrator.source.adapter.recording import Recording, Write
+from migrator.source.adapter.sessions import Sessions
+from migrator.stages.patterns.pages import PageRows, Place
+from migrator.stages.patterns.question import Question
+from migrator.stages.patterns.recheck import Sampler
+from migrator.stages.reads.backends import Backends
+from migrator.stages.reads.functions import Function, RoutedPattern
+from migrator.stages.reads.metrics import ReadMetrics
+from migrator.stages.reads.phases import PhaseCache
+from migrator.stages.reads.reads import Call, MappedReads, PageCall, Reads, question_named
+from migrator.stages.reads.shadow import AnsweredCall, Shadow
+
+Records: TypeAlias = "Sequence[Record] | Record | None"
+Given: TypeAlias = "Records | Mapping[str, Records] | Callable[..., Any]"
+"""What a side answers: records; of a pattern with parts such by part; or a function of the pattern's parameters that
+gives these."""
+
+_MOST = 1_000_000
+_KEY = "a key of the fake's own"
+
+
+@dataclass(frozen=True)
+class Read:
+    """A call that a service made. `side`: the one that was asked."""
+
+    pattern: str
+    params: Mapping[str, Any]
+    side: Side
+
+
+class FakeMigration(Migration):
+    """Stands wherever a `Migration` does, without a database, a journal or DynamoDB. Each pattern begins in `off`.
+
+    A read goes by the phase as in the real one; its parameters, sizes and cursors are checked alike. The answer is what the
+    test said with `give`. Nothing is compared in the shadow, and no mark is left. `calls`: the reads that were made;
+    `writes`: the rows that were changed through what `dual_write` was given, and by hand, also where they were rolled back.
+    """
+
+    def __init__(self, mapping: str | Path, *, service: str = "", version: str = "") -> None:
+        """`mapping`: the mapping's file. Raises: SettingsError, MappingError."""
+        self.calls: list[Read] = []
+        self.writes: list[Write] = []
+        self._name = service or "fake"
+        parsed = sound_mapping(Path(mapping)).mapping
+        self._asked = {name: FakeQuestion(parsed, pattern) for name, pattern in parsed.patterns.items()}
+        self._phases = FakePhases()
+        self._revision = parsed.revision
+        self._lock = RLock()
+        self._begin(ExitStack(), ReadSettings(cursor_key=_KEY))
+
+    @classmethod
+    def load(cls, job: str | Path, *, service: str = "", version: str = "") -> FakeMigration:
+        """The fake of a job file: of its mapping. Variables of the environment that the job names need not be set."""
+        return cls(mapping_named(Path(job), os.environ), service=service, version=version)
+
+    # ── what a test says ──
+
+    def set_phase(
+        self, pattern: str, phase: Phase, percent: int = 0, *, audience: Sequence[str] = ()
+    ) -> None:
+        """The pattern is in the phase from now on, whatever it was in. `audience`: of a ramp, as `--for` of the command
+        takes it, such as 'user_id=42'. Raises: SettingsError."""
+        asked = question_named(self._asked, pattern).pattern
+        if phase not in get_args(Phase):
+            raise SettingsError(f"there is no phase '{phase}'{did_you_mean(phase, get_args(Phase))}")
+        state = State(phase, percent, tuple(sorted(read_member(asked, member) for member in audience)))
+        if not share_fits(state):
+            raise SettingsError(SHARE_FAULT)
+        self._phases.put(pattern, state)
+
+    def give(self, pattern: str, answer: Given, *, side: Side | None = None) -> None:
+        """What the side (None: each of them) answers from now on: records, or a function of the parameters.
+
+        Records are dicts, dataclasses, named tuples or rows with the attributes that the pattern returns, a missing one is
+        None; values may be datetime, UUID and so on, which callers get as `read` and `typed()` give them.
+        Raises: SettingsError for a record that the pattern cannot return.
+        """
+        question = question_named(self._asked, pattern)
+        if not callable(answer):
+            question.rows_of(answer)
+        for each in _sides(side):
+            question.given[each] = answer if callable(answer) else partial(_always, answer)
+
+    def fail(self, pattern: str, error: Exception, *, side: Side | None = None) -> None:
+        """A read that the side (None: each of them) answers raises the error, until `give` says what it answers."""
+        for each in _sides(side):
+            question_named(self._asked, pattern).given[each] = partial(_raise, error)
+
+    # ── what a service asks, in place of what would open something ──
+
+    def dual_write(
+        self,
+        sessions: Any,
+        *,
+        mode: Literal["outbox", "strict"] = "outbox",
+        unknown_rows: Literal["refuse", "lock"] = "refuse",
+        flush: bool = False,
+        longest_transaction_s: float = 30.0,
+    ) -> DualWrite:
+        """From now on every change through the sessions stands in `writes`. Raises: SettingsError."""
+        self._refuse_closed()
+        refuse_options(mode, unknown_rows, longest_transaction_s)
+        recording = Sessions(cast("EventHooks", Recording(self.writes.append)))
+        with ExitStack() as stack:
+            stack.callback(recording.detach)
+            recording.attach(sessions)
+            handle = DualWrite(stack.pop_all())
+        self._stack.callback(handle.close)
+        return handle
+
+    def mark_changed(
+        self, connection: Any, table: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+    ) -> None:
+        self._refuse_closed()
+        if before is None and after is None:
+            raise SettingsError(f"{table}: a change has a row before it, after it, or both")
+        if after is None:
+            self.writes.append(Write(table, "delete", dict(before or {})))
+        else:
+            self.writes.append(Write(table, "insert" if before is None else "update", dict(after)))
+
+    @contextmanager
+    def changing(self, connection: Any, table: str, *keys: Any) -> Iterator[None]:
+        self._refuse_closed()
+        yield
+        self.writes += [Write(table, "update", {"key": key}) for key in keys]
+
+    def begin_marking(self) -> None:
+        self._refuse_closed()
+
+    def pattern(self, name: str, /) -> Callable[[Callable[..., Any]], RoutedPattern]:
+        """As `Migration.pattern`; what `give` says is given in place of the function's own answer."""
+        question, shadow = question_named(self._asked, name), self._settings.shadow
+        return lambda function: _FakeRouted(function, question, lambda: self._reads().reads, shadow)
+
+    @property
+    def metrics(self) -> Any:
+        """A collector of prometheus-client with the phases and the reads that were made."""
+        from migrator.output.metrics import ProcessMetrics, phases_part, reads_part
+
+        reads = self._reads().reads
+        return ProcessMetrics(
+            "fake", self._name, (phases_part(reads.phases.known), reads_part(lambda: reads.ledger.totals))
+        )
+
+    def _open_reading(self) -> MappedReads:
+        blank = Window("", 0, "", self._name, self._revision, "service")
+        ledger = ReadMetrics(cast("Evidence", None), blank, {}, lambda: "")
+        reads = _FakeReads(
+            self._phases, _NoShadow(self._settings.shadow, ledger, _no_sampler), ledger, calls=self.calls
+        )
+        nowhere = Backends(cast("Questions", None), cast("ItemStore", None))
+        return _FakeMappedReads(reads, self._asked, nowhere, nowhere, self._settings, self._revision)
+
+
+class FakeQuestion(Question):
+    """A pattern whose sides answer what a test gave."""
+
+    def __init__(self, mapping: MappingModel, pattern: Pattern) -> None:
+        super().__init__(mapping, pattern)
+        self.given: dict[Side, Function] = {}
+
+    def answer(
+        self, side: Side, params: Mapping[str, Any], source: Questions, store: ItemStore
+    ) -> Mapping[str, Rows]:
+        """Raises: SettingsError where the test gave nothing, or no answer of this pattern; what the test wants raised."""
+        if side not in self.given:
+            what = f"FakeMigration: {self.pattern.name} is answered by '{side}', and nothing was given for it"
+            raise SettingsError(f"{what}; say give('{self.pattern.name}', [...])")
+        return self.rows_of(self.given[side](**params))
+
+    def rows_of(self, answer: Any) -> dict[str, Rows]:
+        """Raises: SettingsError for what the pattern cannot return."""
+        records = records_of(self.pattern, answer, _MOST)
+        for part in self.pattern.parts:
+            self._refuse_unknown(part, records[part.name])
+            self.kinds[part.name] |= kinds_of(records[part.name])
+        return {part.name: rows_of(part, records[part.name]) for part in self.pattern.parts}
+
+    def _refuse_unknown(self, part: Part, records: Sequence[Record]) -> None:
+        for name in {name for record in records for name in record}:
+            if name not in part.attributes:
+                where = f"FakeMigration: {self.pattern.name} {part.name}".rstrip()
+                raise SettingsError(f"{where} returns no '{name}'{did_you_mean(name, part.attributes)}")
+
+
+class FakePhases(PhaseCache):
+    """The phases that a test sets. No thread asks for them."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("Phases", None), lambda: "", 3600.0)
+
+    def put(self, pattern: str, state: State) -> None:
+        known = dict(self._current)
+        version = known[pattern].version + 1 if pattern in known else 1
+        self._current = known | {pattern: PatternPhase(pattern, state, version)}
+
+
+@dataclass(frozen=True)
+class _FakeReads(Reads):
+    """Notes the calls."""
+
+    calls: list[Read] = field(default_factory=list)
+
+    def answer(self, call: Call, side: Side, ask: Callable[[], Any]) -> Any:
+        self.calls.append(Read(call.pattern.name, dict(call.values), side))
+        return super().answer(call, side, ask)
+
+    async def answer_async(self, call: Call, side: Side, ask: Callable[[], Awaitable[Any]]) -> Any:
+        self.calls.append(Read(call.pattern.name, dict(call.values), side))
+        return await super().answer_async(call, side, ask)
+
+
+class _FakeMappedReads(MappedReads):
+    def _page_call(self, question: Question, values: Mapping[str, Any], size: int) -> PageCall:
+        return _FakePage(question, values, self.shadow_edges, size)
+
+
+class _FakePage(PageCall):
+    """A page cut out of the whole answer."""
+
+    def page(self, side: Side, edges: Backends, position: Place) -> PageRows:
+        rows = self.question.answer(side, self.values, edges.source, edges.store)[""]
+        end = position.given + self.size
+        return PageRows(rows[position.given : end], Place(end) if end < len(rows) else None)
+
+
+class _FakeRouted(RoutedPattern):
+    """The service's own functions, where the test gave no answer."""
+
+    def _function(self, side: Side) -> Function:
+        question = cast("FakeQuestion", self._question)
+        given = question.given.get(side)
+        if given is None:
+            return super()._function(side)
+        return partial(_awaited, given) if self._asynchronous else given
+
+
+class _NoShadow(Shadow):
+    def offer(self, pattern: str, answered: Callable[[], AnsweredCall]) -> None:
+        return
+
+
+async def _awaited(function: Function, **params: Any) -> Any:
+    return function(**params)
+
+
+def _always(answer: Any, **params: Any) -> Any:
+    return answer
+
+
+def _raise(error: Exception, **params: Any) -> Any:
+    raise error
+
+
+def _no_sampler(pattern: str) -> Sampler:
+    raise NotImplementedError(pattern)
+
+
+def _sides(side: Side | None) -> Sequence[Side]:
+    if side is not None and side not in SIDES:
+        raise SettingsError(f"a side is 'sql' or 'table', not {side!r}")
+    return SIDES if side is None else (side,)

@@ -1,0 +1,115 @@
+"""Texts of revisions, and a change from one to another, in journals of every kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.journal.at_work.changes import LONG_AGO, NEVER, SqlChanges, under_way
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import SqlRevisions
+from migrator.model.errors import OldRevisionError, SettingsError
+from migrator.model.instances import Revision, RevisionChange
+
+
+def revisions(journal: SqlJournal, name: str, text: str = "") -> SqlRevisions:
+    own = Revision(f"d-{name}", name, text=text or f"text of {name}")
+    return SqlRevisions(journal.database, "job", own)
+
+
+def test_each_revision_that_becomes_the_newest_leaves_its_text(journal: SqlJournal) -> None:
+    changes = SqlChanges(journal.database, "job")
+    assert (changes.text("a"), changes.before("a")) == (None, None)
+    revisions(journal, "a").register()
+    assert (changes.text("a"), changes.before("a")) == ("text of a", None)
+    revisions(journal, "a", "with other patterns").register()
+    revisions(journal, "b").register()
+    assert (changes.text("a"), changes.before("b")) == ("with other patterns", "a")
+    changes.keep("c", "not yet", NEVER)
+    assert (changes.text("c"), changes.before("b")) == ("not yet", "a")
+    changes.keep("d", "of an older release", LONG_AGO)
+    assert (changes.before("b"), changes.before("a")) == ("a", "b")
+    assert SqlChanges(journal.database, "another").text("a") is None
+
+
+def test_a_change_goes_from_step_to_step_and_is_there_when_it_is_asked_again(journal: SqlJournal) -> None:
+    changes = SqlChanges(journal.database, "job")
+    assert changes.last() is None
+    change = changes.begin("a", "b", goes_back=False)
+    assert change == changes.last() == RevisionChange(1, "a", "b", goes_back=False, step="indexes")
+    changes.advance(change, "items")
+    assert (found := changes.last()) is not None
+    assert (found.step, found.is_done) == ("items", False)
+    with pytest.raises(SettingsError, match=r"on its way from mapping a to b, and this is mapping c"):
+        changes.begin("a", "c", goes_back=False)
+    changes.advance(change, "")
+    assert (found := changes.last()) is not None
+    assert found.is_done
+    assert changes.begin("b", "c", goes_back=False).number == 2
+
+
+def test_while_it_is_under_way_no_third_revision_takes_the_job_over(journal: SqlJournal) -> None:
+    old, new, third = (revisions(journal, name) for name in "abc")
+    old.register()
+    changes = SqlChanges(journal.database, "job")
+    change = changes.begin("a", "b", goes_back=False)
+    with pytest.raises(OldRevisionError, match="on its way from mapping a to b, and this is mapping c"):
+        third.register()
+    assert (old.register(), new.register()) == ("newest", "new")
+    with pytest.raises(OldRevisionError, match="finish it first"):
+        old.register(go_back=True)
+    with pytest.raises(OldRevisionError):
+        third.register()
+    changes.advance(change, "")
+    assert third.register() == "new"
+
+
+@pytest.mark.parametrize(
+    ("goes_back", "own", "said"),
+    [
+        (
+            False,
+            "c",
+            "put the file of b back and finish the change (`migrator migrate-mapping JOB`), or leave it",
+        ),
+        (False, "a", "finish it first (`migrator migrate-mapping JOB`), and start this one by the file of b"),
+        (
+            True,
+            "a",
+            "finish it first (`migrator migrate-mapping JOB --go-back`), and start this one by the file of b",
+        ),
+        (True, "b", "and this is mapping b: finish it (`migrator migrate-mapping JOB --go-back`)"),
+        (True, "c", "finish it first (`migrator migrate-mapping JOB --go-back`), then change to this one"),
+    ],
+)
+def test_a_command_by_another_mapping_is_told_what_to_do(goes_back: bool, own: str, said: str) -> None:
+    change = RevisionChange(1, "a", "b", goes_back=goes_back, step="items")
+    assert said in under_way(change, own)
+
+
+def test_one_that_goes_back_takes_the_place_of_what_it_leaves(journal: SqlJournal) -> None:
+    old, new = revisions(journal, "a"), revisions(journal, "b")
+    old.register()
+    changes = SqlChanges(journal.database, "job")
+    changes.keep("b", "text of b", NEVER)
+    changes.begin("a", "b", goes_back=False)
+    back = changes.begin("b", "a", goes_back=True)
+    assert back.step == "unasked", "no writer has worked by what it leaves"
+    assert [changes.was_newest(name) for name in ("a", "b", "of an older release")] == [True, False, True]
+    changes.advance(back, "")
+    changes.begin("a", "b", goes_back=False)
+    new.register()
+    back = changes.begin("b", "a", goes_back=True)
+    assert (back.step, changes.last()) == ("indexes", back)
+    with pytest.raises(OldRevisionError):
+        new.register(go_back=True) if new.standing() == "old" else revisions(journal, "c").register()
+    assert old.register(go_back=True) == "old"
+
+
+def test_a_revision_is_left_where_the_job_went_back_from_it_last(journal: SqlJournal) -> None:
+    changes = SqlChanges(journal.database, "job")
+    steps = (("a", "b", False), ("b", "a", True), ("a", "b", False), ("b", "c", False))
+    left = []
+    for before, after, goes_back in steps:
+        changes.advance(changes.begin(before, after, goes_back=goes_back), "")
+        left.append({name for name in "abc" if changes.is_left(name)})
+    assert left == [set(), {"b"}, {"b"}, set()]

@@ -1,0 +1,184 @@
+"""Modules that `migrator export python` wrote for a job, loaded; their rows, items and answers beside migrator's own."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, is_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from uuid import UUID
+
+import boto3
+
+from migrator.api import Migration
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.heart.rows import places_of
+from migrator.mapping.patterns.results import handed
+from migrator.model.facts import Kind
+from migrator.model.mapping import Pattern
+from migrator.output.export.model import Model, RowModel
+from migrator.output.export.python.expressions import Names, function_name
+from migrator.output.export.python.rows import RowNames, names_of
+from tests.exports.shipped import Shipped
+
+CLIENT = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Both modules of a job, and the class of the table in each."""
+
+    through: ModuleType
+    after: ModuleType
+    job: Path
+    endpoint: str
+    table: str
+
+    def opened(self, *, after: bool, trace: bool = False) -> Any:
+        """The table's object, for `with`."""
+        if not after:
+            return table_of(self.through)(Migration.load(self.job))
+        client = boto3.client("dynamodb", endpoint_url=self.endpoint, **CLIENT)
+        return table_of(self.after)(client, self.table, cursor_key="a key of the tests alone", trace=trace)
+
+
+def table_of(module: ModuleType) -> Any:
+    """The class of the table."""
+    (found,) = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__ and hasattr(value, "connect")
+        if not value.__name__.startswith("_")
+    ]
+    return found
+
+
+def generated(job: Shipped, endpoint: str) -> Generated:
+    """The modules of the job, beside it."""
+    modules = []
+    for words in ((), ("--after",)):
+        ended = job.run(
+            "export", "python", "job.yaml", "--out", "service", "--allow-missing", *words, "--json"
+        )
+        assert ended.code == 0, ended.err
+        (file,) = ended.data["files"]
+        modules.append(loaded(job.folder / "service" / file["name"]))
+    return Generated(*modules, job.folder / "job.yaml", endpoint, job.table)
+
+
+def loaded(path: Path) -> ModuleType:
+    name = f"generated_{path.parent.parent.name}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look for their annotations there
+    spec.loader.exec_module(module)
+    return module
+
+
+# ── rows ──
+
+
+def row_of(module: ModuleType, entity: CompiledEntity, row: RowModel, tree: tuple[Any, ...]) -> Any:
+    """The generated class of the row with the values of a row tree."""
+    names, places, decoded = row_names(row), places_of(entity.plan), entity.decode(tree)
+    given = {}
+    for value in row.values:
+        if value.path in names.children:
+            number, inner = places.lists[value.path]
+            called, of_child = names.children[value.path]
+            kinds = {child.path: child.kind for child in value.children}
+            given[names.fields[value.path]] = [
+                getattr(module, called)(
+                    **{
+                        name: _plain(child[inner.columns[path]], kinds[path])
+                        for path, name in of_child.items()
+                    }
+                )
+                for child in decoded[number]
+            ]
+        else:
+            given[names.fields[value.path]] = _plain(decoded[places.columns[value.path]], value.kind)
+    return getattr(module, names.row)(**given)
+
+
+def row_names(row: RowModel) -> RowNames:
+    return names_of(row, Names())
+
+
+def _plain(value: Any, kind: Kind) -> Any:
+    """A decoded value as a service has it."""
+    if value is None:
+        return None
+    return UUID(value) if kind.name == "uuid" else float(value) if kind.name == "float" else value
+
+
+def items_of(module: ModuleType, row: RowModel, made: Any) -> list[dict[str, Any]]:
+    return list(getattr(module, f"{function_name(row.name)}_items")(made))
+
+
+def row_model(model: Model, entity: str) -> RowModel:
+    return next(row for row in model.rows if row.name == entity)
+
+
+# ── answers ──
+
+
+def expected(pattern: Pattern, parts: Mapping[str, Sequence[tuple[Any, ...]]], kinds: Any) -> dict[str, Any]:
+    """The typed answer of migrator's own, by part as lists of tuples."""
+    answer = handed(pattern, {name: list(rows) for name, rows in parts.items()}, "sql", kinds).typed()
+    listed = answer if isinstance(answer, dict) else {"": answer}
+    return {
+        name: [tuple(record.values()) for record in ([part] if isinstance(part, dict) else part or [])]
+        for name, part in listed.items()
+    }
+
+
+def asked(table: Any, pattern: Pattern, params: Mapping[str, Any], *, at_once: bool) -> dict[str, Any]:
+    """The generated function's answer, by part as lists of tuples."""
+    method = function_name(pattern.name)
+    given = {argument: params[param.name] for param, argument in _arguments(pattern)}
+    answer = (
+        getattr(table, method)(**given)
+        if at_once
+        else asyncio.run(getattr(table, f"{method}_async")(**given))
+    )
+    if not pattern.parts[0].name:
+        return {"": _tuples(answer)}
+    parts = (getattr(answer, field.name) for field in fields(answer))
+    return {part.name: _tuples(found) for part, found in zip(pattern.parts, parts, strict=True)}
+
+
+def paged(table: Any, pattern: Pattern, params: Mapping[str, Any], size: int) -> list[tuple[Any, ...]]:
+    """The answer read page by page."""
+    given = {argument: params[param.name] for param, argument in _arguments(pattern)}
+    return [
+        one for page in _pages(table, function_name(pattern.name), given, size) for one in _tuples(page.items)
+    ]
+
+
+def _pages(table: Any, method: str, given: Mapping[str, Any], size: int) -> Iterator[Any]:
+    cursor = None
+    while True:
+        page = getattr(table, f"{method}_page")(**given, cursor=cursor, size=size)
+        assert len(page.items) <= size
+        yield page
+        cursor = page.next
+        if cursor is None:
+            return
+
+
+def _arguments(pattern: Pattern) -> Iterator[tuple[Any, str]]:
+    names = Names().all(param.name for param in pattern.params)
+    return ((param, names[param.name]) for param in pattern.params)
+
+
+def _tuples(answer: Any) -> list[tuple[Any, ...]]:
+    if answer is None:
+        return []
+    return [astuple(answer)] if is_dataclass(answer) else [astuple(record) for record in answer]

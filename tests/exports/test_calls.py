@@ -1,0 +1,228 @@
+"""Every place that calls AWS, and the roles whose commands come there: a new call is found, and needs a right and a role.
+
+Read from the code: methods of clients, and names of operations that are handed to what calls them by name. That a role's
+commands come to no other place, no reading of code can say: tests/exports/test_iam.py runs them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+import boto3
+
+from migrator.target.admin.permissions import RIGHT_OF, ROLES, Role
+from tests.exports.shipped import ROOT
+
+_OPENS = "deploy import backfill relay verify reverse operator report service-strict"
+"""Roles whose commands look at the table before anything else."""
+_WRITES = "backfill relay service-strict"
+_SCANS = "backfill import operator reverse verify"
+_ASKS = "operator service-reading service-strict"
+DOCTOR = "doctor"
+"""Tries the rights of the role that it is asked about, and no other."""
+ON_THIS_MACHINE = "embedded"
+"""A bucket of the embedded server, never of AWS."""
+
+SITES: Mapping[str, str] = {
+    "target/admin/create.later_requests": "deploy import",
+    "target/admin/create.requests_after_import": "import",
+    "target/admin/create.wanted_answers": "deploy import",
+    "target/admin/create._pairs": "deploy import",
+    "target/admin/create.probes": DOCTOR,
+    "target/admin/create.clock_of": DOCTOR,
+    "target/admin/create._reads": DOCTOR,
+    "target/admin/create._writes": DOCTOR,
+    "target/admin/create._of_definitions": DOCTOR,
+    "target/admin/create._create": DOCTOR,
+    "target/admin/create._probe_insert": DOCTOR,
+    "target/admin/create._insert": DOCTOR,
+    "target/admin/imports.DynamoImports.begin": "import",
+    "target/admin/imports.DynamoImports.state": "import",
+    "target/admin/imports.DynamoImports.asked_with": "import",
+    "target/admin/imports.DynamoImports._faults": "import",
+    "target/admin/table.DynamoTableAdmin.create": "deploy",
+    "target/admin/table.DynamoTableAdmin.add_index": "deploy",
+    "target/admin/table.DynamoTableAdmin.remove_index": "deploy",
+    "target/admin/table.DynamoTableAdmin.clock": DOCTOR,
+    "target/admin/table.DynamoTableAdmin._describe": _OPENS,
+    "target/admin/table.DynamoTableAdmin._ttl": _OPENS,
+    "target/conditional.ConditionalWrites._put": _WRITES,
+    "target/conditional.ConditionalWrites._transact": _WRITES,
+    "target/conditional.ConditionalWrites._remove": "operator",
+    "target/conditional.ConditionalWrites._insert": "backfill relay",
+    "target/control.ControlItem._put": f"{_WRITES} import operator verify",
+    "target/control.DynamoStripping._strip": "operator",
+    "target/control.DynamoStripping._own": "operator",
+    "target/control.DynamoStripping._remove": "operator",
+    "target/exchange.Exchange.scan": _SCANS,
+    "target/files.S3Files.write": "import",
+    "target/files.S3Files.read": "import",
+    "target/files.S3Files.sizes_below": "import",
+    "target/files.S3Files.remove": "import",
+    "target/objects.S3Objects.put": f"{_WRITES} import",
+    "target/objects.S3Objects.sizes": f"{_WRITES} import verify",
+    "target/objects.S3Objects.probe": DOCTOR,
+    "target/objects.S3Objects.make_bucket": ON_THIS_MACHINE,
+    "target/objects.S3Objects._ask": f"{_WRITES} import verify",
+    "target/scans.scan_answers": _SCANS,
+    "target/store.DynamoStore.scan": _SCANS,
+    "target/store.DynamoStore.query": _ASKS,
+    "target/store.DynamoStore.get_item": f"{_OPENS} service-reading",
+    "target/store.DynamoStore._send": "backfill",
+    "target/store.DynamoStore._read": f"{_ASKS} report reverse verify",
+    "target/store.DynamoStore._delete_own": "operator",
+    "target/streams/stream.DynamoStream.iterator": "reverse",
+    "target/streams/stream.DynamoStream.records": "reverse",
+    "target/streams/stream.DynamoStream.state": "reverse",
+    "target/writes.ItemPut": _WRITES,
+    "target/writes.EncodedPut": _WRITES,
+    "target/writes.Transaction": _WRITES,
+    "output/export/python/table._Table._read": "service-after",
+    "output/export/python/table._Table._batch": "service-after",
+    "output/export/python/table._Table._partition": "service-after",
+    "output/export/python/writes._Writable._change": "service-after",
+    "output/export/python/writes._Writable._put_action": "service-after",
+    "output/export/python/writes._Writable._update": "service-after",
+}
+"""By the place of a call, below migrator/, who comes there."""
+
+DISPATCHERS = {
+    "target/admin/imports.DynamoImports._call",
+    "target/admin/table.DynamoTableAdmin._call",
+    "target/admin/table.DynamoTableAdmin._change",
+    "target/control.DynamoStripping._sent",
+    "target/objects.S3Objects._tried",
+    "target/store.DynamoStore._call",
+    "target/streams/stream.DynamoStream._ask",
+}
+"""Places that call a method whose name they are given. Who gives it has it as a text, which is what is looked for."""
+_S3_RIGHTS = {
+    "HeadObject": "s3:GetObject",
+    "ListObjectsV2": "s3:ListBucket",
+    "DeleteObjects": "s3:DeleteObject",
+}
+"""Source: Amazon S3 User Guide, "Required permissions for Amazon S3 API operations"."""
+_IN_TRANSACTIONS = {
+    "Put": "PutItem",
+    "Update": "UpdateItem",
+    "Delete": "DeleteItem",
+    "ConditionCheck": "ConditionCheckItem",
+}
+_NEEDED_BESIDE: Mapping[str, frozenset[str]] = {
+    # Of a table that is made with tags.
+    "deploy": frozenset({"TagResource"}),
+    # The rights that AWS itself writes the log by.
+    "import": frozenset(right for right in ROLES["import"].logs if right != "logs:GetLogEvents"),
+}
+_TO_KNOW_WHAT_IS_ABSENT = "s3:ListBucket"
+"""Without it S3 answers 403 for an object that is not there."""
+
+
+@cache
+def operations() -> dict[str, str]:
+    """By the name of a method of boto3's clients the right that it needs."""
+    found = {}
+    for service in ("logs", "s3", "dynamodbstreams", "dynamodb"):
+        named = boto3.client(service, region_name="eu-central-1").meta.method_to_api_mapping  # type: ignore[call-overload]
+        for method, operation in named.items():
+            if service == "dynamodb":
+                found[method] = RIGHT_OF.get(operation, operation)
+            elif service == "dynamodbstreams":
+                found[method] = f"dynamodb:{operation}"
+            else:
+                found[method] = _S3_RIGHTS.get(operation, f"{service}:{operation}")
+    return found
+
+
+@cache
+def sites() -> dict[str, frozenset[str]]:
+    """By the place of a call the rights that it needs."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in sorted((ROOT / "migrator").rglob("*.py")):
+        module = path.relative_to(ROOT / "migrator").with_suffix("").as_posix()
+        by_name = module.startswith("target/")
+        for place, node in _placed(ast.parse(path.read_text(encoding="utf-8")), f"{module}."):
+            right = _called(node) or (_named(node) if by_name else None)
+            if module == "output/export/python/writes":
+                right = _of_a_transaction(node) or (right if right != "PutItem" else None)
+            if right is not None:
+                found[place].add(right)
+    return {place: frozenset(rights) for place, rights in found.items() if not _only_speaks(place)}
+
+
+def _only_speaks(place: str) -> bool:
+    """Whether it names operations and calls none: constants of a module, and the roles themselves."""
+    return place.endswith(".") or place.startswith("target/admin/permissions.")
+
+
+def _placed(node: ast.AST, place: str, depth: int = 0) -> Iterator[tuple[str, ast.AST]]:
+    """Every node with the function or method of a class that it stands in."""
+    for child in ast.iter_child_nodes(node):
+        inner = place
+        if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and depth < 2:
+            inner = f"{place}{child.name}" if place.endswith(".") else f"{place}.{child.name}"
+        yield inner, child
+        is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
+        yield from _placed(child, inner, 2 if is_function else depth + (inner != place))
+
+
+def _called(node: ast.AST) -> str | None:
+    """The right that a method of a client needs."""
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(("client", "logs")):
+        return operations().get(node.attr)
+    return None
+
+
+def _named(node: ast.AST) -> str | None:
+    """The same of an operation that is a text, as its method or as itself."""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return None
+    named = operations().get(node.value) or RIGHT_OF.get(node.value)
+    return named or (node.value if node.value in operations().values() else None)
+
+
+def _of_a_transaction(node: ast.AST) -> str | None:
+    return _IN_TRANSACTIONS.get(str(node.value)) if isinstance(node, ast.Constant) else None
+
+
+def _rights(name: str) -> set[str]:
+    role: Role = ROLES[name]
+    asked = {"Query", "GetItem", "BatchGetItem"} if role.asks else set()
+    return {*role.table, *asked, *role.objects, *role.files, *role.logs, *role.stream}
+
+
+def test_every_place_that_calls_aws_is_known() -> None:
+    assert set(sites()) == set(SITES)
+
+
+def test_every_role_has_the_rights_of_the_places_that_it_comes_to() -> None:
+    for place, names in SITES.items():
+        for name in names.split():
+            if name not in (DOCTOR, ON_THIS_MACHINE):
+                assert sites()[place] <= _rights(name), (place, name)
+
+
+def test_no_role_has_a_right_that_none_of_its_places_needs() -> None:
+    for name in ROLES:
+        needed = {
+            right for place, names in SITES.items() if name in names.split() for right in sites()[place]
+        }
+        needed |= _NEEDED_BESIDE.get(name, frozenset())
+        needed |= {_TO_KNOW_WHAT_IS_ABSENT} if ROLES[name].objects else set()
+        extra = _rights(name) - needed
+        assert not extra, (name, extra)
+
+
+def test_only_known_places_call_a_method_by_its_name() -> None:
+    found = set()
+    for path in sorted((ROOT / "migrator" / "target").rglob("*.py")):
+        module = path.relative_to(ROOT / "migrator").with_suffix("").as_posix()
+        for place, node in _placed(ast.parse(path.read_text(encoding="utf-8")), f"{module}."):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
+                given, name = node.args[:2]
+                if ast.unparse(given).endswith(("client", "logs")) and not isinstance(name, ast.Constant):
+                    found.add(place)
+    assert found == DISPATCHERS

@@ -1,0 +1,51 @@
+"""Generated Python beside the heart on all rows of Chinook and of the shop: every item, byte for byte, in both modules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from migrator.mapping.heart.items import items_for
+from migrator.output.export.python.module import python_module
+from tests.designs.golden import ROOT, exactly
+from tests.exports.generated import items_of, loaded, row_model, row_of
+from tests.exports.shop import SHOP
+from tests.exports.typescript import Opened, opened
+
+
+def compared(made: Opened, folder: Path) -> int:
+    """How many items were made, in both modules as by the heart."""
+    modules = []
+    for after in (False, True):
+        path = folder / made.model.table.name / f"after_{after}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(python_module(made.model, [], "job", after=after).text, encoding="utf-8")
+        modules.append(loaded(path))
+    own, counted = made.model.table.own_attributes, 0
+    for entity in made.checked.entities:
+        row = row_model(made.model, entity.name)
+        for tree in made.source.read_page(entity.plan, None, None, None):
+            items = items_for(entity, tree)
+            wanted = exactly([{name: item[name] for name in item if name not in own} for item in items])
+            for module in modules:
+                assert exactly(items_of(module, row, row_of(module, entity, row, tree))) == wanted, tree
+            counted += len(wanted)
+    return counted
+
+
+def test_every_item_of_chinook_is_the_hearts(chinook_dir: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{chinook_dir / 'Chinook_Sqlite.sqlite'}"
+    with opened(ROOT / "mappings" / "chinook.yaml", url) as made:
+        assert compared(made, tmp_path) == 15_666
+
+
+@pytest.mark.other_engine
+def test_every_item_of_the_shop_is_the_hearts(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    build = [sys.executable, str(ROOT / "docker" / "shop" / "build.py"), "--scale", "1", url]
+    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    with opened(SHOP, url) as made:
+        assert compared(made, tmp_path) > 37_000

@@ -1,0 +1,181 @@
+"""Behind a proxy, and where else botocore signs or sends: the same requests go to the same place, by either client."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, SSLError
+
+from migrator.model.errors import MigratorError, StoppedError
+from migrator.model.table import KeyAttribute, TableDesign
+from migrator.runtime.retry import Backoff
+from migrator.target.client import dynamodb_client
+from migrator.target.exchange import BOTOCORE, REFERENCE
+from migrator.target.store import DynamoStore
+from tests.contract.test_exchange import WRITTEN, answer, certificate_for_localhost, put, saying
+from tests.faults.forward import ForwardProxy
+from tests.support_fence import no_fence
+
+QUICK = Backoff(attempts=3, base_s=0.001, cap_s=0.01, limit_s=120)
+DESIGN = TableDesign("T", (KeyAttribute("PK"),), "type")
+
+
+@pytest.fixture(params=["", REFERENCE], ids=["prepared", REFERENCE], autouse=True)
+def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("MIGRATOR_LANE", request.param)
+    monkeypatch.setenv("NO_PROXY", "")
+    return str(request.param)
+
+
+def tls(folder: Path, patch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """That of a server whose CA the environment names."""
+    ca = certificate_for_localhost(folder)
+    patch.setenv("AWS_CA_BUNDLE", str(ca))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(ca)
+    return context
+
+
+def store_at(url: str) -> DynamoStore:
+    return DynamoStore(dynamodb_client(region=None, profile=None, endpoint=url), DESIGN, no_fence, QUICK)
+
+
+# ── through a proxy ──
+
+
+def test_tls_goes_through_a_tunnel_and_the_server_is_known_by_its_own_ca(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = tls(tmp_path, monkeypatch)
+    with saying(answer(WRITTEN), tls=context) as (url, script), ForwardProxy() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        assert put(url)["ConsumedCapacity"]["CapacityUnits"] == 1.0
+        assert list(proxy.seen) == [f"CONNECT {url.removeprefix('https://')}"]
+        assert len(script.seen) == 1
+        monkeypatch.delenv("AWS_CA_BUNDLE")
+        with pytest.raises(SSLError):
+            put(url)
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+def test_a_proxy_is_told_its_user_and_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secure: bool
+) -> None:
+    context = tls(tmp_path, monkeypatch) if secure else None
+    with saying(answer(WRITTEN), tls=context) as (url, script), ForwardProxy("ann:se-cret") as proxy:
+        monkeypatch.setenv("HTTPS_PROXY" if secure else "HTTP_PROXY", proxy.url)
+        assert put(url)["ConsumedCapacity"]["CapacityUnits"] == 1.0
+        assert not any("proxy" in name.lower() for headers, _ in script.seen for name in headers)
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+def test_a_wrong_password_of_a_proxy_is_told_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secure: bool
+) -> None:
+    context = tls(tmp_path, monkeypatch) if secure else None
+    with saying(answer(WRITTEN), tls=context) as (url, script), ForwardProxy("ann:se-cret") as proxy:
+        monkeypatch.setenv("HTTPS_PROXY" if secure else "HTTP_PROXY", proxy.url.replace("se-cret", "wr-ong"))
+        with pytest.raises(MigratorError, match=r"proxy .*HTTPS_PROXY") as told:
+            store_at(url).put([{"PK": "P"}])
+    assert "wr-ong" not in str(told.value)
+    assert script.seen == []
+
+
+def test_a_proxy_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ForwardProxy() as proxy:
+        gone = proxy.address
+    monkeypatch.setenv("HTTPS_PROXY", f"http://ann:se-cret@{gone}")
+    store = store_at("https://localhost:1")
+    with pytest.raises(
+        StoppedError, match=rf"no answer from http://\S*@{gone}: .*the proxy takes no conn"
+    ) as told:
+        store.put([{"PK": "P"}])
+    assert "se-cret" not in str(told.value)
+    assert "gave up" not in str(told.value)
+
+
+# ── where botocore signs ──
+
+
+class SeenError(Exception):
+    """What was to be sent is seen, and does not go out."""
+
+
+def sent_to(region: str) -> tuple[str, dict[str, str], list[str]]:
+    """The URL of a put, the headers that say what it is and who asks, and the scope and headers of its signature."""
+    client: Any = dynamodb_client(region=region, profile=None, endpoint=None)
+    requests: list[Any] = []
+
+    def see(request: Any, **_: Any) -> None:
+        requests.append(request)
+        raise SeenError
+
+    client.meta.events.register("before-send.dynamodb", see)
+    with pytest.raises(SeenError):
+        client.put_item(TableName="T", Item={"PK": {"S": "P"}})
+    (request,) = requests
+    headers = {
+        name.lower(): value.decode() if isinstance(value, bytes) else value
+        for name, value in request.headers.items()
+    }
+    scope, names, _ = headers["authorization"].split(", ")
+    signed = names.partition("=")[2].split(";")
+    kept = {name: headers[name] for name in signed if name in _TOLD}
+    return request.url.rstrip("/"), kept, [scope, *(name for name in signed if name in _TOLD)]
+
+
+_TOLD = ("x-amz-target", "x-amz-security-token", "content-type")
+_SETTINGS: dict[str, tuple[str, dict[str, str], str]] = {
+    "an account's own endpoint": (
+        "eu-central-1",
+        {"AWS_ACCOUNT_ID": "123456789012", "AWS_ACCOUNT_ID_ENDPOINT_MODE": "required"},
+        "https://123456789012.ddb.eu-central-1.amazonaws.com",
+    ),
+    "FIPS": (
+        "us-east-1",
+        {"AWS_USE_FIPS_ENDPOINT": "true", "MIGRATOR_LANE": BOTOCORE},
+        "https://dynamodb-fips.us-east-1.amazonaws.com",
+    ),
+    "dual-stack": (
+        "eu-central-1",
+        {"AWS_USE_DUALSTACK_ENDPOINT": "true", "MIGRATOR_LANE": BOTOCORE},
+        "https://dynamodb.eu-central-1.api.aws",
+    ),
+    "a proxy": (
+        "eu-central-1",
+        {"HTTPS_PROXY": "http://127.0.0.1:1"},
+        "https://dynamodb.eu-central-1.amazonaws.com",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _SETTINGS)
+def test_requests_go_where_botocores_own_do_and_are_signed_for_the_same(
+    monkeypatch: pytest.MonkeyPatch, lane: str, name: str
+) -> None:
+    region, settings, url = _SETTINGS[name]
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_SESSION_TOKEN": "t"}
+    for variable, value in {**keys, **settings}.items():
+        if not (lane == REFERENCE and variable == "MIGRATOR_LANE"):
+            monkeypatch.setenv(variable, value)
+    told = sent_to(region)
+    assert told[0] == url
+    assert told[1]["x-amz-security-token"] == "t"
+    monkeypatch.setenv("MIGRATOR_LANE", REFERENCE)
+    assert told == sent_to(region)
+
+
+def test_an_account_that_is_not_known_is_refused_by_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_ACCOUNT_ID_ENDPOINT_MODE": "required",
+    }
+    for variable, value in keys.items():
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(Exception, match=r"(?i)account") as told:
+        sent_to("eu-central-1")
+    assert not isinstance(told.value, ClientError)

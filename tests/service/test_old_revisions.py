@@ -1,0 +1,151 @@
+"""Services of a mapping that the job has gone on from: they go on leaving marks, and write no items."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import sessionmaker
+from structlog.testing import capture_logs
+
+from migrator.model.errors import SettingsError
+from tests.races.shop import MAPPING
+from tests.service.shop import Shop, User
+from tests.service.test_outbox import a_user
+
+NEWER = MAPPING.replace("attributes: {orders: placed}", "attributes: {orders: placed, again: name}")
+MORE = MAPPING.replace("keep: [total]", "keep: [total, note]")
+MODES: dict[str, dict[str, Any]] = {
+    "outbox": {},
+    "flush": {"flush": True},
+    "strict": {"mode": "strict"},
+}
+
+
+@dataclass(frozen=True)
+class Service:
+    sessions: sessionmaker[Any]
+    logs: Sequence[Mapping[str, Any]]
+
+    def write(self, number: int) -> None:
+        with self.sessions.begin() as session:
+            session.add(a_user(number))
+
+    def writes_until_it_fails(self, ends_at: float) -> None:
+        for number in count(1):
+            assert time.monotonic() < ends_at
+            self.write(number)
+
+    @property
+    def told(self) -> int:
+        """How often it said that it leaves its items to the relay."""
+        return sum(one["event"] == "left_to_the_relay" for one in self.logs)
+
+
+@contextmanager
+def of_before(shop: Shop, mode: str) -> Iterator[Service]:
+    """A service by the mapping of before, at work."""
+    shop.job.write_text(shop.job.read_text().replace("silent_s: 60", "silent_s: 3"))
+    with capture_logs() as logs, shop.migration() as migration:
+        service = Service(shop.sessions, logs)
+        migration.dual_write(service.sessions, **MODES[mode])
+        yield service
+
+
+def go_on(shop: Shop, mapping: str = NEWER) -> None:
+    (shop.folder / "mapping.yaml").write_text(mapping)
+    shop.done("capture", "install")
+
+
+@pytest.mark.engines("postgresql", "mariadb")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_service_at_work_leaves_its_items_to_the_relay_when_the_job_goes_on(
+    triggered_shop: Shop, mode: str
+) -> None:
+    shop = triggered_shop
+    with of_before(shop, mode) as service:
+        service.write(1)
+        written_itself = mode != "outbox"
+        assert (("USER#1", "META") in shop.items()) is written_itself
+        go_on(shop)
+        number, ends_at = 2, time.monotonic() + 120
+        while written_itself and not service.told:
+            # Its place among the writers is its own until its next heartbeat, for which those of the new mapping wait.
+            assert time.monotonic() < ends_at
+            service.write(number)
+            number += 1
+        for last in (number, number + 1):
+            service.write(last)
+            assert (f"USER#{last}", "META") not in shop.items()
+        assert service.told == int(written_itself)
+        shop.comes_to_rest()
+        assert shop.items()[f"USER#{last}", "META"]["again"] == f"User {last}"
+
+
+@pytest.mark.engines("postgresql", "mariadb")
+@pytest.mark.parametrize("mode", MODES)
+def test_one_that_is_started_again_by_the_mapping_of_before_leaves_marks(
+    triggered_shop: Shop, mode: str
+) -> None:
+    shop = triggered_shop
+    go_on(shop)
+    (shop.folder / "mapping.yaml").write_text(MAPPING)
+    with of_before(shop, mode) as service:
+        service.write(1)
+        assert (shop.items(), service.told) == ({}, int(mode != "outbox"))
+    (shop.folder / "mapping.yaml").write_text(NEWER)
+    shop.comes_to_rest()
+    assert shop.items()["USER#1", "META"]["again"] == "User 1"
+
+
+@pytest.mark.engines("postgresql")
+def test_a_service_that_marks_itself_goes_on_where_its_marks_hold_what_the_new_mapping_asks(
+    shop: Shop,
+) -> None:
+    with of_before(shop, "strict") as service:
+        (shop.folder / "mapping.yaml").write_text(NEWER)
+        shop.done("capture", "install", "--by-services")
+        service.write(1)
+        assert (shop.items(), service.told) == ({}, 1)
+        shop.comes_to_rest()
+        with shop.sessions.begin() as session:
+            session.get_one(User, 1).name = "Another"
+        shop.comes_to_rest()
+        assert shop.items()["USER#1", "META"]["again"] == "Another"
+
+
+@pytest.mark.engines("postgresql")
+@pytest.mark.parametrize("mode", ["outbox", "strict"])
+def test_a_service_that_marks_itself_stops_where_the_new_mapping_asks_for_more(shop: Shop, mode: str) -> None:
+    with shop.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE orders ADD COLUMN note VARCHAR(20)"))
+    with of_before(shop, mode) as service:
+        (shop.folder / "mapping.yaml").write_text(MORE)
+        shop.done("capture", "install", "--by-services")
+        ends_at = time.monotonic() + 60
+        with pytest.raises(
+            SettingsError, match=r"hold more than this service leaves \((public\.)?orders\.note\)"
+        ):
+            service.writes_until_it_fails(ends_at)
+    (shop.folder / "mapping.yaml").write_text(MAPPING)
+    with (
+        pytest.raises(SettingsError, match=r"\((public\.)?orders\.note\); start it again with the job's new"),
+        of_before(shop, mode),
+    ):
+        pass
+
+
+@pytest.mark.engines("sqlite")
+def test_one_of_a_mapping_that_no_relay_has_worked_by_is_refused(triggered_shop: Shop) -> None:
+    (triggered_shop.folder / "mapping.yaml").write_text(NEWER)
+    with (
+        pytest.raises(SettingsError, match="start the relay anew before the services"),
+        of_before(triggered_shop, "outbox"),
+    ):
+        pass

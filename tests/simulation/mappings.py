@@ -1,0 +1,172 @@
+"""Mappings of the simulation, each compiled once: schedules are many, and their mappings few."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from migrator.mapping.check.check import Checked
+from migrator.mapping.heart.changes import captured_tables, needs_memory
+from migrator.mapping.heart.encoder import Encoder
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.heart.rows import Row
+from migrator.mapping.reach import ImageKeys, compile_image_keys, no_keys
+from migrator.model.facts import Captured
+from migrator.model.table import Item, ItemKey
+from migrator.stages.live.relay import live_entities
+from migrator.stages.live.rounds import LiveEntity, encoders_of
+from tests.golden.heart import check, facts, table
+from tests.simulation.database import Database, Reader
+from tests.simulation.scheduler import Scheduler
+
+HEAD = """
+mapping: 1
+table: {name: Sim, key: [PK, SK], type: T, ttl: expiresAt}
+"""
+MAPPING = """
+entities:
+  owner:
+    collect: {pets: {count: all, of: pet, by: owner_id}}
+    items:
+      Owner:
+        key: ["OWNER#{id}", OWNER]
+        attributes: {name: name, pets: pets}
+      Name:
+        key: ["NAME#{name}", NAME]
+        when: name
+        attributes: {owner: id}
+      Card:
+        key: ["OWNER#{id}", "CARD#{name|or:none}"]
+        attributes: {name: name, pets: pets}
+  pet:
+    join: {owner: owner_id}
+    items:
+      Pet:
+        key: ["OWNER#{owner_id}", "PET#{id}"]
+        attributes: {ownerName: owner.name, age: age}
+      Named:                                   # its key is the row's own, and another row says whether it is there
+        key: ["NAMED#{id}", PET]
+        when: owner.name
+  tag:
+    table: pet
+    join: {owner: owner_id}
+    items:
+      Tag:
+        key: ["TAG#{owner.name}", "PET#{id}"]
+        when: owner.name
+        attributes: {age: age}
+access_patterns:
+  owner_and_card:
+    params: {id: integer}
+    query: {key: ["OWNER#{id}"]}
+    returns: {owner: {type: Owner, attributes: [name, pets]}, card: {type: Card, attributes: [name, pets]}}
+    atomic: true
+    sql: {owner: SELECT 1, card: SELECT 1}
+  by_name:                                     # its key moves from owner to owner
+    params: {name: text}
+    get: {key: ["NAME#{name}", NAME]}
+    returns: [owner]
+    atomic: true
+    sql: SELECT 1
+"""
+SCHEMA = facts(
+    table("owner", {"id": "integer!", "name": "text"}),
+    table(
+        "pet",
+        {"id": "integer!", "owner_id": "integer!", "age": "integer"},
+        references={"owner_id": "owner.id"},
+    ),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A mapping as writers work by it. `together`: as its atomic patterns say; `apart`: as if none were atomic."""
+
+    checked: Checked
+    captured: Mapping[str, Captured]
+    together: Mapping[str, LiveEntity]
+    apart: Mapping[str, LiveEntity]
+    image_keys: Mapping[str, ImageKeys]
+    fast_encoders: dict[frozenset[str], Mapping[str, Encoder]] = field(default_factory=dict)
+    """By the entities that are remembered."""
+    inserting: dict[frozenset[int], Mapping[str, Encoder]] = field(default_factory=dict)
+    """The same of conditional pages, by the entities that have one; those live as long as the process."""
+
+    def entities(self, *, atomic: bool) -> Mapping[str, LiveEntity]:
+        return self.together if atomic else self.apart
+
+    def encoders(self, *, atomic: bool) -> Mapping[str, Encoder]:
+        """Of the entities whose items relays make as JSON at once."""
+        return self._atomic_encoders if atomic else self._apart_encoders
+
+    @functools.cached_property
+    def _atomic_encoders(self) -> Mapping[str, Encoder]:
+        return self._made(self.together)
+
+    @functools.cached_property
+    def _apart_encoders(self) -> Mapping[str, Encoder]:
+        return self._made(self.apart)
+
+    def _made(self, entities: Mapping[str, LiveEntity]) -> Mapping[str, Encoder]:
+        made = encoders_of(Reader(Database(Scheduler(0), self.captured)), entities)
+        assert "pet" in made
+        return made
+
+
+@functools.cache
+def compiled(text: str = MAPPING) -> Compiled:
+    checked = check(text, SCHEMA, HEAD)
+    together = live_entities(checked.mapping, [_kept_once(entity) for entity in checked.entities])
+    none: frozenset[str] = frozenset()
+    return Compiled(
+        checked,
+        captured_tables([entity.plan for entity in checked.entities]),
+        together,
+        {
+            name: replace(entity, remembered=needs_memory(entity.compiled.plan), together=none)
+            for name, entity in together.items()
+        },
+        {
+            name: no_keys
+            if needs_memory(entity.compiled.plan)
+            else _keys_once(compile_image_keys(checked.mapping, entity.compiled.plan))
+            for name, entity in together.items()
+        },
+    )
+
+
+def _kept_once(entity: CompiledEntity) -> CompiledEntity:
+    """The same entity, each different row decoded and made an item once: it is pure, and schedules have few rows."""
+    return replace(
+        entity,
+        decode=lru_cache(None)(entity.decode),
+        makers=tuple(_made_once(make) for make in entity.makers),
+    )
+
+
+def _made_once(make: Callable[[Row, str], Item | None]) -> Callable[[Row, str], Item | None]:
+    made: dict[int, Item | None] = {}
+
+    def maker(row: Row, source: str) -> Item | None:
+        row_id = id(row)  # decoded once, and kept
+        if row_id not in made:
+            made[row_id] = make(row, source)
+        item = made[row_id]
+        return None if item is None else dict(item)
+
+    return maker
+
+
+def _keys_once(keys: ImageKeys) -> ImageKeys:
+    cached: dict[tuple[object, ...], frozenset[ItemKey]] = {}
+
+    def of(image: Mapping[str, object]) -> frozenset[ItemKey]:
+        shown = tuple(image.items())
+        if shown not in cached:
+            cached[shown] = frozenset(keys(dict(image)))
+        return cached[shown]
+
+    return of

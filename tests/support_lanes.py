@@ -1,0 +1,44 @@
+"""The ways by which requests reach DynamoDB: the same tests run on each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from migrator.target.exchange import BOTOCORE, REFERENCE
+from tests.faults.forward import ForwardProxy
+
+EXCHANGE = "exchange"
+"""Prepared bodies on connections of our own, which needs nothing to be set."""
+PROXY = "proxy"
+"""Prepared bodies by botocore, because a proxy is set: a real one, through which every request goes."""
+LANES = (EXCHANGE, PROXY, REFERENCE)
+ENCODED = (EXCHANGE, PROXY)
+"""Those that take items as JSON."""
+
+
+@contextmanager
+def lane_of(name: str, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Requests of clients that are made inside go by the lane."""
+    if name != PROXY:
+        patch.setenv("MIGRATOR_LANE", name)
+        yield name
+        return
+    patch.setenv("MIGRATOR_LANE", "")
+    with ForwardProxy() as proxy:
+        patch.setenv("HTTP_PROXY", proxy.url)
+        patch.setenv("NO_PROXY", "")
+        yield name
+        assert proxy.seen, "nothing went through the proxy"
+
+
+@pytest.fixture(params=LANES, autouse=True)
+def every_lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Imported by a module, it lets all tests of it run on each lane."""
+    with lane_of(request.param, monkeypatch) as name:
+        yield name
+
+
+__all__ = ["BOTOCORE", "ENCODED", "EXCHANGE", "LANES", "PROXY", "REFERENCE", "every_lane", "lane_of"]

@@ -1,0 +1,122 @@
+"""Ways to fill a table: hours and dollars by numbers that are computed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from migrator.mapping.capacity.ways import (
+    EXPORT_US,
+    JOINED_US,
+    PLAIN_US,
+    START_S,
+    Filling,
+    Host,
+    cheapest_of,
+    fastest_of,
+    ways_of,
+)
+from migrator.mapping.heart.wire import Price
+from migrator.model.capacity import Way
+
+GB = 1024**3
+PRICE = Price(
+    *("nowhere", Decimal("0.5"), Decimal("0.1"), Decimal("0.25"), "by hand"),
+    import_gb=Decimal("0.15"),
+    glue_worker_hour=Decimal("0.44"),
+    emr_worker_hour=Decimal("0.30"),
+)
+BILLION = Filling(
+    plain_items=1_000_000_000,
+    joined_items=0,
+    write_units=2_000_000_000,
+    busiest_units=1_000_000_000,
+    units_per_s=4_000,
+    limit="by hand",
+    json_bytes=600 * GB,
+)
+"""A unit an item in the table and in an index each."""
+HOST = Host(cores=2, on_server=True)
+
+
+def by_name(filling: Filling, host: Host = HOST, price: Price | None = PRICE) -> dict[str, Way]:
+    return {way.name: way for way in ways_of(filling, host, price)}
+
+
+def test_batches_take_as_long_as_the_busiest_meter_needs_by_the_write_limit() -> None:
+    batches = by_name(BILLION)["batches"]
+    assert batches.hours == pytest.approx(1_000_000_000 / 4_000 / 3_600)
+    assert batches.usd == Decimal(1_000)
+    assert batches.bound == "4,000 write units a second, by hand"
+
+
+def test_batches_are_bound_by_cores_where_the_table_takes_more_than_they_write() -> None:
+    warm = replace(BILLION, plain_items=500_000_000, joined_items=500_000_000, units_per_s=1_000_000)
+    batches = by_name(warm)["batches"]
+    assert (PLAIN_US, JOINED_US) == (16, 24)
+    assert batches.hours == pytest.approx(20_000 / 2 / 3_600)  # 8,000 s and 12,000 s of CPU, by two cores
+    assert batches.bound == "2 core(s) of this host"
+
+
+def test_spark_has_the_workers_that_its_cpu_needs_and_pays_them_beside_the_write_units() -> None:
+    """16,000 s of CPU in 1,000 s, which the write limit takes: 16 vCPUs are 4 executors, and the driver is a worker more."""
+    ways = by_name(replace(BILLION, units_per_s=1_000_000))
+    assert (ways["glue"].workers, START_S) == (5, 120)
+    assert ways["glue"].hours == pytest.approx(1_120 / 3_600)
+    assert ways["glue"].usd == pytest.approx(Decimal(1_000) + Decimal("0.44") * 5 * Decimal(1_120) / 3_600)
+    assert ways["emr-serverless"].usd == pytest.approx(1_000 + Decimal("0.30") * 5 * Decimal(1_120) / 3_600)
+    assert ways["glue"].against == ("needs a cluster that reaches source and journal",)
+    assert fastest_of(list(ways.values())) == ways["glue"]
+
+
+def test_spark_is_bound_by_its_executors_where_there_can_be_no_more_of_them() -> None:
+    """160,000 s of CPU by 99 executors of four vCPUs, where 268 would be needed to take 600 s."""
+    ten = replace(BILLION, plain_items=40_000_000_000, units_per_s=1e9)
+    glue = by_name(ten)["glue"]
+    assert (glue.workers, glue.bound) == (100, "99 executor(s) of 4 vCPUs")
+    assert glue.hours == pytest.approx((120 + 640_000 / 396) / 3_600)
+
+
+def test_spark_says_what_speaks_against_it() -> None:
+    against = by_name(BILLION, replace(HOST, on_server=False))["glue"].against
+    assert against[1] == "its journal is a file: several hosts need one on a server (`journal:` in the job)"
+    assert against[2] == "no faster than batches: the write limit bounds both"
+
+
+def test_an_import_is_billed_by_its_files_and_its_end_is_not_known() -> None:
+    ways = by_name(BILLION)
+    assert ways["import"].usd == Decimal(90)
+    assert ways["import"].hours == pytest.approx(1_000_000_000 * EXPORT_US / 1e6 / 3_600)
+    assert ways["import"].is_open_ended
+    assert cheapest_of(list(ways.values())) == ways["import"]
+    assert fastest_of(list(ways.values())) == ways["batches"]
+
+
+def test_below_a_cent_no_way_is_cheaper_than_batches() -> None:
+    few = replace(BILLION, plain_items=1_000, write_units=2_000, busiest_units=1_000, json_bytes=600_000)
+    ways = by_name(few)
+    assert (ways["batches"].usd, ways["import"].usd) == (Decimal("0.001"), Decimal("0.15") * 600_000 / GB)
+    assert cheapest_of(list(ways.values())) == ways["batches"]
+
+
+def test_what_cannot_be_is_neither_the_cheapest_nor_the_fastest() -> None:
+    ways = by_name(replace(BILLION, no_import="it has a local index"))
+    assert ways["import"].impossible == "it has a local index"
+    assert cheapest_of(list(ways.values())) == ways["batches"]
+
+
+def test_without_prices_no_way_is_the_cheapest() -> None:
+    unpriced = ways_of(BILLION, HOST, None)
+    assert [way.usd for way in unpriced] == [None] * 4
+    assert cheapest_of(unpriced) is None
+    partly = by_name(BILLION, price=replace(PRICE, import_gb=None, glue_worker_hour=None))
+    assert (partly["glue"].usd, partly["import"].usd) == (None, None)
+    assert cheapest_of(list(partly.values())) == partly["batches"]
+
+
+def test_an_empty_table_takes_no_time() -> None:
+    empty = by_name(replace(BILLION, plain_items=0, write_units=0, busiest_units=0, json_bytes=0))
+    assert (empty["batches"].hours, empty["batches"].usd) == (0, 0)
+    assert empty["glue"].workers == 2

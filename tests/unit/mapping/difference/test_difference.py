@@ -1,0 +1,381 @@
+"""What two revisions of a mapping differ in, by hand; what means the same is the same; and what is refused."""
+
+from __future__ import annotations
+
+import random
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.difference.difference import Difference, Revision, difference
+from migrator.mapping.difference.faults import Compared, notes, refusals
+from migrator.mapping.language.parse import examine_mapping
+from migrator.model.errors import Fault
+from tests.golden.heart import facts, table
+from tests.support_mapping import parse_mapping
+
+ROOT = Path(__file__).resolve().parents[4]
+SHIPPED = sorted([*(ROOT / "mappings").glob("*.yaml"), *(ROOT / "mappings" / "designs").glob("*.yaml")])
+SCHEMA = facts(
+    table(
+        "customer", {"id": "integer!", "name": "text!", "email": "text!", "city": "text"}, unique=[("email",)]
+    ),
+    table(
+        "orders",
+        {
+            "id": "integer!",
+            "customer_id": "integer!",
+            "number": "text!",
+            "status": "text!",
+            "placed": "timestamp!",
+            "total": "number(2)!",
+        },
+        references={"customer_id": "customer.id"},
+        unique=[("number",)],
+    ),
+)
+BASE = """
+mapping: 1
+source: {timezone: UTC}
+table:
+  name: Shop
+  key: [PK, SK]
+  type: type
+  ttl: expires
+  separator: "#"
+  indexes:
+    GSI1: {key: [GSI1PK, GSI1SK]}
+maps: {status: {P: pending, S: shipped}}
+entities:
+  customer:
+    items:
+      Customer: {key: ["CUSTOMER#{id}", META], keep: [name], attributes: {city: city}}
+  order:
+    table: orders
+    join: {customer: customer_id}
+    where: {status: [P, S]}
+    items:
+      Order:
+        key: ["ORDER#{id}", META]
+        GSI1: ["CUSTOMER#{customer_id}", "ORDER#{placed|iso:s}#{id:06}"]
+        attributes:
+          total: total
+          status: "{status|map:status}"
+          customer_name: customer.name
+          at: "{placed|epoch}"
+          slug: "{number|escape}"
+      Ticket:
+        key: ["ORDER#{id}", "TICKET#{number|escape}"]
+        when: {status: [P]}
+        ttl: placed
+        attributes: {number: number}
+access_patterns:
+  order:
+    params: {id: integer}
+    get: {key: ["ORDER#{id}", META]}
+    returns: [total]
+    sql: SELECT total FROM orders WHERE id = :id
+  orders_of_customer:
+    params: {customer: integer}
+    query: {index: GSI1, key: ["CUSTOMER#{customer}", {begins_with: "ORDER#"}]}
+    returns: [total, status]
+    sql: SELECT total, status FROM orders WHERE customer_id = :customer ORDER BY placed, id
+"""
+
+
+def checked(text: str) -> Checked:
+    return check_mapping(parse_mapping(text, "shop.yaml"), SCHEMA)
+
+
+def revision(text: str, *, planned: bool = True) -> Revision:
+    if not planned:
+        return Revision(parse_mapping(text, "shop.yaml").mapping)
+    made = checked(text)
+    return Revision(made.mapping, made.plans)
+
+
+def changed(*edits: tuple[str, str], text: str = BASE) -> str:
+    for before, after in edits:
+        assert text.count(before) == 1, before
+        text = text.replace(before, after)
+    return text
+
+
+def compared(old: str, new: str, *, planned: bool = True) -> Compared:
+    documents = [
+        examine_mapping(text, name).document for text, name in ((old, "old.yaml"), (new, "new.yaml"))
+    ]
+    return Compared(revision(old, planned=planned), revision(new, planned=planned), *documents)
+
+
+def between(*edits: tuple[str, str], planned: bool = True) -> Difference:
+    return compared(BASE, changed(*edits), planned=planned).difference()
+
+
+def refused(old: str, new: str, *, planned: bool = True) -> list[Fault]:
+    both = compared(old, new, planned=planned)
+    return refusals(both, both.difference())
+
+
+def types(found: Difference) -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
+    return {
+        f"{entity.name}.{one.type}": (
+            one.effect,
+            [(part.name, part.before, part.after) for part in one.parts],
+        )
+        for entity in found.entities
+        for one in entity.types
+    }
+
+
+def unasked() -> str:
+    """Without patterns: their keys would have to follow."""
+    return BASE.partition("access_patterns:")[0]
+
+
+# ── by hand ──
+
+
+def test_an_attribute_more() -> None:
+    found = between(("attributes: {city: city}", 'attributes: {city: city, mail: "{email|lower}"}'))
+    assert types(found) == {"customer.Customer": ("changed", [("attribute mail", "", '"{email|lower}"')])}
+    assert found.schema.columns == {"customer": ("email",)}
+    assert [(one.table, one.columns, one.dropped) for one in found.schema.captured or ()] == [
+        ("customer", ("email",), ())
+    ]
+    assert found.schema.needs_install is True
+    assert (found.patterns, found.table) == ((), ())
+
+
+def test_an_attribute_of_columns_that_are_read_already_needs_no_new_triggers() -> None:
+    found = between(("          total: total\n", '          total: total\n          sum: "{total}"\n'))
+    assert types(found) == {"order.Order": ("changed", [("attribute sum", "", '"{total}"')])}
+    assert found.schema.needs_install is False
+    assert found.patterns == ()
+
+
+def test_another_format_of_a_key_moves_the_items_away_from_services_of_before() -> None:
+    asks = 'get: {key: ["ORDER#{id}", META]}'
+    found = between(
+        ('["ORDER#{id}", META]\n        GSI1', '["ORDER#{id:08}", META]\n        GSI1'),
+        (asks, asks.replace("{id}", "{id:08}")),
+    )
+    assert types(found) == {
+        "order.Order": ("moved", [("base key", "ORDER#{id} + META", "ORDER#{id:08} + META")])
+    }
+    asked = {one.name: one for one in found.patterns}
+    assert (asked["order"].parts, asked["order"].loses) == (("key",), ())
+    assert asked["order"].old_loses == ("order.Order",)
+    assert asked["orders_of_customer"].old_loses == ()
+    assert asked["orders_of_customer"].answer_changes
+
+
+def test_a_pattern_that_reaches_less_than_before_loses_its_answer() -> None:
+    found = between(
+        ("TICKET#{number|escape}", "{number|escape}#T"),
+        ('["CUSTOMER#{customer}", {begins_with: "ORDER#"}]', '["CUSTOMER#{customer}"]'),
+    )
+    assert all(one.loses == () for one in found.patterns)
+    old = changed(
+        (
+            "        ttl: placed\n",
+            '        ttl: placed\n        GSI1: ["CUSTOMER#{customer_id}", "ORDER#T#{id:06}"]\n',
+        )
+    )
+    (one,) = compared(old, BASE).difference().patterns
+    assert (one.name, one.loses) == ("orders_of_customer", ("order.Ticket",))
+
+
+def test_an_entry_of_an_index_changes_the_answers_of_that_index_alone() -> None:
+    found = between(("ORDER#{placed|iso:s}#{id:06}", "ORDER#{placed|iso:ms}#{id:06}"))
+    assert types(found)["order.Order"] == (
+        "changed",
+        [
+            (
+                "entry of GSI1",
+                "CUSTOMER#{customer_id} + ORDER#{placed|iso:s}#{id:06}",
+                "CUSTOMER#{customer_id} + ORDER#{placed|iso:ms}#{id:06}",
+            )
+        ],
+    )
+    assert [(one.name, one.effect, one.answer_changes) for one in found.patterns] == [
+        ("orders_of_customer", "same", True)
+    ]
+
+
+def test_a_condition_changes_which_rows_have_the_item() -> None:
+    found = between(("when: {status: [P]}", "when: {status: [S]}"))
+    ((entity,),) = (found.entities,)
+    assert [(one.type, one.effect, one.some) for one in entity.types] == [("Ticket", "changed", True)]
+    assert entity.types[0].parts[0].before == 'status in ("P")'
+
+
+def test_other_rows_of_an_entity_change_all_of_its_items() -> None:
+    found = between(("where: {status: [P, S]}", "where: {status: [P]}"))
+    ((entity,),) = (found.entities,)
+    assert [part.name for part in entity.rows] == ["where"]
+    assert {one.type: one.effect for one in entity.types} == {"Order": "changed", "Ticket": "changed"}
+    assert {one.name for one in found.patterns if one.answer_changes} == {"order", "orders_of_customer"}
+
+
+@pytest.mark.parametrize(
+    ("edit", "parts"),
+    [
+        (("{P: pending, S: shipped}", "{P: pending, S: sent}"), ["attribute status"]),
+        (('separator: "#"', 'separator: "|"'), ["attribute slug", "base key"]),
+        (("timezone: UTC", "timezone: Europe/Berlin"), ["attribute at", "ttl"]),
+        (("ttl: expires", "ttl: until"), []),
+    ],
+)
+def test_what_stands_elsewhere_changes_what_uses_it(edit: tuple[str, str], parts: list[str]) -> None:
+    found = types(between(edit))
+    assert sorted({name for _, made in found.values() for name, _, _ in made}) == sorted(parts)
+
+
+def test_an_entity_and_an_item_that_come_and_go() -> None:
+    old = changed(
+        (
+            '      Ticket:\n        key: ["ORDER#{id}", "TICKET#{number|escape}"]',
+            '      Slip:\n        key: ["ORDER#{id}", "SLIP#{number|escape}"]',
+        )
+    )
+    found = compared(old, BASE).difference()
+    assert {name: effect for name, (effect, _) in types(found).items()} == {
+        "order.Ticket": "new",
+        "order.Slip": "gone",
+    }
+    without = unasked().partition("  order:\n")[0]
+    ((gone,), (came,)) = (
+        compared(*texts).difference().entities for texts in ((unasked(), without), (without, unasked()))
+    )
+    assert (gone.name, gone.effect, {one.effect for one in gone.types}) == ("order", "gone", {"gone"})
+    assert (came.name, came.effect, {one.effect for one in came.types}) == ("order", "new", {"new"})
+
+
+def test_services_that_ask_an_index_which_is_gone_find_nothing() -> None:
+    text = BASE.replace("GSI1:", "ByCustomer:").replace("index: GSI1,", "index: ByCustomer,")
+    (one,) = compared(BASE, text).difference().patterns
+    assert (one.name, one.parts, one.loses) == ("orders_of_customer", ("request",), ())
+    assert one.old_loses == ("order.Order",)
+
+
+def test_an_index_that_comes_or_goes_and_one_that_cannot_be_altered() -> None:
+    more = changed(
+        ("GSI1: {key: [GSI1PK, GSI1SK]}", "GSI1: {key: [GSI1PK, GSI1SK]}\n    GSI2: {key: [GSI2PK, GSI2SK]}")
+    )
+    assert [(one.part, one.way) for one in compared(BASE, more).difference().table] == [("index GSI2", "add")]
+    assert [(one.part, one.way) for one in compared(more, BASE).difference().table] == [
+        ("index GSI2", "remove")
+    ]
+    other = changed(
+        ("GSI1: {key: [GSI1PK, GSI1SK]}", "GSI1: {key: [GSI1PK, GSI1SK], project: [total, status]}")
+    )
+    assert [(one.part, one.way) for one in compared(BASE, other).difference().table] == [
+        ("index GSI1", "replace")
+    ]
+    (fault,) = refused(BASE, other)
+    assert not fault.warning
+    assert "write the new one under another name" in fault.what
+
+
+@pytest.mark.parametrize(
+    ("edit", "part"),
+    [
+        (("sql: SELECT total FROM orders", "sql: SELECT total FROM orders o"), "sql"),
+        (("returns: [total]", "returns: [total, slug]"), "returns"),
+        (("params: {id: integer}", "params: {id: number}"), "params"),
+    ],
+)
+def test_a_pattern_itself(edit: tuple[str, str], part: str) -> None:
+    found = between(edit)
+    assert [(one.name, one.effect, one.parts, one.answer_changes) for one in found.patterns] == [
+        ("order", "changed", (part,), True)
+    ]
+    assert found.entities == ()
+
+
+def test_how_a_pattern_is_judged_is_no_other_answer() -> None:
+    found = between(("returns: [total]\n", "returns: [total]\n    frequency: 3/s\n"))
+    assert [(one.name, one.parts, one.answer_changes) for one in found.patterns] == [
+        ("order", ("calls_per_s",), False)
+    ]
+
+
+def test_every_change_has_a_note_beside_its_line() -> None:
+    both = compared(BASE, changed(("total: total", "total: '{total}'"), ("city: city", "town: city")))
+    shown = [(note.file, note.where) for note in notes(both, both.difference())]
+    assert ("new.yaml", "entities.order.items.Order.attributes.total") in shown
+    assert ("old.yaml", "entities.customer.items.Customer.attributes.city") in shown
+    assert ("new.yaml", "entities.customer.items.Customer.attributes.town") in shown
+
+
+# ── what means the same ──
+
+ALIKE: list[tuple[str, str]] = [
+    ("keep: [name], attributes: {city: city}", "attributes: {city: city, name: name}"),
+    ("where: {status: [P, S]}", "where: {status: [S, P]}  # a comment"),
+    ("{P: pending, S: shipped}", "{S: shipped, P: pending}"),
+    ("join: {customer: customer_id}", "join: {customer: {table: customer, on: {customer_id: id}}}"),
+]
+
+
+@pytest.mark.parametrize("edit", ALIKE)
+def test_other_words_for_the_same(edit: tuple[str, str]) -> None:
+    assert between(edit).is_empty
+
+
+def test_a_join_of_another_name_is_the_same_join() -> None:
+    edits = (("join: {customer: customer_id}", "join: {buyer: customer_id}"), ("customer.name", "buyer.name"))
+    for planned in (True, False):
+        assert between(*edits, planned=planned).is_empty
+
+
+def test_attributes_of_the_entity_are_those_of_each_item() -> None:
+    text = BASE.replace(
+        '{key: ["CUSTOMER#{id}", META], keep: [name], attributes: {city: city}}',
+        '{key: ["CUSTOMER#{id}", META], keep: [name]}\n    attributes: {city: city}',
+    )
+    assert text != BASE
+    assert compared(BASE, text).difference().is_empty
+
+
+def test_an_index_of_another_name_with_the_same_attributes_rewrites_no_item() -> None:
+    text = BASE.replace("GSI1:", "ByCustomer:").replace("index: GSI1,", "index: ByCustomer,")
+    found = compared(BASE, text).difference()
+    assert found.entities == ()
+    assert sorted((one.part, one.way) for one in found.table) == [
+        ("index ByCustomer", "add"),
+        ("index GSI1", "remove"),
+    ]
+
+
+def _shuffled(value: Any, chance: random.Random) -> Any:
+    if isinstance(value, list):
+        return [_shuffled(one, chance) for one in value]
+    if not isinstance(value, dict):
+        return value
+    names = list(value)
+    chance.shuffle(names)
+    # A join may begin at an earlier one.
+    return {name: value[name] if name == "join" else _shuffled(value[name], chance) for name in names}
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.stem))
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32))
+def test_a_shuffled_mapping_means_the_same(file: Path, seed: int) -> None:
+    yaml = YAML(typ="safe", pure=True)
+    text = file.read_text(encoding="utf-8")
+    out = StringIO()
+    writer = YAML(typ="safe", pure=True)
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    writer.dump(_shuffled(yaml.load(text), random.Random(seed)), out)
+    there = Revision(parse_mapping(text, "a").mapping)
+    assert difference(there, there).is_empty
+    assert difference(there, Revision(parse_mapping(out.getvalue(), "b").mapping)).is_empty

@@ -1,0 +1,86 @@
+"""Rows that wait are looked at by a process that knows the entities that are direct by now, and by no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+
+import pytest
+
+from migrator.stages.reverse.daemon import DirectChangedError, ReverseDaemon, WhileDirect
+from tests.unit.stages.reverse_world import FACTS, Shop, customer, line, order
+
+ALL = frozenset(FACTS.tables)
+
+
+def _daemon(
+    shop: Shop, names: frozenset[str], on_record: Callable[[], frozenset[str]], *, once: bool = True
+) -> ReverseDaemon:
+    stage = shop.reverse(names=names)
+    work = WhileDirect(stage, names, on_record)
+    reader = shop.world.reader(f"p{id(stage)}", work=work)
+
+    def pause(_: float) -> None:
+        shop.world.fake.advance(8.0)
+
+    return ReverseDaemon(reader, work, shop.world.journal, Event(), once, pause, shop.clock(), None)
+
+
+def _parked() -> Shop:
+    """A customer that fits no row, one that is to go, and an item of which nothing says whose it is."""
+    shop = Shop()
+    shop.put(customer(1), customer(2))
+    shop.drain()
+    shop.put({**customer(1), "name": 5}, {**customer(3), "id": "three"}, line(7, 1))
+    shop.delete(customer(2))
+    shop.drain(1, 0.0)
+    assert len(shop.journal.waits) == 4
+    return shop
+
+
+def test_a_process_that_knows_no_direct_entity_leaves_what_waits_to_others() -> None:
+    """Its shards are idle, so no page tells it that entities are direct by now."""
+    shop = _parked()
+    before, rows = dict(shop.journal.waits), shop.there()
+    shop.world.fake.advance(3600)
+    with pytest.raises(DirectChangedError):
+        _daemon(shop, frozenset(), lambda: ALL).run()
+    assert (shop.journal.waits, shop.there()) == (before, rows)
+
+
+def test_no_row_goes_once_the_direction_has_turned() -> None:
+    """It turns between the two looks at a row that no item holds."""
+    shop = _parked()
+
+    def on_record() -> frozenset[str]:
+        return frozenset() if shop.journal.waits[("customer", "[2]")].looks else ALL
+
+    with pytest.raises(DirectChangedError):
+        _daemon(shop, ALL, on_record).run()
+    assert shop.there()["customer"] == {1, 2}
+
+
+@pytest.mark.parametrize("left", [frozenset[str](), frozenset({"orders"})])
+def test_rows_of_an_entity_that_was_taken_back_wait_and_keep_nobody(left: frozenset[str]) -> None:
+    shop = _parked()
+    for _ in range(3):
+        shop.world.fake.advance(3600)
+        _daemon(shop, left, lambda: left).run()
+    assert {one.row for one in shop.journal.waiting() if one.row[0]} == {
+        *{("customer", "[1]"), ("customer", "[2]"), ("line", "[7,1]")}
+    }
+    assert shop.there() == {"customer": {1, 2}, "orders": set(), "line": set()}
+    shop.put(customer(1, "a"), customer(3), order(7, 1))
+    shop.drain()
+    assert shop.is_equal()
+
+
+def test_many_rows_of_others_do_not_keep_a_row_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.stages.reverse.stage._AT_ONCE", 2)
+    shop = _parked()
+    shop.put(order(8, 9))
+    shop.drain(1, 0.0)
+    shop.rows["customer"].append({"id": 9, "name": "n9"})
+    shop.world.fake.advance(3600)
+    _daemon(shop, frozenset({"orders"}), lambda: frozenset({"orders"})).run()
+    assert shop.there()["orders"] == {8}

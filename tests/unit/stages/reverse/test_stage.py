@@ -1,0 +1,245 @@
+"""Items become rows: in any order, killed at any step, and no row is absent that some item holds."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import pytest
+
+from migrator.model.table import Item
+from tests.unit.stages.reverse_world import Shop, customer, hot, line, order
+from tests.unit.stages.stream_world import Killed, Steps
+
+
+def test_rows_are_made_changed_and_deleted() -> None:
+    shop = Shop()
+    shop.put(customer(1), order(7, 1, 5), line(7, 1), line(7, 2))
+    shop.drain()
+    assert shop.is_equal()
+    assert [row["total"] for row in shop.rows["orders"]] == [5]
+    shop.put(order(7, 1, 6))
+    shop.delete(line(7, 1))
+    shop.drain()
+    assert shop.is_equal()
+    assert len(shop.rows["line"]) == 1
+
+
+def test_children_that_come_before_their_parents_wait() -> None:
+    shop = Shop()
+    shop.put(line(7, 1), order(7, 1))
+    shop.drain(2, 1.0)
+    assert shop.there() == {"customer": set(), "orders": set(), "line": set()}
+    assert {(one.waits, one.why) for one in shop.journal.waits.values()} == {("refused", "foreign key")}
+    shop.put(customer(1))
+    shop.drain()
+    assert shop.is_equal()
+
+
+def test_parents_that_are_deleted_before_their_children_wait_and_take_none() -> None:
+    shop = Shop()
+    shop.put(customer(1), order(7, 1), line(7, 1))
+    shop.drain()
+    shop.writer.written = shop.never_absent()
+    shop.delete(customer(1), order(7, 1))
+    shop.drain()
+    assert shop.there() == {"customer": {1}, "orders": {7}, "line": {(7, 1)}}
+    assert {one.waits for one in shop.journal.waits.values()} == {"gone"}
+    shop.delete(line(7, 1))
+    shop.drain(30)
+    assert shop.is_equal()
+    assert not shop.rows["customer"]
+    assert not shop.journal.keys
+
+
+def test_a_row_whose_item_moves_never_vanishes() -> None:
+    """The trap: the record of the old key is worked in one shard long before that of the new one in another."""
+    shop = Shop()
+    shop.put(customer(1), customer(2), order(7, 1))
+    shop.drain()
+    shop.writer.written = shop.never_absent()
+    for _ in range(3):
+        shop.world.fake.split()
+    shop.put(order(7, 2))
+    shop.delete(order(7, 1))
+    # One reader has the shard of the old key, and another, which is slow, that of the new one.
+    old, new = shop.shard_of("C#1"), shop.shard_of("C#2")
+    assert old != new
+    fast = shop.reverse()
+    (removed,) = [record for record in shop.records(old) if record.new is None]
+    fast.work([removed], lambda: None)
+    shop.world.fake.advance(3600)
+    assert fast.again(shop.passed_at(), lambda: None) == 0
+    assert shop.there()["orders"] == {7}
+    shop.drain()
+    assert shop.is_equal()
+    assert [row["customer_id"] for row in shop.rows["orders"]] == [2]
+
+
+def test_a_row_goes_only_when_all_shards_have_passed_that_time_twice() -> None:
+    shop = Shop()
+    shop.put(customer(1))
+    shop.drain()
+    shop.delete(customer(1))
+    reverse = shop.reverse()
+    with shop.world.reader("one", work=reverse.work) as reader:
+        shop.turn(reader, reverse)
+        now = shop.clock()
+        for passed_at, is_there in ((now + 14, True), (now + 15, True), (now + 29, True), (now + 30, False)):
+            reverse.again(passed_at, lambda: None)
+            assert bool(shop.rows["customer"]) is is_there
+
+
+def test_an_item_of_a_row_that_was_migrated_is_found_by_the_row() -> None:
+    """No key of it was ever remembered: a change of one item must not lose what another one says."""
+    shop = Shop()
+    shop.put(customer(1), order(7, 1), hot(7))
+    shop.rows["customer"].append({"id": 1, "name": "n1"})
+    shop.rows["orders"].append({"id": 7, "customer_id": 1, "total": None, "hot": True})
+    for shard in shop.world.fake.shards:
+        shard.records.clear()
+    shop.put(order(7, 1, 9))
+    shop.drain()
+    assert shop.is_equal()
+    assert shop.rows["orders"] == [{"id": 7, "customer_id": 1, "total": 9, "hot": True}]
+
+
+def test_an_item_that_fits_no_row_is_a_finding_and_nothing_is_lost() -> None:
+    shop = Shop()
+    shop.put(customer(1))
+    shop.drain()
+    shop.put({**customer(1), "name": 5}, {**customer(2), "id": "two"}, order(7, 1))
+    shop.drain(2, 1.0)
+    assert shop.there() == {"customer": {1}, "orders": {7}, "line": set()}
+    waiting = shop.journal.waiting()
+    assert [(one.waits, one.is_finding) for one in waiting] == [("misfit", True)] * 2
+    assert all("Customer" in one.why and "two" not in one.why for one in waiting)
+    shop.put(customer(1, "new"), customer(2))
+    shop.drain()
+    assert shop.is_equal()
+
+
+def test_two_items_that_claim_one_row_are_a_finding() -> None:
+    shop = Shop()
+    shop.put(customer(1), customer(2), order(7, 1, 5), order(7, 2, 6))
+    shop.drain(20)
+    assert shop.rows["orders"] == []
+    (waiting,) = shop.journal.waiting()
+    assert (waiting.row, waiting.waits, waiting.is_finding) == (("orders", "[7]"), "claims", True)
+    shop.delete(order(7, 1))
+    shop.drain()
+    assert shop.is_equal()
+
+
+def test_what_the_source_refuses_is_a_finding_after_some_tries() -> None:
+    shop = Shop()
+    shop.put(customer(1, "same"), customer(2, "same"), customer(3))
+    shop.drain(3, 1.0)
+    assert shop.there()["customer"] == {1, 3}
+    assert [one.is_finding for one in shop.journal.waiting()] == [False]
+    shop.drain(20)
+    assert [(one.why, one.is_finding) for one in shop.journal.waiting()] == [("unique", True)]
+    shop.put(customer(1, "other"))
+    shop.drain(20)
+    assert shop.is_equal()
+
+
+def test_rows_that_swap_a_unique_value_are_written_together_whenever_they_come() -> None:
+    shop = Shop()
+    shop.put(customer(1, "a"), customer(2, "b"))
+    shop.drain()
+    shop.put(customer(1, "b"))
+    shop.drain(3, 1.0)
+    assert [(one.row[1], one.why) for one in shop.journal.waiting()] == [("[1]", "unique")]
+    shop.put(customer(2, "a"))
+    shop.drain()
+    assert shop.is_equal()
+    assert shop.journal.waiting() == []
+
+
+def test_items_of_other_types_are_nothing_of_ours() -> None:
+    shop = Shop()
+    shop.put({"PK": "COUNTER", "SK": "order", "type": "Counter", "last": 5}, {"PK": "X", "SK": "Y"})
+    shop.drain()
+    assert shop.there() == {"customer": set(), "orders": set(), "line": set()}
+    assert not shop.journal.waits
+
+
+def _storm(shop: Shop, rng: random.Random, count: int) -> None:
+    """Moves of keys, children before parents, parents before children, now and then a split of a shard."""
+    for _ in range(count):
+        # Orders from 4 on have no lines: no foreign key would keep one that goes too soon.
+        number, of = rng.randint(1, 8), rng.randint(1, 3)
+        orders = [item for item in shop.world.fake.items.values() if item["type"] == "Order"]
+        before = next((item for item in orders if item["id"] == number), None)
+        action = rng.choice(["customer", "order", "order", "move", "line", "line", "hot", "drop", "split"])
+        if action == "customer":
+            shop.put(customer(of, f"n{of}"))
+        elif action == "order" and before is None:
+            shop.put(order(number, of, rng.randint(1, 99)))
+        elif action == "order" and before is not None:
+            shop.put({**before, "total": rng.randint(1, 99)})
+        elif action == "move" and before is not None and before["customer_id"] != of:
+            # In one transaction, or so that both are there for a moment, which services do not read.
+            shop.put(order(number, of, 7))
+            shop.delete(before)
+        elif action == "line":
+            shop.put(line(rng.randint(1, 3), rng.randint(1, 2), rng.choice("ab")))
+        elif action == "hot":
+            rng.choice([shop.put, shop.delete])(hot(number))
+        elif action == "drop":
+            gone: list[Item] = [*shop.world.fake.items.values()]
+            shop.delete(rng.choice(gone)) if gone else None
+        elif action == "split" and len(shop.world.fake.open_shards) < 4:
+            shop.world.fake.split(rng.randint(0, 3))
+
+
+def _mend(shop: Shop) -> None:
+    """What foreign keys ask for, and the other item of a hot order: services keep to it in the end."""
+    held = shop.held()
+    for number in {order_id for order_id, _ in held["line"]} - held["orders"]:
+        shop.put(order(number, 1))
+    for item in list(shop.world.fake.items.values()):
+        if item["type"] == "Hot" and item["id"] not in shop.held()["orders"]:
+            shop.put(order(item["id"], 1))
+    for item in list(shop.world.fake.items.values()):
+        if item["type"] == "Order" and item["customer_id"] not in shop.held()["customer"]:
+            shop.put(customer(item["customer_id"]))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_storm_with_kills_at_any_step_ends_with_rows_equal_to_items(seed: int) -> None:
+    rng = random.Random(seed)
+    shop = Shop()
+    shop.writer.written = shop.never_absent()
+    for life in range(25):
+        _storm(shop, rng, 6)
+        shop.world.fake.advance(61.0)
+        steps = Steps(rng.choice([3, 9, 17, 40, 90, float("inf")]))
+        reverse = shop.reverse(steps)
+        with suppress(Killed), shop.world.reader(f"life{life}", steps, reverse.work) as reader:
+            for _ in range(3):
+                shop.turn(reader, reverse)
+                shop.world.fake.advance(9.0)
+    _mend(shop)
+    shop.drain(60)
+    assert shop.is_equal(), (shop.journal.waits, shop.items_of_rows(), shop.world.fake.items)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_records_in_another_order_and_twice_end_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    shop = Shop()
+    _storm(shop, rng, 60)
+    _mend(shop)
+    fake = shop.world.fake
+    pages = [record for shard in fake.shards for record in shop.records(shard.id)]
+    rng.shuffle(pages)
+    reverse = shop.reverse()
+    while pages:
+        size = rng.randint(1, 9)
+        page, pages = pages[:size], pages[size:]
+        reverse.work(page, lambda: None)
+        reverse.work(page[::-1], lambda: None)
+    shop.drain(60)
+    assert shop.is_equal()
