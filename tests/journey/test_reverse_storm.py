@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import boto3
 import pytest
 
 from tests.exports.generated import CLIENT, loaded, table_of
-from tests.journey.command import Project, project
+from tests.journey.command import ROOT, Project, project
 from tests.language.conftest import database_on
 from tests.language.engines import ENGINES
 from tests.support_capture import connect
@@ -219,6 +220,50 @@ def held_by(shop: Project) -> Callable[[], set[tuple[Any, ...]]]:
     return held
 
 
+STEPS = (
+    "SqlStreamJournal.list_shards",
+    "SqlStreamJournal.claim",
+    "SqlReverseJournal.rows_of",
+    "SqlReverseJournal.remember",
+    "SqlReverseJournal.keys_of",
+    "DynamoStore.get",
+    "_RowSql.put",
+    "SqlRowWriter.write",
+    "SqlReverseJournal.wait",
+    "_RowSql.delete",
+    "SqlReverseJournal.forget",
+    "SqlReverseJournal.done",
+    "SqlStreamJournal.save",
+)
+"""After each of which the process is killed on both servers; those of `_RowSql` are within the transaction of a row."""
+
+
+def killed_at(shop: Project, step: str, writer: Writer) -> None:
+    """The way back at work beside a writer until it comes to the step."""
+    here = {"PYTHONPATH": f"{ROOT / 'tests' / 'faults' / 'killing'}:{ROOT}", "MIGRATOR_TEST_KILL": f"{step}:2"}
+    before = dict(shop.environment)
+    shop.environment.update(here)
+    with shop_killed(shop, str(shop.job)) as working:
+        shop.environment.clear()
+        shop.environment.update(before)
+        until = time.monotonic() + 240
+        while working.poll() is None:
+            assert time.monotonic() < until, step
+            writer.write()
+    assert working.returncode == -signal.SIGKILL, step
+
+
+def killed_at_random(shop: Project, rng: random.Random, writer: Writer, watcher: Watcher) -> None:
+    """Once it has written a row, wherever it is."""
+    seen = watcher.changes
+    with shop_killed(shop, str(shop.job)) as working:
+        for _ in range(WRITES):
+            writer.write()
+        watcher.wait(lambda: watcher.changes > seen, working)
+        until = watcher.looks + rng.randint(0, LOOKS)
+        watcher.wait(lambda: watcher.looks >= until, working)
+
+
 @contextmanager
 def shop_killed(shop: Project, job: str) -> Iterator[Any]:
     """The way back at work, killed as the block ends."""
@@ -236,15 +281,12 @@ def test_rows_follow_a_storm_of_direct_writers(shop: Project, engine: str, url: 
     writer = Writer(shop, seed)
     watcher = Watcher(engine, url, held_by(shop))
     with watcher.watching():
-        for _ in range(KILLS):
-            seen = watcher.changes
-            with shop_killed(shop, job) as working:
-                for _ in range(WRITES):
-                    writer.write()
-                # It has written by now; then it is killed wherever it is.
-                watcher.wait(lambda seen=seen: watcher.changes > seen, working)
-                until = watcher.looks + rng.randint(0, LOOKS)
-                watcher.wait(lambda until=until: watcher.looks >= until, working)
+        if engine == "sqlite":
+            for _ in range(KILLS):
+                killed_at_random(shop, rng, writer, watcher)
+        else:
+            for step in STEPS:
+                killed_at(shop, step, writer)
         writer.mend()
         shop.done("reverse", "start", job, "--once", "--settle", "0s")
     assert shop.done("reverse", "verify", job, "--settle", "0s", "--json").data["clean"]

@@ -1,4 +1,4 @@
-"""Kills a process that another one has started, by SIGKILL, at a step of its work. Python imports this by itself where the
+"""Kills a process that another one has started, or that makes rows of items, by SIGKILL at a step of its work. Python imports this by itself where the
 folder is on its path; MIGRATOR_TEST_KILL says at which methods, after how many calls: `SqlJournal.claim_pages:3`, or with which
 chance: `SqlJournal.finish_page%8`. Where MIGRATOR_TEST_KILLS names a folder, twice at each of them, of all processes. Where MIGRATOR_TEST_KILL_WAITS
 names a file, the process that starts the others waits at its own second call of such a method until one of them was killed."""
@@ -67,14 +67,18 @@ def _is_wanted(step: str) -> bool:
 
 
 def _set(step: str, changed: Callable[..., Callable[..., Any]]) -> None:
+    from migrator.journal.at_work.reverse import SqlReverseJournal
+    from migrator.journal.at_work.streams import SqlStreamJournal
     from migrator.journal.runs import SqlJournal
     from migrator.source.reader import SqlSource
+    from migrator.source.row_writing import SqlRowWriter, _RowSql
     from migrator.target.store import DynamoStore
 
     where, kind, number = re.fullmatch(r"([\w.]+)(?:([:%])(\d+))?", step).groups()  # type: ignore[union-attr]
     after = int(number or 1)
     owner, _, name = where.partition(".")
-    kept = {known.__name__: known for known in (SqlJournal, SqlSource, DynamoStore)}[owner]
+    of_reverse = (SqlReverseJournal, SqlStreamJournal, SqlRowWriter, _RowSql)
+    kept = {known.__name__: known for known in (SqlJournal, SqlSource, DynamoStore, *of_reverse)}[owner]
 
     def is_due(calls: int) -> bool:
         return random.randrange(after) == 0 if kind == "%" else calls >= after
@@ -82,7 +86,7 @@ def _set(step: str, changed: Callable[..., Callable[..., Any]]) -> None:
     setattr(kept, name, changed(getattr(kept, name), step, is_due))
 
 
-_is_started = "--part" in sys.orig_argv or "pyspark.daemon" in sys.orig_argv
+_is_started = not {"--part", "pyspark.daemon", "reverse"}.isdisjoint(sys.orig_argv)
 if STEPS and (_is_started or WAITS):
     for each in STEPS.split(","):
         _set(each, _killing if _is_started else _waiting)
