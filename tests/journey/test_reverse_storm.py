@@ -240,7 +240,10 @@ STEPS = (
 
 def killed_at(shop: Project, step: str, writer: Writer) -> None:
     """The way back at work beside a writer until it comes to the step."""
-    here = {"PYTHONPATH": f"{ROOT / 'tests' / 'faults' / 'killing'}:{ROOT}", "MIGRATOR_TEST_KILL": f"{step}:2"}
+    here = {
+        "PYTHONPATH": f"{ROOT / 'tests' / 'faults' / 'killing'}:{ROOT}",
+        "MIGRATOR_TEST_KILL": f"{step}:2",
+    }
     before = dict(shop.environment)
     shop.environment.update(here)
     with shop_killed(shop, str(shop.job)) as working:
