@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from alembic.config import main as alembic
 
 from migrator.source.connect import source_url
-from tests.journey.changing import WRITES, Changing, as_written, changing, new_file, printed, shop_project
+from tests.journey.changing import WRITES, Changing, as_written, changing, printed
 from tests.journey.command import Project
-from tests.journey.test_schema_changes import ENGINES, ends_well
+from tests.journey.test_schema_changes import ends_well
+from tests.journey.test_schema_changes import engine as engine
+from tests.journey.test_schema_changes import made as made
+from tests.journey.test_schema_changes import shop as shop
+from tests.journey.test_schema_changes import url as url
 
 INI = "[alembic]\nscript_location = {folder}\nsqlalchemy.url = {url}\n"
 ENV = """\
@@ -42,29 +44,6 @@ def downgrade() -> None:
 EXPAND = 'op.add_column("customer", sa.Column("title", sa.String(40)))'
 FILL = 'op.execute("UPDATE customer SET title = name WHERE title IS NULL")'
 CONTRACT = 'op.drop_column("customer", "name")'
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def url(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of an empty database."""
-    fixtures = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
-    return new_file(tmp_path) if engine == "sqlite" else str(request.getfixturevalue(fixtures[engine]))
-
-
-@pytest.fixture
-def made(url: str, tmp_path: Path, dynamodb_url: str) -> Project:
-    return shop_project(tmp_path, url, dynamodb_url)
-
-
-@pytest.fixture
-def shop(engine: str, url: str, made: Project) -> Iterator[Changing]:
-    with changing(engine, url, made) as shop:
-        yield shop
 
 
 @dataclass(frozen=True)
