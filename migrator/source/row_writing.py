@@ -8,7 +8,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
-from sqlalchemy.exc import SQLAlchemyError
 
 from migrator.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
 from migrator.model.reverse.rows import Check, RefusalKind, RefusedChange, Row, RowChange
@@ -125,7 +124,10 @@ class _RowTransactions(Committing):
     def _once(self, work: Callable[[Connection], Any]) -> Any:
         try:
             return super()._once(work)
-        except (SQLAlchemyError, *self._failures) as error:
+        except (UnicodeError, OverflowError):
+            # No driver binds half a surrogate pair, which JSON can spell, or a number beyond the engine's.
+            raise _Refused("value") from None
+        except self._failures as error:
             kind = self.kind.rows.refusal(getattr(error, "orig", None) or error)
             if kind is not None:
                 raise _Refused(kind) from None
@@ -145,6 +147,8 @@ class _RowSql:
         columns = [column for name in values if (column := _column(table, name)) and not column.generated]
         bound = [self._bound(column, values[column.name]) for column in columns]
         others = [column for column in columns if column.name not in key]
+        if self._found(table, key) is False:
+            raise _Refused("unique")
         if not self._rows.upserts and self._updated(table, key, values, others or columns):
             return
         names = ", ".join(self._name(column.real) for column in columns)
@@ -174,15 +178,36 @@ class _RowSql:
 
     def delete(self, table: TableFacts, key: Row) -> None:
         """Locked first, so that a child that is inserted just now is seen: else an ON DELETE CASCADE would take it."""
-        where, bound = self._where(table, key)
-        locked = f"SELECT 1 FROM {self._table(table)} WHERE {where}{self._rows.locks}"
-        if not self._run(locked, bound).first():
+        if not self._found(table, key, always=True):
             return
+        where, bound = self._where(table, key)
         for child in self._facts.tables.values():
             for foreign in child.foreign_keys:
                 if foreign.table == table.name and self._has_child(child, foreign, table, key):
                     raise _Refused("foreign key")
         self._run(f"DELETE FROM {self._table(table)} WHERE {where}", bound)
+
+    def _found(self, table: TableFacts, key: Row, *, always: bool = False) -> bool | None:
+        """Whether the row that the key finds, now locked, is the one with this key; None for no row, or none looked for.
+
+        Where the source takes several texts for one, such as 'a' and 'A', a key finds the row of another one, whose items
+        say what it is. `always`: it is looked for also where no other row can be found.
+        """
+        columns = [column for name in key if (column := _column(table, name))]
+        of_text = [column for column in columns if column.alike and isinstance(key[column.name], str)]
+        if not (of_text or always):
+            return None
+        where, bound = self._where(table, key)
+        names = ", ".join(self._name(column.real) for column in of_text) or "1"
+        row = self._run(
+            f"SELECT {names} FROM {self._table(table)} WHERE {where}{self._rows.locks}", bound
+        ).first()
+        if row is None:
+            return None
+        return all(
+            _unpadded(column, there) == _unpadded(column, key[column.name])
+            for column, there in zip(of_text, row, strict=False)
+        )
 
     def _has_child(self, child: TableFacts, foreign: ForeignKey, table: TableFacts, key: Row) -> bool:
         on = [
@@ -243,6 +268,11 @@ def _quoted(dialect: Dialect, name: str) -> str:
 def _column(table: TableFacts, name: str) -> Column | None:
     column = table.column(name)
     return None if column is None or column.sql else column
+
+
+def _unpadded(column: Column, text: str) -> str:
+    """PostgreSQL's character(n) keeps no spaces at the end, and gives as many as there is room for."""
+    return text.rstrip(" ") if column.declared.startswith("character(") else text
 
 
 def _real(table: TableFacts, name: str) -> str:

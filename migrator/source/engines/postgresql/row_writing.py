@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -69,6 +70,8 @@ _BY_STATE: dict[str, RefusalKind] = {
     "23P01": "unique",
     "23502": "not null",
     "23514": "value",
+    # GENERATED ALWAYS AS IDENTITY, beside another key by which items name the row: such a column takes no other value.
+    "428C9": "value",
     "P0001": "trigger",
 }
 """Source: PostgreSQL's documentation, "PostgreSQL Error Codes"."""
@@ -109,8 +112,8 @@ def _move_counters(connection: Connection, table: TableFacts) -> None:
         highest = connection.exec_driver_sql(f"SELECT max({quote(row.column)}) FROM {place}").scalar()
         sequence = f"{quote(row.schema)}.{quote(row.name)}"
         last, is_called = connection.exec_driver_sql(f"SELECT last_value, is_called FROM {sequence}").one()
-        if isinstance(highest, int) and (highest > last or (highest == last and not is_called)):
-            connection.execute(sa.text("SELECT setval(:oid, :at)"), {"oid": row.oid, "at": highest})
+        if isinstance(highest, (int, Decimal)) and (highest > last or (highest == last and not is_called)):
+            connection.execute(sa.text("SELECT setval(:oid, :at)"), {"oid": row.oid, "at": int(highest)})
 
 
 def _begin(connection: Connection) -> None:

@@ -51,9 +51,6 @@ _BY_NAME: dict[str, RefusalKind] = {
 
 
 def _refusal(error: BaseException) -> RefusalKind | None:
-    # sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
-    if isinstance(error, (OverflowError, UnicodeError)):
-        return "value"
     return _BY_NAME.get(str(getattr(error, "sqlite_errorname", "")))
 
 
