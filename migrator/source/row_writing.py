@@ -34,6 +34,8 @@ class SqlRowWriter:
         self._rows = self._transactions.kind.rows
         sa.event.listen(engine, "connect", lambda driver, _: self._rows.prepare(driver))
         self._facts = facts
+        self._unchanging: dict[str, frozenset[str]] = {}
+        """As far as it was asked; what a table's columns are does not change while rows of it are written."""
 
     def write(self, changes: Sequence[RowChange], check: Check) -> list[RefusedChange]:
         if not changes:
@@ -91,7 +93,7 @@ class SqlRowWriter:
         """`made`: those that went through."""
         made.clear()
         self._rows.begin(connection)
-        row = _RowSql(connection, self._rows, self._facts)
+        row = _RowSql(connection, self._rows, self._facts, self._unchanging)
         for change in changes:
             row.free(change.table, change.key)
         for change in changes:
@@ -101,7 +103,7 @@ class SqlRowWriter:
 
     def _make(self, connection: Connection, changes: Sequence[RowChange]) -> None:
         self._rows.begin(connection)
-        row = _RowSql(connection, self._rows, self._facts)
+        row = _RowSql(connection, self._rows, self._facts, self._unchanging)
         for change in changes:
             if change.values is None:
                 row.delete(change.table, change.key)
@@ -137,16 +139,26 @@ class _RowTransactions(Committing):
 class _RowSql:
     """Statements about one row, with the driver's own placeholders: values go to it as they are."""
 
-    def __init__(self, connection: Connection, rows: RowWriting, facts: SchemaFacts) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        rows: RowWriting,
+        facts: SchemaFacts,
+        unchanging: dict[str, frozenset[str]],
+    ) -> None:
         self._connection = connection
         self._rows = rows
         self._facts = facts
+        self._unchanging = unchanging
         self._mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
 
     def put(self, table: TableFacts, key: Row, values: Row) -> None:
         columns = [column for name in values if (column := _column(table, name)) and not column.generated]
         bound = [self._bound(column, values[column.name]) for column in columns]
-        others = [column for column in columns if column.name not in key]
+        place = self._table(table)
+        if place not in self._unchanging:
+            self._unchanging[place] = self._rows.unchanging(self._connection, place)
+        others = [one for one in columns if one.name not in key and one.real not in self._unchanging[place]]
         if self._found(table, key) is False:
             raise _Refused("unique")
         if not self._rows.upserts and self._updated(table, key, values, others or columns):

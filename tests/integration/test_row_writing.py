@@ -233,15 +233,16 @@ def test_a_counter_of_numbers_with_decimals_moves_too(postgres_database: str) ->
     shop.close()
 
 
-def test_a_number_that_the_source_alone_gives_stops_no_other_row(postgres_database: str) -> None:
+def test_a_number_that_the_source_alone_gives_is_given_once(postgres_database: str) -> None:
+    """An identity beside the key by which items name the row: no UPDATE may name it."""
     with psycopg.connect(postgres_database) as connection:
         connection.execute(
-            "CREATE TABLE ware (id INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY, sku TEXT UNIQUE NOT NULL)"
+            "CREATE TABLE ware (id INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY, sku TEXT UNIQUE NOT NULL, n INTEGER)"
         )
     shop = Written(postgres_database)
-    wares = [shop.put("ware", ["sku"], id=number, sku=sku) for number, sku in ((5, "a"), (5, "a"), (6, "b"))]
-    assert shop.write(*wares) == [("ware", "value")]
-    assert shop.rows("ware") == [(5, "a"), (6, "b")]
+    for n in (1, 2):
+        assert shop.write(shop.put("ware", ["sku"], id=5, sku="a", n=n)) == []
+    assert shop.rows("ware") == [(5, "a", 2)]
     shop.close()
 
 

@@ -70,8 +70,6 @@ _BY_STATE: dict[str, RefusalKind] = {
     "23P01": "unique",
     "23502": "not null",
     "23514": "value",
-    # GENERATED ALWAYS AS IDENTITY, beside another key by which items name the row: such a column takes no other value.
-    "428C9": "value",
     "P0001": "trigger",
 }
 """Source: PostgreSQL's documentation, "PostgreSQL Error Codes"."""
@@ -116,6 +114,17 @@ def _move_counters(connection: Connection, table: TableFacts) -> None:
             connection.execute(sa.text("SELECT setval(:oid, :at)"), {"oid": row.oid, "at": int(highest)})
 
 
+_ALWAYS = sa.text("""
+    SELECT attname FROM pg_catalog.pg_attribute
+    WHERE attidentity = 'a' AND attrelid = to_regclass(:table)
+""")
+
+
+def _unchanging(connection: Connection, place: str) -> frozenset[str]:
+    """Columns that are GENERATED ALWAYS AS IDENTITY: an INSERT may give one a value, and no UPDATE may name it."""
+    return frozenset(connection.execute(_ALWAYS, {"table": place}).scalars())
+
+
 def _begin(connection: Connection) -> None:
     # What is refused is to be known by its statement, and not at the commit.
     connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
@@ -132,6 +141,7 @@ ROWS = RowWriting(
     locks=" FOR UPDATE",
     refusal=_refusal,
     move_counters=_move_counters,
+    unchanging=_unchanging,
     # Bits of tgtype: 1 for each row, 2 before, 4 of an INSERT, 16 of an UPDATE. Source: src/include/catalog/pg_trigger.h.
     changing_triggers=(
         "SELECT t.tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid"
