@@ -13,7 +13,7 @@ from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.live.writers import Purge
 from migrator.stages.ownership import keep_direct
 from migrator.stages.reverse.daemon import status_of
-from migrator.stages.reverse.stage import ITEM_ALONE
+from migrator.stages.reverse.stage import waiting_no_more
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import reads_only
 from migrator.wiring import job as job_wiring
@@ -47,10 +47,8 @@ class EvidenceSources:
         taken_back = job_wiring.on_record(job, journal).direct - set(job.direct)
         revision = self.context.checked.mapping.revision
         keep_direct(journal, job.name, self.gatherer.table_id, revision, job.direct)
-        if taken_back:
-            tables = ReverseEdges(self.context, self.target, taken_back, self.gatherer.stop).tables
-            alone = [] if job.direct else [ITEM_ALONE]
-            remembered_of(job, journal, self.target.design.name).withdraw([*tables, *alone])
+        tables = ReverseEdges(self.context, self.target, taken_back, self.gatherer.stop).tables
+        remembered_of(job, journal, self.target.design.name).withdraw(waiting_no_more(tables, job.direct))
 
 
 @contextmanager

@@ -51,6 +51,12 @@ ITEM_ALONE = ""
 """In place of a table: an item of which nothing says whose it is."""
 
 
+def waiting_no_more(tables: Collection[str], direct: Collection[str]) -> list[str]:
+    """Of which no row waits, once entities are direct no more that `tables` are of. What is said of items alone may be of
+    any entity: it stays as long as one is `direct`."""
+    return [*tables, *([] if direct else [ITEM_ALONE])]
+
+
 class ItemReader(Protocol):
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         """The stored items among `keys`, read consistently."""
