@@ -431,3 +431,15 @@ class _Money(click.ParamType):  # type: ignore[type-arg]  # generic only in the 
 
 
 MONEY = _Money()
+
+
+rows_settle_option = click.option(
+    "--settle",
+    "settle_s",
+    callback=seconds,
+    metavar="DURATION",
+    default="15s",
+    show_default=True,
+    help="How much later all shards have to be read, twice, before a row goes that no item holds; and how long after it was"
+    " seen a difference of rows and items is looked at again.",
+)

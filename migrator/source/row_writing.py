@@ -8,7 +8,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
-from sqlalchemy.exc import SQLAlchemyError
 
 from migrator.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
 from migrator.model.reverse.rows import Check, RefusalKind, RefusedChange, Row, RowChange
@@ -35,6 +34,8 @@ class SqlRowWriter:
         self._rows = self._transactions.kind.rows
         sa.event.listen(engine, "connect", lambda driver, _: self._rows.prepare(driver))
         self._facts = facts
+        self._unchanging: dict[str, frozenset[str]] = {}
+        """As far as it was asked; what a table's columns are does not change while rows of it are written."""
 
     def write(self, changes: Sequence[RowChange], check: Check) -> list[RefusedChange]:
         if not changes:
@@ -92,7 +93,7 @@ class SqlRowWriter:
         """`made`: those that went through."""
         made.clear()
         self._rows.begin(connection)
-        row = _RowSql(connection, self._rows, self._facts)
+        row = _RowSql(connection, self._rows, self._facts, self._unchanging)
         for change in changes:
             row.free(change.table, change.key)
         for change in changes:
@@ -102,7 +103,7 @@ class SqlRowWriter:
 
     def _make(self, connection: Connection, changes: Sequence[RowChange]) -> None:
         self._rows.begin(connection)
-        row = _RowSql(connection, self._rows, self._facts)
+        row = _RowSql(connection, self._rows, self._facts, self._unchanging)
         for change in changes:
             if change.values is None:
                 row.delete(change.table, change.key)
@@ -125,7 +126,10 @@ class _RowTransactions(Committing):
     def _once(self, work: Callable[[Connection], Any]) -> Any:
         try:
             return super()._once(work)
-        except (SQLAlchemyError, *self._failures) as error:
+        except (UnicodeError, OverflowError):
+            # No driver binds half a surrogate pair, which JSON can spell, or a number beyond the engine's.
+            raise _Refused("value") from None
+        except self._failures as error:
             kind = self.kind.rows.refusal(getattr(error, "orig", None) or error)
             if kind is not None:
                 raise _Refused(kind) from None
@@ -135,16 +139,28 @@ class _RowTransactions(Committing):
 class _RowSql:
     """Statements about one row, with the driver's own placeholders: values go to it as they are."""
 
-    def __init__(self, connection: Connection, rows: RowWriting, facts: SchemaFacts) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        rows: RowWriting,
+        facts: SchemaFacts,
+        unchanging: dict[str, frozenset[str]],
+    ) -> None:
         self._connection = connection
         self._rows = rows
         self._facts = facts
+        self._unchanging = unchanging
         self._mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
 
     def put(self, table: TableFacts, key: Row, values: Row) -> None:
         columns = [column for name in values if (column := _column(table, name)) and not column.generated]
         bound = [self._bound(column, values[column.name]) for column in columns]
-        others = [column for column in columns if column.name not in key]
+        place = self._table(table)
+        if place not in self._unchanging:
+            self._unchanging[place] = self._rows.unchanging(self._connection, place)
+        others = [one for one in columns if one.name not in key and one.real not in self._unchanging[place]]
+        if self._found(table, key) is False:
+            raise _Refused("unique")
         if not self._rows.upserts and self._updated(table, key, values, others or columns):
             return
         names = ", ".join(self._name(column.real) for column in columns)
@@ -174,15 +190,36 @@ class _RowSql:
 
     def delete(self, table: TableFacts, key: Row) -> None:
         """Locked first, so that a child that is inserted just now is seen: else an ON DELETE CASCADE would take it."""
-        where, bound = self._where(table, key)
-        locked = f"SELECT 1 FROM {self._table(table)} WHERE {where}{self._rows.locks}"
-        if not self._run(locked, bound).first():
+        if not self._found(table, key, always=True):
             return
+        where, bound = self._where(table, key)
         for child in self._facts.tables.values():
             for foreign in child.foreign_keys:
                 if foreign.table == table.name and self._has_child(child, foreign, table, key):
                     raise _Refused("foreign key")
         self._run(f"DELETE FROM {self._table(table)} WHERE {where}", bound)
+
+    def _found(self, table: TableFacts, key: Row, *, always: bool = False) -> bool | None:
+        """Whether the row that the key finds, now locked, is the one with this key; None for no row, or none looked for.
+
+        Where the source takes several texts for one, such as 'a' and 'A', a key finds the row of another one, whose items
+        say what it is. `always`: it is looked for also where no other row can be found.
+        """
+        columns = [column for name in key if (column := _column(table, name))]
+        of_text = [column for column in columns if column.alike and isinstance(key[column.name], str)]
+        if not (of_text or always):
+            return None
+        where, bound = self._where(table, key)
+        names = ", ".join(self._name(column.real) for column in of_text) or "1"
+        row = self._run(
+            f"SELECT {names} FROM {self._table(table)} WHERE {where}{self._rows.locks}", bound
+        ).first()
+        if row is None:
+            return None
+        return all(
+            _unpadded(column, there) == _unpadded(column, key[column.name])
+            for column, there in zip(of_text, row, strict=False)
+        )
 
     def _has_child(self, child: TableFacts, foreign: ForeignKey, table: TableFacts, key: Row) -> bool:
         on = [
@@ -243,6 +280,11 @@ def _quoted(dialect: Dialect, name: str) -> str:
 def _column(table: TableFacts, name: str) -> Column | None:
     column = table.column(name)
     return None if column is None or column.sql else column
+
+
+def _unpadded(column: Column, text: str) -> str:
+    """PostgreSQL's character(n) keeps no spaces at the end, and gives as many as there is room for."""
+    return text.rstrip(" ") if column.declared.startswith("character(") else text
 
 
 def _real(table: TableFacts, name: str) -> str:

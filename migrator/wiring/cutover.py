@@ -13,6 +13,7 @@ from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.live.writers import Purge
 from migrator.stages.ownership import keep_direct
 from migrator.stages.reverse.daemon import status_of
+from migrator.stages.reverse.stage import waiting_no_more
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import reads_only
 from migrator.wiring import job as job_wiring
@@ -40,9 +41,14 @@ class EvidenceSources:
     gatherer: EvidenceGatherer
 
     def keep_direct(self) -> None:
-        """Puts on record which entities the service writes itself from now on, and that it writes all others no more."""
-        job, revision = self.job_journal.job, self.context.checked.mapping.revision
-        keep_direct(self.job_journal.journal, job.name, self.gatherer.table_id, revision, job.direct)
+        """Puts on record which entities the service writes itself from now on, and that it writes all others no more:
+        their rows wait for nothing any more."""
+        job, journal = self.job_journal.job, self.job_journal.journal
+        taken_back = job_wiring.on_record(job, journal).direct - set(job.direct)
+        revision = self.context.checked.mapping.revision
+        keep_direct(journal, job.name, self.gatherer.table_id, revision, job.direct)
+        tables = ReverseEdges(self.context, self.target, taken_back, self.gatherer.stop).tables
+        remembered_of(job, journal, self.target.design.name).withdraw(waiting_no_more(tables, job.direct))
 
 
 @contextmanager

@@ -16,12 +16,23 @@ import pytest
 from sqlalchemy import select, update
 
 from migrator.journal import schema
-from migrator.journal.at_work.lease import LIFE_S, JoinedLease, RunLease
+from migrator.journal.at_work.lease import LIFE_S, JoinedLease, RunLease, is_doing
 from migrator.journal.database import seconds
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import SettingsError, StoppedError
 from migrator.model.journal import RunIdentity
 from tests.unit.stages.live.test_instances import until
+
+
+def test_others_are_told_what_the_holder_does(journal: SqlJournal) -> None:
+    assert not is_doing(journal, "job", "way back")
+    with RunLease(journal, "job"):
+        assert not is_doing(journal, "job", "way back")
+    with RunLease(journal, "job", doing="way back"):
+        assert is_doing(journal, "job", "way back")
+        assert not is_doing(journal, "job", "backfill")
+        assert not is_doing(journal, "other", "way back")
+    assert not is_doing(journal, "job", "way back")
 
 
 def test_a_second_run_of_a_job_is_refused(journal: SqlJournal) -> None:

@@ -38,10 +38,33 @@ def test_keys_are_kept_until_the_row_is_forgotten(remembered: ReverseJournal) ->
     assert remembered.rows_of([B]) == {ONE, TWO}
     assert remembered.rows_of([C]) == {TWO}
     assert remembered.rows_of([]) == set()
-    remembered.wait([WaitingRow(ONE, "gone", 1.0)])
-    remembered.forget([ONE])
-    assert remembered.keys_of([ONE]) == {ONE: set()}
+    seen = WaitingRow(ONE, "gone", 1764115026.123456, looks=1)
+    remembered.wait([seen])
+    remembered.forget({ONE: seen})
+    remembered.forget({ONE: seen, TWO: WaitingRow(TWO, "gone", 1.0)})
+    assert remembered.keys_of([ONE, TWO]) == {ONE: set(), TWO: {B, C}}
     assert remembered.waiting() == []
+
+
+def test_a_row_that_another_process_found_meanwhile_is_not_forgotten(remembered: ReverseJournal) -> None:
+    seen = WaitingRow(ONE, "gone", 1.0, looks=1)
+    remembered.remember({ONE: {A}})
+    for meanwhile in (WaitingRow(ONE, "refused", 1.0, "foreign key"), WaitingRow(ONE, "gone", 2.0)):
+        remembered.wait([meanwhile])
+        remembered.forget({ONE: seen})
+        assert remembered.keys_of([ONE]) == {ONE: {A}}
+        assert remembered.waiting() == [meanwhile]
+
+
+def test_rows_of_tables_that_are_the_truth_again_wait_no_more(remembered: ReverseJournal) -> None:
+    line = WaitingRow(("line", "[1]"), "refused", 1.0)
+    remembered.remember({ONE: {A}})
+    remembered.wait([WaitingRow(ONE, "gone", 2.0), line])
+    remembered.withdraw([])
+    remembered.withdraw(["orders", "customer"])
+    remembered.withdraw(["orders", "customer"])
+    assert remembered.waiting() == [line]
+    assert remembered.keys_of([ONE]) == {ONE: {A}}
 
 
 def test_a_row_waits_for_one_reason_until_it_is_done(remembered: ReverseJournal) -> None:

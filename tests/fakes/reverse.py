@@ -147,10 +147,14 @@ class FakeReverseJournal:
         for row in rows:
             self.waits.pop(row, None)
 
-    def forget(self, rows: Collection[RowId]) -> None:
-        for row in rows:
-            self.waits.pop(row, None)
-            self.keys.pop(row, None)
+    def forget(self, rows: Mapping[RowId, WaitingRow]) -> None:
+        for row, seen in rows.items():
+            if self.waits.get(row) == seen:
+                del self.waits[row]
+                self.keys.pop(row, None)
+
+    def withdraw(self, tables: Collection[str]) -> None:
+        self.waits = {row: one for row, one in self.waits.items() if row[0] not in tables}
 
     def waiting(self, limit: int | None = None, tables: Collection[str] | None = None) -> list[WaitingRow]:
         waiting = [one for one in self.waits.values() if tables is None or one.row[0] in tables]

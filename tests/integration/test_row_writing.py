@@ -220,6 +220,83 @@ def test_counters_go_past_the_highest_key(shop: Written) -> None:
     assert [row[0] for row in shop.rows("parent")] == [41, 42]
 
 
+def test_a_counter_of_numbers_with_decimals_moves_too(postgres_database: str) -> None:
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute("CREATE SEQUENCE s")
+        connection.execute("CREATE TABLE bill (no NUMERIC(10) PRIMARY KEY DEFAULT nextval('s'), at INTEGER)")
+    shop = Written(postgres_database)
+    assert shop.write(shop.put("bill", ["no"], no=Decimal(41), at=1)) == []
+    shop.writer.move_counters([shop.facts.tables["bill"]])
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute("INSERT INTO bill (at) VALUES (2)")
+    assert shop.rows("bill") == [(41, 1), (42, 2)]
+    shop.close()
+
+
+def test_a_number_that_the_source_alone_gives_is_given_once(postgres_database: str) -> None:
+    """An identity beside the key by which items name the row: no UPDATE may name it."""
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute(
+            "CREATE TABLE ware (id INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY, sku TEXT UNIQUE NOT NULL, n INTEGER)"
+        )
+    shop = Written(postgres_database)
+    for n in (1, 2):
+        assert shop.write(shop.put("ware", ["sku"], id=5, sku="a", n=n)) == []
+    assert shop.rows("ware") == [(5, "a", 2)]
+    shop.close()
+
+
+# ── keys and values that only some sources tell apart ──
+
+ALIKE = {
+    "sqlite": "CREATE TABLE {t} (id TEXT COLLATE NOCASE PRIMARY KEY, n INTEGER, doc JSON)",
+    "postgresql": "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
+    " CREATE TABLE {t} (id TEXT COLLATE ci PRIMARY KEY, n INTEGER, doc JSONB)",
+    "mariadb": "CREATE TABLE {t} (id VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, n INTEGER, doc JSON)",
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_row_of_another_text_that_is_alike_is_neither_changed_nor_deleted(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    shop = Written(database_on(engine, request, tmp_path)(ALIKE[engine].format(t="code")))
+
+    def code(text: str, n: int) -> RowChange:
+        return shop.put("code", ["id"], id=text, n=n, doc=None)
+
+    assert shop.write(code("ABC", 1), code("ABC", 2)) == []
+    assert shop.write(code("abc", 3), shop.gone("code", id="Abc")) == [("code", "unique")]
+    assert shop.rows("code") == [("ABC", 2, None)]
+    assert shop.write(shop.gone("code", id="ABC"), code("abc", 3)) == []
+    assert shop.rows("code") == [("abc", 3, None)]
+    shop.close()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_text_that_no_driver_sends_is_a_refusal_of_the_value(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Half a surrogate pair, as JSON in an item's text can spell it."""
+    shop = Written(database_on(engine, request, tmp_path)(ALIKE[engine].format(t="code")))
+    half = shop.put("code", ["id"], id="a", n=1, doc={"half": "\ud800"})
+    assert shop.write(half, shop.put("code", ["id"], id="b", n=1, doc=None)) == [("code", "value")]
+    assert shop.rows("code") == [("b", 1, None)]
+    shop.close()
+
+
+def test_a_text_of_a_fixed_length_is_the_same_without_its_spaces(postgres_database: str) -> None:
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute("CREATE TABLE code (id CHAR(5) PRIMARY KEY, n INTEGER)")
+    shop = Written(postgres_database)
+    for n, text in enumerate(("ab", "ab   ", "ab")):
+        assert shop.write(shop.put("code", ["id"], id=text, n=n)) == []
+    assert shop.rows("code") == [("ab   ", 2)]
+    assert shop.write(shop.gone("code", id="ab")) == []
+    assert shop.rows("code") == []
+    shop.close()
+
+
 # ── triggers of the source's own ──
 
 TOUCHING = {

@@ -145,6 +145,10 @@ def test_it_is_stopped_from_elsewhere_and_tells_what_waits(shop: Project) -> Non
     reading.join(60)
     assert working.returncode == 0
     assert json.loads(ended[0])["findings"] == 1
+    shop.job.write_text(shop.job.read_text().replace(WRITES, ""))
+    shop.done("capture", "install", job, "--take-back")
+    taken_back = shop.done("reverse", "status", job, "--json").data
+    assert (taken_back["parked"], taken_back["deletes_waiting"]) == ([], 0)
 
 
 def test_a_table_without_its_stream_is_refused(shop: Project) -> None:

@@ -258,10 +258,11 @@ def test_a_service_that_writes_while_items_become_ours_is_found(
     made_direct(shop)
     write_directly(shop, range(1, 9), 77)
     taken_out(shop)
-    own = _Back.own
+    own, beside = _Back.own, []
 
     def written_meanwhile(one: _Back) -> int:
         owned = own(one)
+        beside.append(shop.run("reverse", "start", job, "--once"))
         write_directly(shop, [6], 78)
         return owned
 
@@ -269,6 +270,7 @@ def test_a_service_that_writes_while_items_become_ours_is_found(
         patched.setattr(_Back, "own", written_meanwhile)
         refused = shop.run("cutover", "rollback", job, OTHER, *BACK)
     assert (refused.code, "a service still writes these items" in refused.err) == (1, True)
+    assert [(one.code, "no process of reverse begins beside it" in one.err) for one in beside] == [(3, True)]
     assert f"give `migrator reverse start {job}` again" in refused.err
     assert phase(shop, OTHER) == "complete"
     shop.done("cutover", "rollback", job, OTHER, *BACK)

@@ -16,7 +16,7 @@ from migrator.cli.command_line import (
     adopt_option,
     job_argument,
     json_option,
-    seconds,
+    rows_settle_option,
     some_seconds,
 )
 
@@ -172,15 +172,7 @@ def ramp() -> Work:
 @click.option("--reason", default="", help="For the audit.")
 @click.option("--who", "who_", default=own_name, help="For the audit (default: user@host).")
 @click.option("--wait", is_flag=True, help="Wait until every living reader acts by it.")
-@click.option(
-    "--settle",
-    "settle_s",
-    callback=seconds,
-    metavar="DURATION",
-    default="15s",
-    show_default=True,
-    help="From complete: as that of `migrator reverse start`.",
-)
+@rows_settle_option
 @click.option(
     "--unwritten",
     multiple=True,

@@ -11,6 +11,7 @@ from migrator.cli.command_line import (
     job_argument,
     json_option,
     keys_option,
+    rows_settle_option,
     seconds,
 )
 
@@ -44,15 +45,7 @@ def check() -> Work:
     help="Begin the stream anew, where it was lost or another one; run `migrator reverse verify --repair` beside it then.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what stands in the way and what waits, change nothing.")
-@click.option(
-    "--settle",
-    "settle_s",
-    callback=seconds,
-    metavar="DURATION",
-    default="15s",
-    show_default=True,
-    help="How much later all shards have to be read, twice, before a row goes that no item holds.",
-)
+@rows_settle_option
 @json_option
 @adopt_option
 def start() -> Work:
@@ -64,7 +57,8 @@ def start() -> Work:
     on triggers refuse what others write to its tables, until the way back.
 
     Exit code 0; 1: with --once, rows wait that no time mends (see `migrator reverse status`); 2: rows do not come back, or
-    the stream is off; 3: an edge gave up, or the stream has lost changes, which the message says.
+    the stream is off; 3: an edge gave up, the stream has lost changes, or `migrator cutover rollback` is at work, which the
+    message says.
     """
     from migrator.cli.live.reverse import start
 
@@ -118,15 +112,7 @@ def stop() -> Work:
     help="With --repair: rows that no item holds are deleted, also those that never had one.",
 )
 @click.option("--dry-run", is_flag=True, help="With --repair: say what differs, and write nothing.")
-@click.option(
-    "--settle",
-    "settle_s",
-    callback=seconds,
-    metavar="DURATION",
-    default="15s",
-    show_default=True,
-    help="How long to wait before a difference is looked at again; with --repair, as that of `migrator reverse start`.",
-)
+@rows_settle_option
 @keys_option
 @json_option
 @adopt_option

@@ -36,7 +36,7 @@ from migrator.journal.at_work.streams import SqlStreamJournal
 from migrator.model.errors import CLEAN, Interrupted, MigratorError, RefusedError, SettingsError
 from migrator.model.evidence import Line, PatternPhase, State
 from migrator.runtime.retry import running_s
-from migrator.stages.cutover.back import REVERSE_ENDED, Comparison, GoingBack, Quiet
+from migrator.stages.cutover.back import REVERSE_ENDED, WAY_BACK, Comparison, GoingBack, Quiet
 from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.owning import Owning, named
 from migrator.stages.reverse.daemon import ReverseDaemon, ReverseStatus, WhileDirect, status_of
@@ -169,7 +169,7 @@ def back_from_complete(
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         journal = command_job.journal(stop.is_set)
-        lease = stack.enter_context(RunLease(journal, job.name))
+        lease = stack.enter_context(RunLease(journal, job.name, doing=WAY_BACK))
         sources = stack.enter_context(open_evidence(job_journal_of(job, journal), "cutover", stop.is_set))
         ownership = write_ownership(job, sources.context.checked.mapping, journal)
         recorded, reads = on_record(job, journal).direct, sources.gatherer.entities_of(phase.pattern)

@@ -14,15 +14,16 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.cli.design.mapping_source import inverse_data, inverse_lines
 from migrator.cli.options import belonging, progress, say, stop_on_signals
-from migrator.journal.at_work.lease import RunLease
+from migrator.journal.at_work.lease import RunLease, is_doing
 from migrator.journal.at_work.reverse import SqlReverseJournal
 from migrator.journal.at_work.streams import SqlStreamJournal
-from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError
 from migrator.model.journal import Progress
 from migrator.model.reverse.rows import Check, RowsVerified, WaitingRow
 from migrator.output.reverse import rows_data, rows_lines
 from migrator.settings.transforms import read_mapping, sound_mapping
-from migrator.stages.cutover.back import ROWS_OF_ITEMS
+from migrator.stages.cutover.back import ROWS_OF_ITEMS, WAY_BACK
 from migrator.stages.reverse.daemon import (
     DirectChangedError,
     ReverseDaemon,
@@ -80,6 +81,7 @@ def start(
             _need(_hindrances(edges))
             if dry_run:
                 break
+            _refuse_beside_the_way_back(command_job, journal)
             _begin(edges, shards, anew=anew)
             for line in _writer_lines(edges.sql_writers(refuse=True)):
                 say(line)
@@ -92,6 +94,15 @@ def start(
                 worked += stage.worked
         _print_ended(worked, told := status_of(shards, remembered), as_json=as_json)
     return DIFFERENT if once and told.parked else CLEAN
+
+
+def _refuse_beside_the_way_back(command_job: CommandJob, journal: SqlJournal) -> None:
+    """It would refuse SQL writers once more, and put away what a service wrote too late before the way back has seen it.
+
+    Raises: StoppedError."""
+    if is_doing(journal, command_job.job.name, WAY_BACK):
+        what = "`migrator cutover rollback` is at work, and no process of reverse begins beside it"
+        raise StoppedError(f"{what}; give this command again when it has ended")
 
 
 def _hindrances(edges: ReverseEdges) -> list[str]:

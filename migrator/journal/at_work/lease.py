@@ -33,7 +33,7 @@ _log = get_logger("lease")
 
 class RunLease:
     """Use as a context manager. Renewed by a thread; `check` tells a run that has lost it to stop. `clock`: seconds that
-    only grow, for what has passed since the lease was renewed."""
+    only grow, for what has passed since the lease was renewed. `doing`: what others ask for by `is_doing`."""
 
     def __init__(
         self,
@@ -43,13 +43,14 @@ class RunLease:
         life_s: float = LIFE_S,
         heartbeat_s: float = HEARTBEAT_S,
         clock: Callable[[], float] = running_s,
+        doing: str = "",
     ) -> None:
         self.journal = journal
         self.job = job
         self.life_s = life_s
         self.heartbeat_s = heartbeat_s
         self.clock = clock
-        self.holder = holder_here()
+        self.holder = holder_here(doing)
         self._valid_until = 0.0
         self._ticker = Ticker("lease", self._renew, _not_renewed, lambda: self.heartbeat_s)
 
@@ -163,13 +164,23 @@ class JoinedLease:
             self._is_held = self._held_by() == self.holder
 
     def _held_by(self) -> str:
-        """'' for nobody who lives."""
-        query = select(lease.c.holder, lease.c.expires_at).where(lease.c.job == self.job)
-        with self.journal.database.begin(reads=True) as connection:
-            row = connection.execute(query).first()
-            now = seconds(connection)
-        lives = row is not None and row.expires_at > now and is_holder_alive(row.holder)
-        return str(row.holder) if row is not None and lives else ""
+        return _living_holder(self.journal, self.job)
+
+
+def is_doing(journal: SqlJournal, job: str, doing: str) -> bool:
+    """Whether a run that does this holds the job's lease now."""
+    holder = _living_holder(journal, job)
+    return bool(holder) and json.loads(holder).get("doing") == doing
+
+
+def _living_holder(journal: SqlJournal, job: str) -> str:
+    """'' for nobody who lives."""
+    query = select(lease.c.holder, lease.c.expires_at).where(lease.c.job == job)
+    with journal.database.begin(reads=True) as connection:
+        row = connection.execute(query).first()
+        now = seconds(connection)
+    lives = row is not None and row.expires_at > now and is_holder_alive(row.holder)
+    return str(row.holder) if row is not None and lives else ""
 
 
 _NOT_YET = (
@@ -188,8 +199,8 @@ def refuse_absent(location: JournalLocation, job: str) -> None:
         )
 
 
-def holder_here() -> str:
-    """This process, as others may tell whether it lives."""
+def holder_here(doing: str = "") -> str:
+    """This process, as others may tell whether it lives, and what it does."""
     return json.dumps(
         {
             "host": socket.gethostname(),
@@ -197,6 +208,7 @@ def holder_here() -> str:
             "born": birth(os.getpid()),
             "namespace": namespace(),
             "lease": os.urandom(4).hex(),
+            **({"doing": doing} if doing else {}),
         }
     )
 

@@ -76,11 +76,25 @@ class SqlReverseJournal:
             for row in written:
                 connection.execute(insert_or_replace(connection, reverse_row), row)
 
+    @repeatable
     def done(self, rows: Collection[RowId]) -> None:
-        self._delete((reverse_row,), rows)
+        with self.database.begin() as connection:
+            self._delete(connection, reverse_row, rows)
 
-    def forget(self, rows: Collection[RowId]) -> None:
-        self._delete((reverse_row, reverse_key), rows)
+    @repeatable
+    def forget(self, rows: Mapping[RowId, WaitingRow]) -> None:
+        digests = map(self._row_digest, rows)
+        with self.database.begin() as connection:
+            found = self._among(connection, reverse_row, "row_digest", digests, lock=True)
+            gone = [one.row for one in map(_waiting, found) if rows[one.row] == one]
+            for table in (reverse_row, reverse_key):
+                self._delete(connection, table, gone)
+
+    @repeatable
+    def withdraw(self, tables: Collection[str]) -> None:
+        of_tables = (reverse_row.c.job == self.job, reverse_row.c.source_table.in_(list(tables)))
+        with self.database.begin() as connection:
+            connection.execute(delete(reverse_row).where(*of_tables))
 
     @repeatable
     def waiting(self, limit: int | None = None, tables: Collection[str] | None = None) -> list[WaitingRow]:
@@ -113,25 +127,25 @@ class SqlReverseJournal:
         with self.database.begin(reads=True) as connection:
             return seconds(connection)
 
-    @repeatable
-    def _delete(self, tables: Sequence[Table], rows: Collection[RowId]) -> None:
-        digests = sorted(map(self._row_digest, rows))
-        with self.database.begin() as connection:
-            for table in tables:
-                for chunk in _chunks(digests):
-                    gone = (table.c.job == self.job, table.c.row_digest.in_(chunk))
-                    connection.execute(delete(table).where(*gone))
+    def _delete(self, connection: Connection, table: Table, rows: Collection[RowId]) -> None:
+        for chunk in _chunks(sorted(map(self._row_digest, rows))):
+            connection.execute(delete(table).where(table.c.job == self.job, table.c.row_digest.in_(chunk)))
 
     def _among(
-        self, connection: Connection, table: Table, column: str, digests: Iterable[bytes]
+        self,
+        connection: Connection,
+        table: Table,
+        column: str,
+        digests: Iterable[bytes],
+        *,
+        lock: bool = False,
     ) -> list[Row[Any]]:
-        return [
-            row
-            for chunk in _chunks(sorted(set(digests)))
-            for row in connection.execute(
-                select(table).where(table.c.job == self.job, table.c[column].in_(chunk))
-            )
-        ]
+        found: list[Row[Any]] = []
+        for chunk in _chunks(sorted(set(digests))):
+            rows = select(table).where(table.c.job == self.job, table.c[column].in_(chunk))
+            ordered = rows.order_by(table.c[column]).with_for_update() if lock else rows
+            found += connection.execute(ordered)
+        return found
 
     def _of(self, row: RowId) -> dict[str, Any]:
         table, key = row

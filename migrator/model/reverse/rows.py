@@ -101,8 +101,12 @@ class ReverseJournal(Protocol):
     def done(self, rows: Collection[RowId]) -> None:
         """They wait no more."""
 
-    def forget(self, rows: Collection[RowId]) -> None:
-        """The rows are deleted: neither they nor their keys are kept."""
+    def forget(self, rows: Mapping[RowId, WaitingRow]) -> None:
+        """The rows are deleted: neither they nor their keys are kept of those that still wait as it says here. Of another
+        one a process has found an item meanwhile."""
+
+    def withdraw(self, tables: Collection[str]) -> None:
+        """Rows of these tables wait no more, for no process makes them of items any more. Their keys stay."""
 
     def waiting(self, limit: int | None = None, tables: Collection[str] | None = None) -> list[WaitingRow]:
         """Those due first come first. `tables`: whose rows; None: of all."""

@@ -27,8 +27,9 @@ class RowWriting:
     would change another row that has the same value in another unique index. `overriding`: words that let an identity
     column take a value. `locks`: SQL at the end of a SELECT that locks its rows. `refusal`: of an error of the driver's,
     None where it does not concern the row. `move_counters`: moves a table's counters of new rows past the rows that are
-    there, where an INSERT with a number does not. `changing_triggers`: SQL for the names of triggers that may change what is
-    written to the table :name in :schema.
+    there, where an INSERT with a number does not. `unchanging`: real names of columns that no UPDATE may name, of a table by
+    its name in SQL. `changing_triggers`: SQL for the names of triggers that may change what is written to the table :name in
+    :schema.
     """
 
     prepare: Callable[[Any], None]
@@ -40,6 +41,7 @@ class RowWriting:
     locks: str
     refusal: Callable[[BaseException], RefusalKind | None]
     move_counters: Callable[[Connection, TableFacts], None]
+    unchanging: Callable[[Connection, str], frozenset[str]]
     changing_triggers: str
 
 

@@ -108,6 +108,8 @@ ROWS_OF_ITEMS = (
     " `migrator cutover rollback` goes back"
 )
 """How rows become the truth again where every pattern is complete and nothing is direct on record."""
+WAY_BACK = "way back"
+"""What the lease of the job's runs says meanwhile: no process of reverse begins beside it."""
 REVERSE_ENDED = "The processes of reverse have ended: give `migrator reverse start JOB` again"
 _UNCHANGED = "Nothing was changed"
 

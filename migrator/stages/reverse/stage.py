@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
@@ -49,6 +49,12 @@ _PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 ITEM_ALONE = ""
 """In place of a table: an item of which nothing says whose it is."""
+
+
+def waiting_no_more(tables: Collection[str], direct: Collection[str]) -> list[str]:
+    """Of which no row waits, once entities are direct no more that `tables` are of. What is said of items alone may be of
+    any entity: it stays as long as one is `direct`."""
+    return [*tables, *([] if direct else [ITEM_ALONE])]
 
 
 class ItemReader(Protocol):
@@ -187,7 +193,7 @@ class Reverse:
     def work(self, records: Sequence[StreamRecord], check: Check) -> None:
         """Of a page of a shard. Which rows its items hold is kept before anything is written: a crash repeats it."""
         touched = self._touched(records)
-        self.journal.remember(touched)
+        self._remember(touched)
         self._settle(touched, check, _Looks())
         self.worked += len(records)
 
@@ -202,17 +208,21 @@ class Reverse:
             # Of rows that swap values of a unique index none goes without the other.
             due += [one for one in waiting if _wants_a_value(one) and one not in due]
         looks = {one.row: one.looks + 1 for one in due if one.waits == "gone"}
-        self._settle({one.row for one in due}, check, _Looks(looks, passed_at))
+        self._settle({one.row: () for one in due}, check, _Looks(looks, passed_at))
         return len(due)
 
     def mend(self, rows: Mapping[RowId, Collection[ItemKey]], check: Check) -> None:
         """Of rows that differ from what their items say. `rows`: with keys of items that are known to hold them."""
-        self._settle(self.known(rows), check, _Looks())
+        self._remember(rows)
+        self._settle(rows, check, _Looks())
 
-    def known(self, rows: Mapping[RowId, Collection[ItemKey]]) -> Collection[RowId]:
-        """The rows, once it is kept which items hold them."""
+    def known(self, rows: Mapping[RowId, Collection[ItemKey]]) -> dict[RowId, State]:
+        """What each is to be, once it is kept which items hold it."""
+        self._remember(rows)
+        return self.states(rows)
+
+    def _remember(self, rows: Mapping[RowId, Collection[ItemKey]]) -> None:
         self.journal.remember({row: keys for row, keys in rows.items() if row[0] != ITEM_ALONE})
-        return rows.keys()
 
     # ── which rows ──
 
@@ -226,13 +236,16 @@ class Reverse:
                     keys.add(key)
                     for row in self._named(image, key):
                         touched[row].add(key)
-        for row in self.journal.rows_of(keys):
+        for row in self._rows_of(keys):
             touched.setdefault(row, set())
         alone = {row: of for row, of in touched.items() if row[0] == ITEM_ALONE}
         told = {key for row, of in touched.items() if row not in alone for key in of}
         # What is wrong with an item is said of its row, where that is known.
-        known = [row for row, of in alone.items() if of <= told or self.journal.rows_of(of)]
+        known = [row for row, of in alone.items() if of <= told or self._rows_of(of)]
         return {row: of for row, of in touched.items() if row not in known}
+
+    def _rows_of(self, keys: Collection[ItemKey]) -> set[RowId]:
+        return {row for row in self.journal.rows_of(keys) if row[0] != ITEM_ALONE}
 
     def is_ours(self, item: Item) -> bool:
         return self.inverse.table.type_of(item) in self.types
@@ -253,17 +266,20 @@ class Reverse:
 
     # ── what they are to be ──
 
-    def _settle(self, rows: Iterable[RowId], check: Check, looks: _Looks) -> None:
+    def _settle(self, rows: Mapping[RowId, Collection[ItemKey]], check: Check, looks: _Looks) -> None:
         """Writes what the items say; reads them again afterwards, for another process may have written what it read
-        before: the last one to write reads what is true then."""
-        pending, written = set(rows), dict[RowId, State]()
+        before: the last one to write reads what is true then. `rows`: with keys of items that are known to hold them.
+
+        What is kept of a row that was deleted goes after that last reading, for it says where to look."""
+        written, deleted = dict[RowId, State](), dict[RowId, WaitingRow]()
         for _ in range(_READ_AGAIN):
-            states = self.states(pending)
+            states = self.states(rows)
             changed = {row: state for row, state in states.items() if written.get(row) != state}
             if not changed:
+                self.journal.forget({row: one for row, one in deleted.items() if states[row].waits == "gone"})
                 return
             check()
-            self._apply(changed, check, looks)
+            deleted |= self._apply(changed, rows, check, looks)
             written |= changed
 
     def states(self, rows: Collection[RowId]) -> dict[RowId, State]:
@@ -315,15 +331,27 @@ class Reverse:
 
     # ── what becomes of them ──
 
-    def _apply(self, states: Mapping[RowId, State], check: Check, looks: _Looks) -> None:
+    def _apply(
+        self,
+        states: Mapping[RowId, State],
+        rows: Mapping[RowId, Collection[ItemKey]],
+        check: Check,
+        looks: _Looks,
+    ) -> dict[RowId, WaitingRow]:
+        """The rows that were deleted, each as it waited for that."""
         before = self.journal.waiting_of(states)
         now = self.journal.now()
-        waiting = self._put(states, before, now, check) + self._delete(states, before, now, check, looks)
+        waiting = self._put(states, before, now, check)
+        deleted, left = self._delete(states, before, now, check, looks)
+        waiting += left
         for row, state in states.items():
             if state.waits in ("misfit", "claims"):
                 waiting.append(_again(row, before, now, WaitingRow(row, state.waits, now, state.why)))
         self.journal.wait(waiting)
+        # Once more: another process may have forgotten them right before, and their items are looked for again.
+        self._remember({one.row: rows[one.row] for one in waiting})
         self.journal.done([row for row, state in states.items() if state == SETTLED and row in before])
+        return deleted
 
     def _put(
         self, states: Mapping[RowId, State], before: Mapping[RowId, WaitingRow], now: float, check: Check
@@ -342,12 +370,12 @@ class Reverse:
         now: float,
         check: Check,
         looks: _Looks,
-    ) -> list[WaitingRow]:
+    ) -> tuple[dict[RowId, WaitingRow], list[WaitingRow]]:
+        """Those that were deleted, as they waited before, and those that wait."""
         gone = [row for row, state in states.items() if state.waits == "gone"]
         sure = [row for row in gone if looks.of.get(row, 0) >= _LOOKS]
         changes = {row: self._change(row, None) for row in sure}
         refused = self._written(sorted(sure, key=self._order, reverse=True), changes, check)
-        self.journal.forget([row for row in sure if row not in refused])
         settled_at = max(now, looks.passed_at) + self.settle_s
         waiting = [
             WaitingRow(row, "gone", settled_at, looks=looks.of.get(row, 0)) for row in gone if row not in sure
@@ -355,7 +383,7 @@ class Reverse:
         for row, kind in refused.items():
             one = _again(row, before, now, WaitingRow(row, "gone", now, kind))
             waiting.append(replace(one, looks=_LOOKS - 1))
-        return waiting
+        return {row: before[row] for row in sure if row in before and row not in refused}, waiting
 
     def _written(
         self, ordered: Sequence[RowId], changes: Mapping[RowId, RowChange], check: Check

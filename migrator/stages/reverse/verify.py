@@ -125,7 +125,7 @@ class RowVerify:
         return mended + self._mend(doubts, may_write)
 
     def _held(self, doubts: Doubts) -> Doubts:
-        states = self.stage.states(self.stage.known(doubts))
+        states = self.stage.known(doubts)
         return {row: keys for row, keys in doubts.items() if states[row].waits != "gone"}
 
     def _mend(self, doubts: Doubts, check: Check) -> int:
@@ -240,8 +240,8 @@ class RowVerify:
                 self._differences.append(difference)
 
     def _looked_at(self, doubts: Doubts) -> Iterator[RowDifference]:
-        rows = sorted(self.stage.known(doubts))
-        states = self.stage.states(rows)
+        states = self.stage.known(doubts)
+        rows = sorted(states)
         there = rows_there(self.source, self.stage, rows)
         left_out = self._left_out([row for row in rows if states[row].waits == "gone" and row in there])
         for row in rows:

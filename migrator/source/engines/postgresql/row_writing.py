@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -109,8 +110,19 @@ def _move_counters(connection: Connection, table: TableFacts) -> None:
         highest = connection.exec_driver_sql(f"SELECT max({quote(row.column)}) FROM {place}").scalar()
         sequence = f"{quote(row.schema)}.{quote(row.name)}"
         last, is_called = connection.exec_driver_sql(f"SELECT last_value, is_called FROM {sequence}").one()
-        if isinstance(highest, int) and (highest > last or (highest == last and not is_called)):
-            connection.execute(sa.text("SELECT setval(:oid, :at)"), {"oid": row.oid, "at": highest})
+        if isinstance(highest, (int, Decimal)) and (highest > last or (highest == last and not is_called)):
+            connection.execute(sa.text("SELECT setval(:oid, :at)"), {"oid": row.oid, "at": int(highest)})
+
+
+_ALWAYS = sa.text("""
+    SELECT attname FROM pg_catalog.pg_attribute
+    WHERE attidentity = 'a' AND attrelid = to_regclass(:table)
+""")
+
+
+def _unchanging(connection: Connection, place: str) -> frozenset[str]:
+    """Columns that are GENERATED ALWAYS AS IDENTITY: an INSERT may give one a value, and no UPDATE may name it."""
+    return frozenset(connection.execute(_ALWAYS, {"table": place}).scalars())
 
 
 def _begin(connection: Connection) -> None:
@@ -129,6 +141,7 @@ ROWS = RowWriting(
     locks=" FOR UPDATE",
     refusal=_refusal,
     move_counters=_move_counters,
+    unchanging=_unchanging,
     # Bits of tgtype: 1 for each row, 2 before, 4 of an INSERT, 16 of an UPDATE. Source: src/include/catalog/pg_trigger.h.
     changing_triggers=(
         "SELECT t.tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid"

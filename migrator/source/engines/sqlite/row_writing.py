@@ -51,9 +51,6 @@ _BY_NAME: dict[str, RefusalKind] = {
 
 
 def _refusal(error: BaseException) -> RefusalKind | None:
-    # sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
-    if isinstance(error, (OverflowError, UnicodeError)):
-        return "value"
     return _BY_NAME.get(str(getattr(error, "sqlite_errorname", "")))
 
 
@@ -83,6 +80,7 @@ ROWS = RowWriting(
     refusal=_refusal,
     # A number that is inserted moves the rowid, and AUTOINCREMENT's own counter.
     move_counters=lambda *_: None,
+    unchanging=lambda *_: frozenset(),
     # No trigger changes what is being written; one that updates its own table does so afterwards.
     changing_triggers=(
         "SELECT name FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(:name)"

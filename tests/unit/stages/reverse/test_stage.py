@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from migrator.model.table import Item
+from migrator.stages.reverse.stage import Reverse
 from tests.unit.stages.reverse_world import Shop, customer, hot, line, order
 from tests.unit.stages.stream_world import Killed, Steps
+
+ROW = ("orders", "[7]")
 
 
 def test_rows_are_made_changed_and_deleted() -> None:
@@ -119,6 +124,17 @@ def test_an_item_that_fits_no_row_is_a_finding_and_nothing_is_lost() -> None:
     assert shop.is_equal()
 
 
+def test_an_item_that_fits_no_row_is_a_finding_each_time_that_it_comes() -> None:
+    shop = Shop()
+    for _ in range(2):
+        shop.put(odd := {**customer(2), "id": "two"})
+        shop.drain(2, 1.0)
+        assert [one.waits for one in shop.journal.waiting()] == ["misfit"]
+        shop.delete(odd)
+        shop.drain(2, 1.0)
+        assert shop.journal.waiting() == []
+
+
 def test_two_items_that_claim_one_row_are_a_finding() -> None:
     shop = Shop()
     shop.put(customer(1), customer(2), order(7, 1, 5), order(7, 2, 6))
@@ -205,6 +221,79 @@ def _mend(shop: Shop) -> None:
     for item in list(shop.world.fake.items.values()):
         if item["type"] == "Order" and item["customer_id"] not in shop.held()["customer"]:
             shop.put(customer(item["customer_id"]))
+
+
+# ── two processes and one row that goes and comes back ──
+
+
+def _about_to_go(shop: Shop) -> Reverse:
+    """A process that takes the order's row away at its next look."""
+    shop.put(customer(1), order(7, 1, 5))
+    shop.drain()
+    shop.delete(order(7, 1, 5))
+    slow = shop.reverse()
+    with shop.world.reader("one", work=slow.work) as reader:
+        reader.turn()
+    slow.again(shop.clock() + 15, lambda: None)
+    assert shop.there()["orders"] == {7}
+    return slow
+
+
+def _comes_back(shop: Shop) -> None:
+    """A service makes the item anew, and another process works that."""
+    shop.put(order(7, 1, 6))
+    (put,) = [one for one in shop.records(shop.shard_of("C#1")) if one.new and one.new.get("total") == 6]
+    shop.reverse().work([put], lambda: None)
+
+
+def _once(edge: Any, name: str, first: Callable[[], None]) -> None:
+    """Something that happens right before the call."""
+    call = getattr(edge, name)
+
+    def late(*words: Any) -> Any:
+        setattr(edge, name, call)
+        first()
+        return call(*words)
+
+    setattr(edge, name, late)
+
+
+@pytest.mark.parametrize("call", ["write", "forget"])
+def test_a_row_that_comes_back_while_another_process_takes_it_away_stays(call: str) -> None:
+    shop = Shop()
+    slow = _about_to_go(shop)
+    _once(shop.writer if call == "write" else shop.journal, call, lambda: _comes_back(shop))
+    slow.again(shop.clock() + 45, lambda: None)
+    assert [row["total"] for row in shop.rows["orders"]] == [6]
+    shop.drain()
+    assert shop.is_equal()
+
+
+@pytest.mark.parametrize("has_parent", [True, False])
+def test_what_another_process_forgets_meanwhile_is_known_all_the_same(has_parent: bool) -> None:
+    """The keys of the row go right after the process that works the new item has remembered them; without a parent its row
+    is refused, and waits."""
+    shop = Shop()
+    slow = _about_to_go(shop)
+    if not has_parent:
+        shop.rows["customer"].clear()
+
+    def forgets_late() -> None:
+        _once(shop.journal, "keys_of", forget)
+        _comes_back(shop)
+
+    gone = shop.journal.waiting_of([ROW])
+
+    def forget() -> None:
+        shop.journal.forget(gone)
+
+    _once(shop.journal, "forget", forgets_late)
+    slow.again(shop.clock() + 45, lambda: None)
+    if not has_parent:
+        shop.rows["customer"].append({"id": 1, "name": "n1"})
+        shop.world.fake.advance(61.0)
+        shop.reverse().again(shop.clock(), lambda: None)
+    assert [row["total"] for row in shop.rows["orders"]] == [6]
 
 
 @pytest.mark.parametrize("seed", range(8))
