@@ -226,6 +226,8 @@ TRIGGERS = {
     ),
     "mariadb": (
         "CREATE TRIGGER same BEFORE UPDATE ON invoice FOR EACH ROW SET NEW.total = NEW.total",
+        "CREATE SEQUENCE numbers",
+        "ALTER TABLE invoice ALTER id SET DEFAULT (nextval(numbers))",
         "CREATE TABLE note (id int PRIMARY KEY, invoice_id int, FOREIGN KEY (invoice_id) REFERENCES invoice (id))",
     ),
 }

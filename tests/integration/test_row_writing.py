@@ -233,6 +233,20 @@ def test_a_counter_of_numbers_with_decimals_moves_too(postgres_database: str) ->
     shop.close()
 
 
+@pytest.mark.other_engine
+def test_a_sequence_of_a_columns_default_moves_too(mysql_database: str) -> None:
+    """MariaDB has some since 10.3, MySQL has none."""
+    table = "CREATE TABLE bill (no INT PRIMARY KEY DEFAULT (nextval(`a s`)), at INT)"
+    run_script(mysql_database, f"CREATE SEQUENCE `a s`; {table}")
+    shop = Written(mysql_database)
+    assert shop.write(shop.put("bill", ["no"], no=41, at=1)) == []
+    for _ in range(2):
+        shop.writer.move_counters([shop.facts.tables["bill"]])
+    run_script(mysql_database, "INSERT INTO bill (at) VALUES (2)")
+    assert shop.rows("bill") == [(41, 1), (42, 2)]
+    shop.close()
+
+
 def test_a_number_that_the_source_alone_gives_is_given_once(postgres_database: str) -> None:
     """An identity beside the key by which items name the row: no UPDATE may name it."""
     with psycopg.connect(postgres_database) as connection:

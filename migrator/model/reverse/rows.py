@@ -56,9 +56,10 @@ class RowWriter(Protocol):
 
 RowId: TypeAlias = tuple[str, SourceKey]
 """A table by its written name, and the row's key as text."""
-Waits = Literal["gone", "refused", "misfit", "claims"]
+Waits = Literal["gone", "refused", "misfit", "claims", "changing"]
 """`gone`: no item holds the row, and it goes once all shards have passed that time. `refused`: by the source. `misfit`: an
-item of it fits no row. `claims`: its items say different things, or one is missing."""
+item of it fits no row. `claims`: its items say different things, or one is missing. `changing`: its items were others at
+each reading."""
 
 
 @dataclass(frozen=True, slots=True)

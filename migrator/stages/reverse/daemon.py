@@ -40,7 +40,8 @@ def hindrances(inverse: Inverse, entities: Sequence[CompiledEntity], state: Stre
     """Why rows cannot be made of what is written to the table."""
     yield from unreadable(inverse, entities)
     if not state.is_on:
-        yield f"the table has no stream; switch one on with the view {ALL_OF_IT} (`table: {{stream: …}}` in the job)"
+        option = "`target: {options: {stream: new_and_old_images}}` in the job"
+        yield f"the table has no stream; switch one on with the view {ALL_OF_IT} ({option})"
     elif state.view != ALL_OF_IT:
         yield f"the table's stream has the view {state.view}, and {ALL_OF_IT} is needed"
 

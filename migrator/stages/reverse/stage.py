@@ -281,6 +281,12 @@ class Reverse:
             check()
             deleted |= self._apply(changed, rows, check, looks)
             written |= changed
+        self._look_again(changed)
+
+    def _look_again(self, rows: Collection[RowId]) -> None:
+        """Their items were others at each reading, and another process may have written what it read before this one."""
+        waiting, now = self.journal.waiting_of(rows), self.journal.now()
+        self.journal.wait([WaitingRow(row, "changing", now) for row in rows if row not in waiting])
 
     def states(self, rows: Collection[RowId]) -> dict[RowId, State]:
         """What each is to be by the items that are known to hold it, or held it."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from migrator.source.engines.mysql.row_writing import SEQUENCES
 from migrator.source.engines.mysql.triggers import literal, quoted
 from migrator.source.rights import WRITES, Grant, Granting, Place, SqlRole
 
@@ -16,6 +17,10 @@ _RIGHTS = sa.text("""
     UNION ALL SELECT TABLE_SCHEMA, '', PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
     UNION ALL SELECT TABLE_SCHEMA, TABLE_NAME, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
 """)
+_SEQUENCE = re.compile(
+    r"""nextval\((?P<quote>[`"])(?P<schema>.+)(?P=quote)\.(?P=quote)(?P<name>.+)(?P=quote)\)"""
+)
+"""The server quotes names as the session does."""
 _MAKES = ("CREATE", "SELECT", "INSERT", "UPDATE", "DELETE", "DROP")
 
 
@@ -39,7 +44,20 @@ def _needed(
     # MariaDB shows a table's triggers to a user who may write it, MySQL to one alone who may make some.
     rights = WRITES if getattr(connection.dialect, "is_mariadb", False) else (*WRITES, "TRIGGER")
     yield from (Grant("table", schema, name, right) for schema, name in written for right in rights)
+    for place in written:
+        # An INSERT needs both, though it says the number itself.
+        for schema, name in _sequences(connection, place):
+            yield from (Grant("table", schema, name, right) for right in ("SELECT", "INSERT"))
     yield from (Grant("table", schema, name, "SELECT") for schema, name in read)
+
+
+def _sequences(connection: Connection, place: Place) -> Iterator[Place]:
+    """Those that the defaults of the table's columns draw from."""
+    schema, table = place
+    for row in connection.execute(SEQUENCES, {"table": table, "schema": schema}):
+        if found := _SEQUENCE.fullmatch(row.COLUMN_DEFAULT):
+            quote = found["quote"]
+            yield found["schema"].replace(quote * 2, quote), found["name"].replace(quote * 2, quote)
 
 
 def _missing(connection: Connection, grants: Sequence[Grant]) -> list[Grant]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
-from migrator.model.facts import Column
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from migrator.model.facts import Column, TableFacts
 from migrator.model.reverse.rows import RefusalKind
 from migrator.runtime.server_errors import mysql_number
 from migrator.source.engines.row_writing import RowWriting, as_text, refuse_inexact, refuse_longer, single
@@ -51,6 +55,24 @@ def _refusal(error: BaseException) -> RefusalKind | None:
     return _BY_NUMBER.get(mysql_number(error))
 
 
+SEQUENCES = sa.text("""
+    SELECT COLUMN_NAME, COLUMN_DEFAULT FROM information_schema.COLUMNS
+    WHERE TABLE_NAME = :table AND TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND COLUMN_DEFAULT LIKE 'nextval(%'
+""")
+"""Of columns whose default draws from a sequence, which MariaDB has since 10.3: nextval(`schema`.`name`)."""
+
+
+def _move_counters(connection: Connection, table: TableFacts) -> None:
+    """MariaDB's sequences: SETVAL moves one up alone. InnoDB moves AUTO_INCREMENT past each number that is inserted."""
+    quote = connection.dialect.identifier_preparer.quote_identifier
+    place = quote(table.real) if table.schema is None else f"{quote(table.schema)}.{quote(table.real)}"
+    for name, default in connection.execute(SEQUENCES, {"table": table.real, "schema": table.schema}).all():
+        highest = connection.exec_driver_sql(f"SELECT max({quote(name)}) FROM {place}").scalar()
+        if isinstance(highest, (int, Decimal)):
+            sequence = default[len("nextval(") : -1]
+            connection.exec_driver_sql(f"SELECT SETVAL({sequence}, {int(highest)}, 1)")
+
+
 ROWS = RowWriting(
     prepare=_prepare,
     begin=lambda _: None,
@@ -60,8 +82,7 @@ ROWS = RowWriting(
     overriding="",
     locks=" FOR UPDATE",
     refusal=_refusal,
-    # InnoDB moves AUTO_INCREMENT past each number that is inserted.
-    move_counters=lambda *_: None,
+    move_counters=_move_counters,
     unchanging=lambda *_: frozenset(),
     # ON UPDATE of a column does nothing where the statement gives the column a value, as all of ours do.
     changing_triggers=(

@@ -296,6 +296,29 @@ def test_what_another_process_forgets_meanwhile_is_known_all_the_same(has_parent
     assert [row["total"] for row in shop.rows["orders"]] == [6]
 
 
+def test_a_row_whose_items_change_at_each_reading_is_looked_at_until_they_rest() -> None:
+    """Another process that is slow writes what it read before, right behind the last write of this one."""
+    shop = Shop()
+    shop.put(customer(1), order(7, 1, 0))
+    shop.drain()
+    shop.put(order(7, 1, 1))
+    (put,) = [one for one in shop.records(shop.shard_of("C#1")) if one.new and one.new.get("total") == 1]
+    totals, write = iter(range(2, 7)), shop.writer.write
+
+    def written(changes: Any, check: Any) -> Any:
+        refused = write(changes, check)
+        shop.put(order(7, 1, next(totals)))
+        return refused
+
+    shop.writer.write = written  # type: ignore[method-assign]
+    shop.reverse().work([put], lambda: None)
+    shop.writer.write = write  # type: ignore[method-assign]
+    shop.rows["orders"][0]["total"] = 0
+    shop.reverse().again(shop.clock(), lambda: None)
+    assert shop.is_equal()
+    assert not shop.journal.waits
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_storm_with_kills_at_any_step_ends_with_rows_equal_to_items(seed: int) -> None:
     rng = random.Random(seed)
