@@ -12,6 +12,8 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.row_keys import entity_named, row_key
+from migrator.mapping.check.check import check_mapping
+from migrator.mapping.documents import facts_of
 from migrator.mapping.heart.changes import unread_tables
 from migrator.mapping.heart.encoder import compile_encoder
 from migrator.mapping.heart.items import CompiledEntity, items_for
@@ -24,7 +26,7 @@ from migrator.model.errors import CLEAN, DIFFERENT, Fault, RowError, SettingsErr
 from migrator.output.text import item_text, row_tree_lines
 from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import checked_on, read_mapping, volatile_warnings
+from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.stages.patterns.question import statement_faults
 from migrator.wiring import job
 
@@ -53,6 +55,23 @@ def check_on_source(
     )
     count = len(checked.entities)  # compiled, too: a check is to find whatever stands in the way of items
     return [*checked.warnings, *doubts, *faults], f"{count} entities fit the source"
+
+
+def check_on_declarations(parsed: ParsedMapping, leave: Sequence[str] = ()) -> tuple[Sequence[Fault], str]:
+    """The same of a mapping that declares its old tables of DynamoDB's: what it says of them is all there is to know."""
+    revised, transforms = load_transforms(parsed)
+    facts = facts_of(revised.mapping)
+    checked = check_mapping(revised, facts, transforms)
+    unread = [
+        name
+        for name in unread_tables(facts, checked.plans, set())
+        if not any(fnmatchcase(name, glob) for glob in leave)
+    ]
+    count = len(checked.entities)
+    return [
+        *checked.warnings,
+        *_unmapped(parsed, unread),
+    ], f"{count} entities fit the tables that it declares"
 
 
 def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
