@@ -389,7 +389,7 @@ class _Proving:
         stage = Replay(
             mapping,
             self.context.checked.read,
-            self.context.source,
+            self.context.sql,
             self.session.store,
             options,
             progress=shown,

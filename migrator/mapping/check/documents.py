@@ -106,13 +106,13 @@ def _link_faults(
 ) -> Iterator[Fault]:
     for ours, theirs in link:
         own, other = here.column(ours), there.column(theirs)
-        if own is None or other is None or set(held_as(own.declared)) & set(held_as(other.declared)):
+        if own is None or other is None or key_type(own.declared) == key_type(other.declared) != "":
             continue
         sides = [
             f"{table.name}.{column.name} is {_shown(column.declared)}"
             for table, column in ((here, own), (there, other))
         ]
-        yield document.fault(at, f"{', and '.join(sides)}: no two of them are ever equal; correct the types")
+        yield document.fault(at, f"{', and '.join(sides)}: a link needs one type on both sides; correct them")
 
 
 def _shown(declared: str) -> str:

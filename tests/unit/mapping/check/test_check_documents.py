@@ -71,8 +71,8 @@ def test_a_declared_type_is_the_kind_of_its_column() -> None:
         ("changes: {Orders: user_id}", "changes", "name its tables by table:"),
         ("key: [name]", "key", "leave key: out"),
         ("climb: {line: {boss: name}}", "climb.line", ""),
-        ("join: {user: {table: Users, on: {age: id}}}", "join.user", "correct the types"),
-        ("collect: {lines: {of: Lines, by: line}}", "collect.lines", "correct the types"),
+        ("join: {user: {table: Users, on: {age: id}}}", "join.user", "a link needs one type"),
+        ("collect: {lines: {of: Lines, by: line}}", "collect.lines", "a link needs one type"),
     ],
 )
 def test_what_only_sql_can_do_is_refused_with_the_word_that_does_it(
