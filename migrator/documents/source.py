@@ -305,6 +305,20 @@ class DocumentSource:
                     units += rows
         return units
 
+    def read_words(self, plans: Sequence[EntityPlan]) -> Sequence[str]:
+        told: dict[str, str] = {}
+        for plan in plans:
+            for collection in plan.collections:
+                table, ours = collection.table, [child for child, _ in collection.link]
+                if collection.collection.kind == "climb" or self.finder.way(table, ours).kind != "scan":
+                    continue
+                size = self.finder.described(table)
+                what = f"{self.finder.real_name(table)} is scanned as a whole, once, and kept in memory"
+                cost = f"{size.items:,} documents, {size.bytes:,} bytes, {self.scan_units(table):,.0f} read units"
+                why = f"no key and no index of it begins with {' or '.join(ours)}"
+                told[table.name] = f"{what} ({cost}): {why}"
+        return list(told.values())
+
     # ── other forms of the same ──
 
     def at_primary(self) -> DocumentSource:
