@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -130,7 +131,7 @@ class TableReader(Forked):
             nonlocal left
             request = {table: {"Keys": left, "ConsistentRead": True}}
             answer = self.client.batch_get_item(RequestItems=request, ReturnConsumedCapacity="TOTAL")
-            self.units.took(round(consumed_units(answer)))
+            self.units.took(math.ceil(consumed_units(answer)))
             items.extend(answer.get("Responses", {}).get(table, []))
             before, left = len(left), (answer.get("UnprocessedKeys") or {}).get(table, {}).get("Keys", [])
             if left and len(left) == before:
@@ -151,7 +152,7 @@ class TableReader(Forked):
             self.units.wait()
             where = {"ExclusiveStartKey": dict(start)} if start else {}
             answer = self._retried(operation, table, partial(call, **where))
-            self.units.took(round(consumed_units(answer)))
+            self.units.took(math.ceil(consumed_units(answer)))
             start = answer.get("LastEvaluatedKey") or None
             yield ReadPage(answer.get("Items", ()), int(answer.get("Count", 0)), start)
             if start is None:
