@@ -10,6 +10,7 @@ from migrator.documents.positions import MOST_SEGMENTS, MOST_SEGMENTS_HERE
 from migrator.documents.source import DocumentSource, ReadPace
 from migrator.mapping.documents import facts_of
 from migrator.model.capture import Installation
+from migrator.model.edges import WiredItem
 from migrator.model.errors import SettingsError
 from migrator.model.facts import Captured, EntityPlan
 from migrator.model.live import MarksState
@@ -18,6 +19,8 @@ from migrator.runtime.retry import RateLimit, Retry
 from migrator.settings.source import DocumentSettings, SourceSettings
 from migrator.target.client import dynamodb_client, endpoint_of, is_loopback
 from migrator.target.reads.tables import TableReader
+
+_SAMPLED_SEGMENTS = 16
 
 
 def open_reader(settings: DocumentSettings, workers: int, retry: Retry) -> tuple[TableReader, int]:
@@ -32,6 +35,17 @@ def open_reader(settings: DocumentSettings, workers: int, retry: Retry) -> tuple
     is_here = endpoint is not None and is_loopback(endpoint)
     units = RateLimit(settings.max_read_units, retry.stop)
     return TableReader(client, retry, units), MOST_SEGMENTS_HERE if is_here else MOST_SEGMENTS
+
+
+def sample_of(reader: TableReader, table: str, most_segments: int, number: int) -> list[WiredItem]:
+    """Documents of a table, `number` at most, from the beginnings of segments all over it; the same ones each time."""
+    of = min(most_segments, _SAMPLED_SEGMENTS)
+    each = -(-number // of)
+    found: list[WiredItem] = []
+    for segment in range(of):
+        page = next(reader.scan(table, segment, of, limit=each))
+        found += page.items
+    return found[:number]
 
 
 def open_document_source(

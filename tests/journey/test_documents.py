@@ -184,6 +184,32 @@ def test_verify_finds_what_differs_on_either_side(shop: Shop) -> None:
     )
 
 
+def test_a_sample_proposes_what_documents_have_and_says_what_varies(shop: Shop) -> None:
+    made, job = shop.project, str(shop.project.job)
+    shop.tables.put(shop.real["Users"], [{"id": "odd", "name": 5, "yes": True}])
+    told = made.done("init", job, "--out", "mapping.yaml", "--force")
+    assert f"Users: {USERS + 1} document(s) looked at" in told.out
+    assert "varies: name" in told.out
+    text = (made.folder / "mapping.yaml").read_text()
+    for line in (
+        f"name: any  # varies: {USERS} have a text (S), 1 have a number (N)",
+        f"tags: set(text)  # in {USERS - USERS // 4} of {USERS + 1}",
+        "# address.city: text",
+        '"yes": boolean',
+        "placed: text  # moments: declare timestamp to use |iso",
+        "line: integer",
+    ):
+        assert line in text
+    made.done("mapping", "check", job)
+    made.done("table", "create", job)
+    made.done("backfill", job)
+    made.done("verify", job)
+    assert len(shop.items()) == sum(map(len, _rows().values())) + 1
+    again = made.run("init", job, "--out", "mapping.yaml")
+    assert again.code == 2
+    assert "add --force" in again.err
+
+
 # ── bad input ──
 
 
