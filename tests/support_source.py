@@ -276,7 +276,7 @@ def _decoded_row(slots: Sequence[Slot], row: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _decoded_part(plan: CollectionPlan, part: Any) -> Any:
-    if plan.collection.kind == "list":
+    if plan.collection.is_list:
         assert isinstance(part, tuple)
         return tuple(_decoded_row(plan.slots, child) for child in part)
     counted = plan.collection.kind == "count" or plan.column is None

@@ -36,6 +36,7 @@ TOP = {
         "stages",
         "output",
         "source",
+        "documents",
         "target",
         "journal",
     ),
@@ -56,10 +57,13 @@ APART = ("source/engines/", "output/export/python")
 
 CHOICES_OF_WIRING = {
     "job": (
-        5,
-        "what a job may leave out: a replica, a journal of its own, a bucket, a role; the embedded S3",
+        6,
+        "what a job may leave out: a replica, a journal of its own, a bucket, a role; the embedded S3; which source it is of",
     ),
-    "live": (2, "whose connections look at capture; nothing is captured, so that no mark is waited for"),
+    "live": (
+        3,
+        "whose connections look at capture; nothing is captured, so that no mark is waited for; which source it is of",
+    ),
     "operations": (1, "what a job may leave out: a limit of the source's load, or of its replicas' lag"),
     "service": (4, "what a service asks for: strict mode, flush, either of them; a bucket may be left out"),
 }
@@ -115,7 +119,7 @@ def test_no_module_is_too_short_for_one_of_its_own() -> None:
     assert short == set(SHORT_ON_PURPOSE)
 
 
-def test_the_top_is_the_thirteen_entries_of_the_house() -> None:
+def test_the_top_is_the_fourteen_entries_of_the_house() -> None:
     found = {path.split("/")[1] for path in _files() if path.startswith("migrator/")}
     assert {name.removesuffix(".py") for name in found} == TOP
 

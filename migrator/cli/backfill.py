@@ -15,7 +15,7 @@ from typing import cast
 
 import click
 
-from migrator.cli.operate.cost import Allowed, Bill, bill_of, need_allowed
+from migrator.cli.operate.cost import Allowed, Bill, bill_of, need_allowed, reading_cost
 from migrator.cli.operate.processes import Others, Part, end_with_parent, options_of
 from migrator.cli.operate.spark import Engine, Spark, open_spark
 from migrator.cli.options import (
@@ -63,6 +63,7 @@ from migrator.processes.write_path import PathChoice, choose_path
 from migrator.settings.job import Hook, Job
 from migrator.stages.backfill.estimate import estimate
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.ownership import refuse_source_table
 from migrator.wiring import job as job_wiring
 from migrator.wiring.job import CommandJob, JobContext, Target, write_ownership
 
@@ -111,6 +112,7 @@ def backfill(
         if flags.explain:
             _explain(context, entities)
         session = _session(stack, command_job, context, flags, stop)
+        refuse_source_table(context.source, session.table_id)
         _need_rows(context, session, flags)
         path_choice = choose_path(stack, context, session, stop, say, force=flags.force)
         identity = _identity(context, session, entities, flags, path_choice.installation)
@@ -314,7 +316,10 @@ def _bill(
         if unfinished is None
         else {entity.name: session.journal.tally(unfinished, entity.name).rows for entity in entities}
     )
-    bill = bill_of(context.job, estimate(context.source, entities, time.time(), limit=flags.limit, done=done))
+    allowed, plans = Allowed(flags.max_cost, flags.yes or flags.dry_run), [entity.plan for entity in entities]
+    reading = reading_cost(context.job, context.source, plans, allowed)
+    left = estimate(context.source, entities, time.time(), limit=flags.limit, done=done)
+    bill = bill_of(context.job, left, reading)
     if bill.estimate.rows:
         click.echo(bill.line(), err=True)
     return bill

@@ -58,6 +58,7 @@ from migrator.wiring import adoption as adoption_wiring
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
 from migrator.wiring.job import CommandJob, JobContext
+from migrator.wiring.operations import health_of, try_journal
 from migrator.wiring.reverse import open_grants
 
 # ── `migrator table`: the DynamoDB table that a mapping describes ──
@@ -182,7 +183,7 @@ def doctor(job: Path, write: bool, role: str | None, as_json: bool) -> int:
                 _source(checkup, stack, command_job, role)
             if parsed is not None and role not in _WITHOUT_TABLE:
                 _target(checkup, read, parsed.mapping, write=write, role=role)
-            journal = check_journal(checkup, lambda: job_wiring.try_journal(command_job))
+            journal = check_journal(checkup, lambda: try_journal(command_job))
             if journal is not None:
                 checkup.ask(
                     "journal's job",
@@ -208,16 +209,17 @@ def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob, role: s
     if context is None:
         return
     rights = SQL_ROLES.get(role or "", _EVERYTHING)
-    check_server(checkup, lambda: job_wiring.health_of(context))
+    if not context.checked.mapping.documents:
+        check_server(checkup, lambda: health_of(context))
     if role is not None and not engine_of(context.source.dialect).is_file:
         grants = stack.enter_context(open_grants(context))
         check_grants(checkup, lambda: _grants(grants, role))
     if rights.rows:
         check_entities(checkup, context.source, context.checked.entities)
         if context.source.hides_rows:
-            check_hidden_rows(checkup, context.checked.entities, context.source.hidden_fault)
-    if rights.asks:
-        check_statements(checkup, context.source, context.checked.mapping)
+            check_hidden_rows(checkup, context.checked.entities, context.sql.hidden_fault)
+    if rights.asks and context.checked.mapping.patterns:
+        check_statements(checkup, context.sql, context.checked.mapping)
     if role is None or "UPDATE" in rights.mark:
         _marks(checkup, context, command_job)
 

@@ -104,6 +104,25 @@ class Rows(RootFinder, Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class BilledRows(Protocol):
+    """Rows whose reading is paid for, in read units."""
+
+    def read_units(self, plans: Sequence[EntityPlan]) -> float:
+        """What one pass over all row trees takes, about."""
+
+    def read_words(self, plans: Sequence[EntityPlan]) -> Sequence[str]:
+        """A line for each table that is read as a whole beside the roots, since nothing finds its rows otherwise."""
+
+
+@runtime_checkable
+class TablesOfDynamo(Protocol):
+    """Rows that are in tables of DynamoDB's."""
+
+    def table_ids(self) -> Mapping[str, str]:
+        """By the id of each table, its name."""
+
+
 class Totals(Protocol):
     """Counts and adds up rows in the source's own way, without a row tree. Every call is a transaction of its own."""
 

@@ -55,6 +55,10 @@ class TooSlowError(SourceError):
     """The source ended a statement that took longer than allowed; a smaller one may do."""
 
 
+class NotCountedError(SourceError):
+    """A total that the source does not give; the message says why."""
+
+
 class TargetError(MigratorError):
     """DynamoDB refused or does not fit (no table, other keys, no credentials)."""
 

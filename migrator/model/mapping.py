@@ -395,9 +395,20 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentTable:
+    """An old table of DynamoDB's, as the mapping declares it: its key attributes, and each column's type (documents.py).
+
+    A column is an attribute, or a place in a map with dots before each name: `address.city`.
+    """
+
+    key: tuple[str, ...]
+    columns: Dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Mapping:
     """A whole mapping file. `revision` is a digest of what it says: two equal revisions make equal items. `text`: as it is
-    written, '' where that is not known."""
+    written, '' where that is not known. `documents`: the old tables, where the source is tables of DynamoDB's."""
 
     name: str
     revision: str
@@ -408,11 +419,14 @@ class Mapping:
     schemas: tuple[str, ...] = ()
     maps: Dict[str, Dict[str, str]] = field(default_factory=dict)
     patterns: Dict[str, Pattern] = field(default_factory=dict)
+    documents: Dict[str, DocumentTable] = field(default_factory=dict)
     text: str = field(default="", compare=False, repr=False)
 
     @property
     def schemas_read(self) -> tuple[str, ...]:
         """Schemas that the mapping may mean: those that it lists, and what stands before the dot of a table."""
+        if self.documents:
+            return ()  # a name of a table of DynamoDB's may have a dot in it
         tables = [
             name
             for entity in self.entities.values()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,11 +16,15 @@ from migrator.runtime.system import small_text
 from migrator.settings.source import (
     NOT_EMPTY,
     Duration,
+    Endpoint,
     Integer,
     Number,
     Settings,
     SourceSettings,
+    TableName,
     TableOptions,
+    like,
+    written_as,
 )
 
 # ── `cutover:` and `hooks:`: evidence that a move needs, limits of the watch, programs to run ──
@@ -140,52 +144,11 @@ IN_SOURCE = "source"
 """What `journal:` says where it is in the source's own database."""
 
 
-def _written_as(pattern: str) -> Any:
-    """What the JSON Schema says of such a text."""
-    return Field(json_schema_extra={"pattern": f"^({pattern})$"})
-
-
-def _like(pattern: str, advice: str) -> AfterValidator:
-    """Lets text pass that is wholly like the pattern; anything else hears the advice."""
-
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(advice)
-        return text
-
-    return AfterValidator(check)
-
-
 _Name = Annotated[
-    str, _like(_JOB_NAME, "a job's name has 1 to 64 letters, digits, _ or -"), _written_as(_JOB_NAME)
+    str, like(_JOB_NAME, "a job's name has 1 to 64 letters, digits, _ or -"), written_as(_JOB_NAME)
 ]
-_TABLE = r"[A-Za-z0-9_.-]{3,255}"
-_TableName = Annotated[
-    str, _like(_TABLE, "a table's name has 3 to 255 letters, digits, _, . or -"), _written_as(_TABLE)
-]
-_ENDPOINT = r"embedded|https?://.+"
-_Endpoint = Annotated[
-    str,
-    _like(
-        _ENDPOINT,
-        "write 'embedded' or a URL such as http://127.0.0.1:8000; leave it out for AWS",
-    ),
-    AfterValidator(lambda text: _no_user(text)),
-    _written_as(_ENDPOINT),
-]
-
-
-def _no_user(text: str) -> str:
-    """Messages name the endpoint, and must not name a password."""
-    if "@" in text:
-        raise ValueError(
-            "an endpoint has no user and no password; credentials come from the environment or a profile"
-        )
-    return text
-
-
 _ROLE = r"arn:aws[a-z-]*:iam::\d{12}:role/.+"
-_RoleArn = Annotated[str, _like(_ROLE, "write arn:aws:iam::123456789012:role/name"), _written_as(_ROLE)]
+_RoleArn = Annotated[str, like(_ROLE, "write arn:aws:iam::123456789012:role/name"), written_as(_ROLE)]
 
 
 class TargetSettings(Settings):
@@ -194,8 +157,8 @@ class TargetSettings(Settings):
     `bucket`, `prefix`: where attributes that a mapping keeps in S3 are written; the prefix None: the table's name.
     """
 
-    table: _TableName | None = None
-    endpoint: _Endpoint | None = None
+    table: TableName | None = None
+    endpoint: Endpoint | None = None
     region: Annotated[str, Field(min_length=1)] | None = None
     profile: Annotated[str, Field(min_length=1)] | None = None
     bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = None
@@ -257,6 +220,11 @@ class Job:
     def url_apart(self) -> str:
         """What tells the source from others, for the journal to keep; '' where the journal is in the source."""
         return "" if self.journal == IN_SOURCE else self.source.url
+
+    @property
+    def tables_apart(self) -> str:
+        """The same of old tables of DynamoDB's; '' where the source is a database."""
+        return self.source.dynamodb.identity if self.source.dynamodb else ""
 
     @property
     def pools_apart(self) -> int:
@@ -336,9 +304,22 @@ def load_job(path: Path, environ: Mapping[str, str], *, asks_source: bool = True
         faults.append(
             document.fault(("name",), "the file's name is no job name; write name: and 1 to 64 letters")
         )
+    if form.journal == IN_SOURCE and form.source.dynamodb is not None:
+        what = "the source is tables of DynamoDB's, and a journal is in a database"
+        faults.append(document.fault(("journal",), f"{what}; write its URL, or leave it out for a file"))
+    faults += [document.fault(("target", "table"), what) for what in _twice(form)]
     if faults:
         raise MappingError(faults)
     return _job(path, form)
+
+
+def _twice(form: JobFile) -> Iterator[str]:
+    """What is wrong where the target is one of the old tables."""
+    old, target = form.source.dynamodb, form.target
+    if old is None or target.table not in old.real_names.values():
+        return
+    if (old.endpoint, old.region or target.region) == (target.endpoint, target.region or old.region):
+        yield f"{target.table} is one of the old tables, and items must not be written among what they are made of"
 
 
 def mapping_named(path: Path, environ: Mapping[str, str]) -> Path:

@@ -82,7 +82,7 @@ WORDS: Mapping[str, Word] = {
     "JobFile.name": Word("The job's name in the journal; the file's name unless it is said.", "shop"),
     "JobFile.mapping": Word("The mapping file, relative to the job's folder.", "../mappings/shop.yaml"),
     "JobFile.source": Word(
-        "The relational database: its URL, or a map with how gently it is to be read.",
+        "The relational database: its URL, or a map with how gently it is to be read. Or old tables of DynamoDB's.",
         {"url": "env:SHOP_URL", "max_connections": 4},
     ),
     "JobFile.target": Word(
@@ -117,6 +117,16 @@ WORDS: Mapping[str, Word] = {
         "A statement of ours that takes longer is ended; 0 for no limit.", "10m"
     ),
     "SourceSettings.max_rows_per_s": Word("Rows that are read in a second, at most.", 5000),
+    "SourceSettings.dynamodb": Word(
+        "Old tables of DynamoDB's, where the source is no database.", {"tables": ["Users", "Orders"]}
+    ),
+    "DocumentSettings.tables": Word(
+        "Their names, or the mapping's name of each with the account's beside it.", {"Users": "prod-users"}
+    ),
+    "DocumentSettings.region": Word("The AWS region.", "eu-central-1"),
+    "DocumentSettings.profile": Word("The profile of the AWS configuration.", "shop"),
+    "DocumentSettings.endpoint": Word("embedded, or a URL; left out for AWS.", "embedded"),
+    "DocumentSettings.max_read_units": Word("Read units a second, at most, of all that is read.", 500),
     "TargetSettings.table": Word("The table's name; the mapping's unless it is said.", "Shop"),
     "TargetSettings.endpoint": Word("embedded, or a URL; left out for AWS.", "embedded"),
     "TargetSettings.region": Word("The AWS region.", "eu-central-1"),

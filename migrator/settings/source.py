@@ -82,6 +82,44 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+TABLE_NAME = r"[A-Za-z0-9_.-]{3,255}"
+ENDPOINT = r"embedded|https?://.+"
+
+
+def written_as(pattern: str) -> Any:
+    """What the JSON Schema says of such a text."""
+    return Field(json_schema_extra={"pattern": f"^({pattern})$"})
+
+
+def like(pattern: str, advice: str) -> AfterValidator:
+    """Lets text pass that is wholly like the pattern; anything else hears the advice."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(advice)
+        return text
+
+    return AfterValidator(check)
+
+
+def _no_user(text: str) -> str:
+    """Messages name the endpoint, and must not name a password."""
+    if "@" in text:
+        raise ValueError(
+            "an endpoint has no user and no password; credentials come from the environment or a profile"
+        )
+    return text
+
+
+TableName = Annotated[
+    str, like(TABLE_NAME, "a table's name has 3 to 255 letters, digits, _, . or -"), written_as(TABLE_NAME)
+]
+Endpoint = Annotated[
+    str,
+    like(ENDPOINT, "write 'embedded' or a URL such as http://127.0.0.1:8000; leave it out for AWS"),
+    AfterValidator(_no_user),
+    written_as(ENDPOINT),
+]
 _Place = Annotated[str, Field(min_length=1), AfterValidator(place), _empty_is("")]
 _Word = Annotated[str, Field(min_length=1)]
 Integer = Annotated[int, BeforeValidator(no_switch)]
@@ -93,6 +131,30 @@ Duration = Annotated[float, BeforeValidator(duration_s), Field(json_schema_extra
 _Timeout = Annotated[Duration, AfterValidator(_limit)]
 
 
+class DocumentSettings(Settings):
+    """Old tables of DynamoDB's, by the names that the account has for them, or by the mapping's names with those beside.
+
+    `endpoint`: None is AWS, 'embedded' a server of our own, else a URL. `max_read_units`: a second, over all that is read.
+    """
+
+    tables: Annotated[tuple[TableName, ...], NOT_EMPTY] | dict[TableName, TableName]
+    region: Annotated[str, Field(min_length=1)] | None = None
+    profile: Annotated[str, Field(min_length=1)] | None = None
+    endpoint: Endpoint | None = None
+    max_read_units: Annotated[Number, Field(gt=0, le=1e9)] | None = None
+
+    @property
+    def real_names(self) -> dict[str, str]:
+        """By the name that a mapping has for it, what each table is called."""
+        return dict(self.tables) if isinstance(self.tables, dict) else {name: name for name in self.tables}
+
+    @property
+    def identity(self) -> str:
+        """What tells these tables from others; two jobs that name the same ones have the same source."""
+        where = self.endpoint or self.region or self.profile or "AWS"
+        return f"dynamodb {where} {','.join(sorted(self.real_names.values()))}"
+
+
 class SourceSettings(Settings):
     """`url` and `read_url`: a database's URL, a file's path, or where the URL is found (env:, file:, secret:).
 
@@ -100,6 +162,7 @@ class SourceSettings(Settings):
     `read_url`: a replica that pages are read from. `max_connections`: of each of the two servers at once; reads, marks and
     tickets, and a journal in the source have a part each, of one connection at least.
     A limit that is None is not set, but for `statement_timeout_s`: ten minutes where the server itself has none; 0 is off.
+    `dynamodb`: old tables of DynamoDB's instead of a database.
     Whatever may hold a secret is never shown.
     """
 
@@ -109,12 +172,25 @@ class SourceSettings(Settings):
     max_connections: Annotated[Integer, Field(ge=1, le=1000)] | None = None
     statement_timeout_s: Annotated[_Timeout | None, _empty_is(0.0)] = None
     max_rows_per_s: Annotated[Number, Field(gt=0, le=1e9)] | None = None
+    dynamodb: DocumentSettings | None = None
 
     @model_validator(mode="after")
     def _has_a_url(self) -> Self:
-        if not self.url and not self.command:
-            raise ValueError("'url' is missing; write it here, or a command: whose output it is")
+        if self.dynamodb is not None:
+            self._refuse_words_of_a_database()
+        elif not self.url and not self.command:
+            what = "'url' is missing; write it here, or a command: whose output it is"
+            raise ValueError(
+                f"{what}; or dynamodb: {{tables: […]}}, where the old side is tables of DynamoDB's"
+            )
         return self
+
+    def _refuse_words_of_a_database(self) -> None:
+        of_databases = ("url", "read_url", "command", "max_connections", "statement_timeout_s")
+        written = [name for name in of_databases if getattr(self, name) not in ("", (), None)]
+        if written:
+            what = f"{', '.join(written)} is of a database, and dynamodb: says that there is none"
+            raise ValueError(f"{what}; leave one of the two out")
 
     def connections(self, wanted: int, *, apart: int = 1) -> int:
         """How many of `wanted` connections reads may have beside so many parts for other work."""

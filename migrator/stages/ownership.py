@@ -16,6 +16,7 @@ from migrator.model.edges import (
     Kept,
     KeptPhase,
     NameKind,
+    TablesOfDynamo,
 )
 from migrator.model.errors import MigratorError, SettingsError
 from migrator.model.evidence import PatternPhase
@@ -375,3 +376,10 @@ def keep_on_record(
     kept = journal.kept(before)
     if kept != before and (before or kept.phases or kept.direct):
         control.keep(table_id(), job, kept)
+
+
+def refuse_source_table(source: object, table_id: str) -> None:
+    """Raises: SettingsError where rows are read from the very table that their items would be written to."""
+    if isinstance(source, TablesOfDynamo) and (name := source.table_ids().get(table_id)):
+        what = f"table {name} is the target, and one of the old tables that it is made of"
+        raise SettingsError(f"{what}; name another table in target:, so that no item stands among documents")

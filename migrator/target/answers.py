@@ -235,8 +235,8 @@ def _statements_run(params: RequestParams, answer: Answer) -> _Missing:
 
 
 def _page(params: RequestParams, answer: Answer) -> _Missing:
-    items = answer.get("Items")
-    if not isinstance(items, list):
+    items = range(answer.get("Count") or 0) if params.get("Select") == "COUNT" else answer.get("Items")
+    if not isinstance(items, (list, range)):
         yield "Items"
     elif answer.get("Count") != len(items):
         yield "Count"

@@ -8,9 +8,10 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from migrator.journal.at_work.lease import RunLease
+from migrator.documents.opening import open_document_source, refuse_documents
+from migrator.documents.source import DocumentSource
 from migrator.journal.identity import SqlIdentity, settled
 from migrator.journal.memory import SqlMemory
 from migrator.journal.phases import SqlPhases
@@ -31,11 +32,11 @@ from migrator.settings.transforms import checked_on, read_mapping, sound_mapping
 from migrator.source.connect import SecretProviders, address_of, identity_of, journal_engine
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
-from migrator.source.server_facts import SourceHealth, source_health
 from migrator.stages import ownership as stage
 from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.ownership import CheckNames, Keeping, OnRecord, add_names, refuse_other_names, take_names
 from migrator.stages.patterns.question import AT_ONCE
+from migrator.stages.source_checks import of_kind
 from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import (
     EMBEDDED,
@@ -52,6 +53,7 @@ from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore, by_condition, reads_only
 from migrator.target.throttle import Sent, WriteLimit
 
+JobSource: TypeAlias = SqlSource | DocumentSource
 JOURNAL_CONNECTIONS = 15
 _AWS = TargetSettings()
 
@@ -84,8 +86,14 @@ def secret_providers(folder: Path, target: TargetSettings = _AWS) -> SecretProvi
 
 
 @contextmanager
-def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Work()) -> Iterator[SqlSource]:
+def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Work()) -> Iterator[JobSource]:
+    """Raises: SettingsError where the mapping is one of another kind of source."""
     mapping = parsed.mapping
+    if settings.dynamodb is not None:
+        with closing(open_document_source(settings, mapping, work.workers, work.retry)) as documents:
+            yield documents
+        return
+    refuse_documents(mapping)
     with open_named_source(settings, mapping.names, mapping.schemas_read, work) as source:
         yield source
 
@@ -196,7 +204,7 @@ def _journal(job: Job, retry: Retry, check: CheckNames) -> SqlJournal:
 
 def _names(job: Job) -> dict[NameKind, str]:
     """What the job's table and source are called, '' where that cannot be known. Neither is asked."""
-    source = identity_of(job.url_apart, secret_providers(job.path.parent))
+    source = job.tables_apart or identity_of(job.url_apart, secret_providers(job.path.parent))
     return {"table": table_of(job), "source": source}
 
 
@@ -331,7 +339,12 @@ class JobContext:
 
     job: Job
     checked: Checked
-    source: SqlSource
+    source: JobSource
+
+    @property
+    def sql(self) -> SqlSource:
+        """The source, for what asks it by SQL. Raises: SettingsError where it is no database."""
+        return of_kind(self.source, SqlSource)
 
     @property
     def plans(self) -> list[EntityPlan]:
@@ -355,18 +368,6 @@ def open_job(
     work = Work(name, number, retry, providers, job.pools_apart)
     with open_source(job.source, parsed, work) as source:
         yield JobContext(job, without_direct(checked_on(source, parsed), job.direct), source)
-
-
-def health_of(context: JobContext) -> SourceHealth:
-    return source_health(context.source.dialect, context.source.query, context.source.pooling())
-
-
-def try_journal(command_job: CommandJob) -> str:
-    """The journal's name, once the job's lease was taken and given back, and what is done with each of our tables tried."""
-    journal = command_job.journal()
-    with RunLease(journal, command_job.job.name):
-        journal.probe()
-        return journal.name
 
 
 # ── Whether source, journal and table belong together ──

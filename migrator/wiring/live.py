@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import Event
+from typing import Any
 
+from migrator.documents.opening import Uncaptured
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.phases import SqlEvidence, SqlPhases
@@ -40,10 +42,11 @@ from migrator.stages.live.relay import Relay, RelayOptions, live_entities
 from migrator.stages.live.rounds import LiveEntity, encoders_of
 from migrator.stages.live.writers import WriterHeartbeats, both
 from migrator.stages.removal import Forget
+from migrator.stages.source_checks import of_kind
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.control import ControlItem
 from migrator.wiring import job as job_wiring
-from migrator.wiring.job import JobContext, Target, secret_providers
+from migrator.wiring.job import JobContext, JobSource, Target, secret_providers
 
 DDL_LOCK_WAIT_S = 1.0
 """A change of a table that waits for its lock makes the service's writes wait behind it."""
@@ -71,13 +74,17 @@ def open_live(
     *,
     stop: Callable[[], bool] = lambda: False,
     patience: Backoff = DDL_PATIENCE,
-    source: SqlSource | None = None,
+    source: JobSource | None = None,
     answer_within_s: float | None = None,
 ) -> Iterator[Live]:
     """`source`: by whose connections capture is looked at; None: by one of its own. Nothing connects to write before
     something is written. `answer_within_s`: how long a statement may take, and a server say nothing past that; None: as
     the job says."""
     settings = job.source
+    if settings.dynamodb is not None:
+        none: Any = Uncaptured()
+        yield Live(none, none, none)
+        return
     address = address_of(settings.url, settings.command, secret_providers(job.path.parent, job.target))
     connection_options = ConnectionOptions(
         name=name_of(job.name, command),
@@ -86,7 +93,12 @@ def open_live(
         statement_timeout_s=settings.statement_timeout_s,
     )
     connection_options = connection_options.answering_within(answer_within_s)
-    writing = Writing(address, connection_options, Retry(patience, stop), source.engine if source else None)
+    writing = Writing(
+        address,
+        connection_options,
+        Retry(patience, stop),
+        of_kind(source, SqlSource).engine if source else None,
+    )
     try:
         yield Live(SqlCapture(writing), SqlMarks(writing), SqlTickets(writing))
     finally:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from migrator.journal.at_work.lease import RunLease
 from migrator.journal.at_work.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.model.instances import Advance, ProcessKind
@@ -14,11 +15,11 @@ from migrator.output.metrics import ProcessMetrics, journal_part, phases_part, r
 from migrator.runtime.retry import Backoff, Retry
 from migrator.settings.job import Tuning
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.reader import SqlSource
+from migrator.source.server_facts import SourceHealth, source_health
 from migrator.stages.pace import Limited, Pace, Strain
 from migrator.stages.presence import Presence, process_of
 from migrator.stages.reads.reads import MappedReads
-from migrator.wiring.job import JobContext, health_of
+from migrator.wiring.job import CommandJob, JobContext, JobSource
 from migrator.wiring.service import Service
 
 _ONCE = Backoff(attempts=1)
@@ -54,7 +55,7 @@ def open_at_work(
 
 
 @contextmanager
-def _strain_source(context: JobContext) -> Iterator[SqlSource]:
+def _strain_source(context: JobContext) -> Iterator[JobSource]:
     """The source on a connection of its own, which none of the work's can keep waiting; made when it is first asked."""
     options = ConnectionOptions(
         name=name_of(context.job.name, "pace"),
@@ -70,7 +71,7 @@ def _strain_source(context: JobContext) -> Iterator[SqlSource]:
         source.close()
 
 
-def _strains(tuning: Tuning, source: SqlSource) -> Iterator[Strain]:
+def _strains(tuning: Tuning, source: JobSource) -> Iterator[Strain]:
     asked = (
         ("load", "", tuning.max_source_load, tuning.source_load_query),
         ("replica lag", " s", tuning.max_replica_lag_s, tuning.replica_lag_query),
@@ -104,3 +105,15 @@ def readiness_asks(
         "journal": SqlProcesses(journal.database, context.job.name).throttle,
         "table": table,
     }
+
+
+def health_of(context: JobContext) -> SourceHealth:
+    return source_health(context.sql.dialect, context.sql.query, context.sql.pooling())
+
+
+def try_journal(command_job: CommandJob) -> str:
+    """The journal's name, once the job's lease was taken and given back, and what is done with each of our tables tried."""
+    journal = command_job.journal()
+    with RunLease(journal, command_job.job.name):
+        journal.probe()
+        return journal.name

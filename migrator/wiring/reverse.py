@@ -96,7 +96,7 @@ class ReverseEdges:
     @cached_property
     def source(self) -> SqlSource:
         """The primary alone: on a replica rows that were written just now are not there yet, and others still are."""
-        return self.context.source.at_primary()
+        return self.context.sql.at_primary()
 
     @property
     def plans(self) -> list[EntityPlan]:

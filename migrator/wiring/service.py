@@ -198,7 +198,7 @@ def _open_writer(service: Service, options: WritingOptions) -> Iterator[_Writer]
     job = service.context.job
     refuse_strict(
         options.mode,
-        is_file=engine_of(service.context.source.dialect).is_file,
+        is_file=engine_of(service.context.sql.dialect).is_file,
         max_connections=job.source.max_connections,
         sessions=options.sessions or 1,
     )
@@ -234,7 +234,7 @@ def _before_commit(
         check=edges.heartbeats.check,
         longest_s=options.longest_transaction_s,
     )
-    return BeforeCommit(strict, shared_leases, edges.context.source.inside, off_loop, left)
+    return BeforeCommit(strict, shared_leases, edges.context.sql.inside, off_loop, left)
 
 
 def _relay(edges: ConcurrentEdges) -> Relay:
@@ -366,7 +366,7 @@ def _shadows(job: Job) -> tuple[ConnectionOptions, Requests]:
 @contextmanager
 def _edges(service: Service, connection_options: ConnectionOptions, requests: Requests) -> Iterator[Backends]:
     """Connections of their own: no read waits for one that a shadow holds."""
-    source = service.context.source.with_own_connections(connection_options, Retry(requests.backoff))
+    source = service.context.sql.with_own_connections(connection_options, Retry(requests.backoff))
     try:
         design = service.context.checked.mapping.table
         sent = service.target.store.sent

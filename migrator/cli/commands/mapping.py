@@ -181,6 +181,9 @@ def init() -> Work:
     not, why, and what to do. Nothing is written to the database. Where the extra `local` is installed, the proposal is
     tried on rows of the database.
 
+    SOURCE may be a job (job.yaml) whose source is tables of DynamoDB. Then a mapping is written that declares what a sample
+    of their documents has, and says what varies; the other options are of databases.
+
     Exit code 0: every question is served, and no answer differs; 1: some are not, or differ (the files are written all
     the same).
     """

@@ -20,7 +20,7 @@ from migrator.mapping.difference.faults import Compared, notes, refusals
 from migrator.mapping.difference.work import Work, steps_of
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
-from migrator.model.edges import Source
+from migrator.model.edges import Rows
 from migrator.model.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, SettingsError
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.output.design.difference import difference_data, difference_lines
@@ -42,7 +42,7 @@ class Side:
 
     parsed: ParsedMapping
     checked: Checked | None = None
-    source: Source | None = None
+    source: Rows | None = None
 
     @property
     def revision(self) -> Revision:

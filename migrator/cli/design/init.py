@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from threading import Event
 import click
 
 from migrator.cli.command_line import print_json
+from migrator.cli.design.init_documents import init_documents
 from migrator.cli.look.patterns import replay_progress
 from migrator.cli.options import progress, stop_on_signals
 from migrator.journal.runs import SqlJournal
@@ -50,7 +52,7 @@ from migrator.output.design.worksheet import Sheet, ending, summary, summary_tex
 from migrator.processes.session import Session, identity_of
 from migrator.processes.write_path import PathChoice
 from migrator.runtime.system import how_to_install
-from migrator.settings.job import Job, TargetSettings, Tuning
+from migrator.settings.job import Job, TargetSettings, Tuning, load_job
 from migrator.settings.source import SourceSettings
 from migrator.source.connect import engine_of
 from migrator.source.workload.files import statements_of
@@ -133,6 +135,9 @@ def init(
     as_json: bool,
 ) -> int:
     """The exit code of `migrator init`."""
+    if (path := Path(source)).suffix in (".yaml", ".yml") and path.is_file():
+        job = load_job(path, os.environ)
+        return init_documents(job, out, table or _table_name(out.stem), force=force, as_json=as_json)
     files = Files.of(out, force=force)
     with ExitStack() as until:
         asking = _Asking.of(source, until, files.mapping.name, table or _table_name(out.stem))
@@ -389,7 +394,7 @@ class _Proving:
         stage = Replay(
             mapping,
             self.context.checked.read,
-            self.context.source,
+            self.context.sql,
             self.session.store,
             options,
             progress=shown,

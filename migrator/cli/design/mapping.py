@@ -69,6 +69,10 @@ def _faults_and_summary(file: Path, url: str | None) -> tuple[Sequence[Fault], s
 def _of_mapping(
     parsed: ParsedMapping, url: str | None, leave: Sequence[str] = ()
 ) -> tuple[Sequence[Fault], str]:
+    if parsed.mapping.documents:
+        from migrator.cli.design.mapping_source import check_on_declarations
+
+        return check_on_declarations(parsed, leave)
     if url is None:
         return check_form(parsed), "its form is right; give --source to check it against the schema"
     # Here: the form alone waits for no SQL and no AWS.

@@ -12,6 +12,8 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.row_keys import entity_named, row_key
+from migrator.mapping.check.check import check_mapping
+from migrator.mapping.documents import facts_of
 from migrator.mapping.heart.changes import unread_tables
 from migrator.mapping.heart.encoder import compile_encoder
 from migrator.mapping.heart.items import CompiledEntity, items_for
@@ -24,8 +26,10 @@ from migrator.model.errors import CLEAN, DIFFERENT, Fault, RowError, SettingsErr
 from migrator.output.text import item_text, row_tree_lines
 from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import checked_on, read_mapping, volatile_warnings
+from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
+from migrator.source.reader import SqlSource
 from migrator.stages.patterns.question import statement_faults
+from migrator.stages.source_checks import of_kind
 from migrator.wiring import job
 
 _TABLES_NAMED = 20
@@ -36,7 +40,8 @@ def check_on_source(
 ) -> tuple[Sequence[Fault], str]:
     """Faults and warnings by the source's schema, and what can be said of a mapping without faults. `leave`: tables that
     have no entity on purpose, with * for anything. Raises: MappingError."""
-    with job.open_source(SourceSettings.model_construct(url=url), parsed) as source:
+    with job.open_source(_settings(url), parsed) as opened:
+        source = of_kind(opened, SqlSource)
         checked = checked_on(source, parsed)
         refused = list(statement_faults(source, checked.mapping))
         doubts = volatile_warnings(source, parsed, checked)
@@ -55,6 +60,31 @@ def check_on_source(
     return [*checked.warnings, *doubts, *faults], f"{count} entities fit the source"
 
 
+def _settings(source: str) -> SourceSettings:
+    """Of a URL, or of the job that is named in its place: old tables of DynamoDB's have no URL."""
+    path = Path(source)
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return load_job(path, os.environ).source
+    return SourceSettings.model_construct(url=source)
+
+
+def check_on_declarations(parsed: ParsedMapping, leave: Sequence[str] = ()) -> tuple[Sequence[Fault], str]:
+    """The same of a mapping that declares its old tables of DynamoDB's: what it says of them is all there is to know."""
+    revised, transforms = load_transforms(parsed)
+    facts = facts_of(revised.mapping)
+    checked = check_mapping(revised, facts, transforms)
+    unread = [
+        name
+        for name in unread_tables(facts, checked.plans, set())
+        if not any(fnmatchcase(name, glob) for glob in leave)
+    ]
+    count = len(checked.entities)
+    return [
+        *checked.warnings,
+        *_unmapped(parsed, unread),
+    ], f"{count} entities fit the tables that it declares"
+
+
 def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
     """A warning that names the tables which no entity reads: their rows stay behind."""
     if not unread:
@@ -71,7 +101,7 @@ def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], show_code:
     parsed = read_mapping(file)
     if not keys and not show_code:
         raise SettingsError("name a row: --key 42, or --key a=1 --key b=2; or give --show-code")
-    with job.open_source(SourceSettings.model_construct(url=source), parsed) as opened:
+    with job.open_source(_settings(source), parsed) as opened:
         compiled = entity_named(checked_on(opened, parsed), entity)
         if show_code:
             return _show_code(compiled, as_json=as_json)
@@ -131,7 +161,7 @@ def _mapping(file: Path) -> ParsedMapping:
 
 
 def _tables(parsed: ParsedMapping, url: str) -> tuple[TableInverse, ...]:
-    with job.open_source(SourceSettings.model_construct(url=url), parsed) as source:
+    with job.open_source(_settings(url), parsed) as source:
         checked = checked_on(source, parsed)
         return compile_inverse(checked.mapping, checked.plans, source.views()).tables
 

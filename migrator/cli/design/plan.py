@@ -28,6 +28,7 @@ from migrator.settings.job import Job, TargetSettings, Tuning, is_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
 from migrator.source.connect import identity_of
+from migrator.source.reader import SqlSource
 from migrator.source.workload.fan_outs import fan_outs
 from migrator.source.workload.files import statements_of
 from migrator.source.workload.writes import measured_writes, told_writes
@@ -153,9 +154,10 @@ def _capacity(context: JobContext, asked: Asked) -> Capacity:
     around = _around(context, asked)
     bounds = Bounds(asked.rows_exact, min(asked.rows_exact, Bounds.sampled))
     sized = Sizing(source, checked.mapping, checked.entities, bounds, time.time()).sized()
-    dialect = source.facts().dialect
+    if not isinstance(source, SqlSource):
+        return capacity_of(checked, sized, around)
     ask = partial(source.query, what="how many rows a change concerns")
-    counted = fan_outs(ask, dialect, checked.plans, sized.rows, asked.rows_exact)
+    counted = fan_outs(ask, source.dialect, checked.plans, sized.rows, asked.rows_exact)
     return capacity_of(checked, sized, replace(around, fan_outs=counted))
 
 
@@ -212,6 +214,8 @@ def _writes(context: JobContext, asked: Asked) -> Writes:
     facts = context.source.facts()
     if asked.statements == "none":
         return Writes(why="--statements none")
+    if asked.statements == "auto" and not isinstance(context.source, SqlSource):
+        return Writes(why="the old side is tables of DynamoDB's, which count no statements")
     if asked.statements == "auto":
-        return measured_writes(partial(context.source.query, what="the changes that it counted"), facts)
+        return measured_writes(partial(context.sql.query, what="the changes that it counted"), facts)
     return told_writes(statements_of(file_text(Path(asked.statements)), facts.dialect), facts)

@@ -8,6 +8,7 @@ from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 from functools import cached_property
 
+from migrator.mapping.check.documents import document_faults, document_plan_faults
 from migrator.mapping.check.keys import atomic_faults, collation_warnings, key_faults
 from migrator.mapping.check.patterns import pattern_faults, return_faults
 from migrator.mapping.check.values import (
@@ -314,6 +315,7 @@ def check_form(parsed: ParsedMapping, plans: Sequence[EntityPlan] = ()) -> tuple
     all_faults = [
         *parsed.faults,
         *table_faults(mapping, document),
+        *document_faults(mapping, document),
         *pattern_faults(mapping, document, plans),
         *atomic_faults(mapping, document),
         *return_faults(mapping, document, plans),
@@ -377,6 +379,8 @@ class _EntityCheck:
         yield from key_faults(self.mapping, self.plan, self.document)
         yield from self._expiries()
         yield from self._unread_joins()
+        if self.mapping.documents:
+            yield from document_plan_faults(self.plan, self.document)
         yield from version_faults(self.plan, self.document)
         for column in self.plan.key:
             if what := row_key_fault(column):

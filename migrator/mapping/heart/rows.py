@@ -106,7 +106,9 @@ def decoder_of(steps: Sequence[tuple[str, Decoder]]) -> Callable[[Sequence[Any]]
                 except NoFormError as error:
                     decoded.append(Undecodable(error.text, of_column(path, error)))
         except RowError as error:
-            raise RowError(of_column(steps[len(decoded)][0], error)) from None
+            raw = row[len(decoded)]
+            why = RowError(raw.reason) if type(raw) is Undecodable else error
+            raise RowError(of_column(steps[len(decoded)][0], why)) from None
         return decoded
 
     return decode

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, Tag
 
 from migrator.mapping.language.value_forms import (
     COLUMN_TYPE,
+    DOCUMENT_TYPE,
     FREQUENCY,
     ConditionForm,
     Form,
@@ -276,10 +277,16 @@ class EntityForm(Form):
     items: dict[Name, ItemForm] = Field(min_length=1)
 
 
+class DocumentTableForm(Form):
+    key: list[Name] = Field(min_length=1, max_length=2)
+    columns: dict[Name, Annotated[str, Field(pattern=DOCUMENT_TYPE)]] = Field(min_length=1)
+
+
 class SourceForm(Form):
     names: NameRule = "exact"
     timezone: str | None = None
     schemas: list[Name] = []
+    tables: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{3,255}$")], DocumentTableForm] = {}
 
 
 class MappingForm(Form):

@@ -28,6 +28,7 @@ from migrator.mapping.language.parse_pattern import PatternParser
 from migrator.model.errors import Fault, MappingError
 from migrator.model.mapping import (
     SCHEMA_PATH,
+    DocumentTable,
     Filter,
     Mapping,
     Ref,
@@ -99,8 +100,14 @@ def _follows(fault: Fault, taken_out: set[str]) -> bool:
 
 
 def _worded(fault: Fault, document: Document) -> Fault:
-    """The fault, with a better message for a pattern's frequency and for an unknown index of an item."""
+    """The fault, with a better message for a pattern's frequency, a document's type and an unknown index of an item."""
     path = fault.where.split(".")
+    if path[:2] == ["source", "tables"] and "columns" in path[3:] and "match pattern" in fault.what:
+        types = (
+            "text, integer, number, number(2), boolean, date, time, timestamp, uuid, binary, json, list, map"
+        )
+        what = f"write a type: {types}, set(text), set(number), set(binary), any"
+        return replace(fault, what=what)
     if path[0] == "access_patterns" and path[2:] == ["frequency"]:
         return document.fault(path, "write how often it is asked: 12.5/s, 300/min, 40/h or 5/day")
     if (
@@ -145,6 +152,10 @@ def _mapping(form: forms.MappingForm, reader: ExpressionReader, file: str) -> Ma
         schemas=tuple(form.source.schemas),
         maps={name: _map_texts(entries) for name, entries in form.maps.items()},
         patterns=patterns,
+        documents={
+            name: DocumentTable(tuple(table.key), dict(table.columns))
+            for name, table in form.source.tables.items()
+        },
     )
 
 

@@ -48,6 +48,11 @@ FREQUENCY = r"^([0-9]{1,12}(?:\.[0-9]{1,6})?)/(s|min|h|day)$"
 """How often a pattern is asked: calls, and the time in which they are."""
 COLUMN_TYPE = r"^(integer|number(\((0|[1-9]\d?)\))?|float|text|boolean|date|time|timestamp( with zone)?|uuid|binary|json)$"
 """Types of computed columns: number(2) is an exact number with two decimals."""
+DOCUMENT_TYPE = (
+    r"^(integer|number(\((0|[1-9]\d?)\))?|text|boolean|date|time|timestamp( with zone)?|uuid|binary|json"
+    r"|list|map|set\((text|number|binary)\)|any)$"
+)
+"""Types of columns of an old table of DynamoDB's: what stands under which of its types, see mapping/documents.py."""
 
 
 # ── table ───────────────────────────────────────────────────────────────────────────────────────

@@ -89,6 +89,16 @@ WORDS: Mapping[str, Word] = {
     "SourceForm.schemas": Word(
         "Schemas that hold the same tables, one for every tenant.", ["tenant_a", "tenant_b"]
     ),
+    "SourceForm.tables": Word(
+        "The old tables, where the source is tables of DynamoDB's: each with its key and the types of its columns.",
+        {"Users": {"key": ["id"], "columns": {"id": "text", "address.city": "text", "tags": "set(text)"}}},
+    ),
+    "DocumentTableForm.key": Word("The table's key attributes: partition key, and sort key.", ["id"]),
+    "DocumentTableForm.columns": Word(
+        "Attributes that entities may read, each with its type; a dot leads into a map. Types: those of columns, and list,"
+        " map, set(text), set(number), set(binary), any.",
+        {"id": "text", "address.city": "text", "total": "number(2)", "tags": "set(text)"},
+    ),
     # ── the table ──
     "TableForm.name": Word("The table's name; a job can take another one.", "Shop"),
     "TableForm.key": Word("Names of the key attributes: the partition key, and the sort key.", ["PK", "SK"]),

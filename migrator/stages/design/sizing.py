@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import cast
 
 import orjson
 
@@ -22,7 +23,7 @@ from migrator.mapping.heart.wire import (
 )
 from migrator.mapping.patterns.param_sources import reachable_keys
 from migrator.model.capacity import PatternReads, TypeSize
-from migrator.model.edges import Source
+from migrator.model.edges import Questions, Rows
 from migrator.model.errors import SettingsError
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.table import ITEM_BYTES, Item, RowTree, TableDesign
@@ -115,7 +116,7 @@ class Sizing:
 
     def __init__(
         self,
-        source: Source,
+        source: Rows,
         mapping: MappingModel,
         entities: Sequence[CompiledEntity],
         bounds: Bounds,
@@ -288,11 +289,11 @@ class Sizing:
         )
 
     def _by_sql(self, called: _Called) -> list[CallReads]:
-        """As many items as SQL gives rows, each of its type's mean size."""
+        """As many items as SQL gives rows, each of its type's mean size; only mappings of SQL have patterns."""
         pattern = called.question.pattern
         reads = []
         for params in called.params:
-            parts = called.question.of_sql(params.values, self.source).parts
+            parts = called.question.of_sql(params.values, cast("Questions", self.source)).parts
             sizes = [
                 size
                 for part in pattern.parts

@@ -12,7 +12,7 @@ from migrator.mapping.check.check import Checked
 from migrator.mapping.heart.items import CompiledEntity, items_for, key_text
 from migrator.mapping.heart.values import decoder
 from migrator.model.edges import Rows, Totals
-from migrator.model.errors import RowError, TooSlowError
+from migrator.model.errors import NotCountedError, RowError, TooSlowError
 from migrator.model.facts import Column, EntityPlan, Kind, TableFacts, kept_columns
 from migrator.model.journal import Finding, FindingKind, Journal, Run, SegmentState
 from migrator.model.mapping import Condition, ItemDesign, Ref
@@ -230,6 +230,8 @@ def check_totals(
                     findings += work(left_out)
                 except TooSlowError:
                     left_out.append(NotCompared(what, _TOO_SLOW))
+                except NotCountedError as error:
+                    left_out.append(NotCompared(what, str(error)))
     journal.add_findings(run, findings)
     return left_out
 

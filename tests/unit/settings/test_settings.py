@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -196,3 +197,48 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
 def test_errors_are_ours(tmp_path: Path) -> None:
     with pytest.raises(MigratorError):
         load_job(tmp_path / "nothing", {})
+
+
+# ── old tables of DynamoDB's ──
+
+OLD = "job: 1\nmapping: m.yaml\nsource: {dynamodb: {tables: [Users, Orders], endpoint: embedded}}\n"
+
+
+def test_old_tables_stand_in_place_of_a_database(tmp_path: Path) -> None:
+    job = load_job(_job_file(tmp_path, OLD), {})
+    assert job.source.dynamodb is not None
+    assert job.source.dynamodb.real_names == {"Users": "Users", "Orders": "Orders"}
+    assert job.tables_apart == "dynamodb embedded Orders,Users"
+    assert not job.url_apart
+
+
+def test_old_tables_may_have_other_names_in_the_account(tmp_path: Path) -> None:
+    text = OLD.replace("[Users, Orders]", '{Users: "${STAGE}-users"}')
+    job = load_job(_job_file(tmp_path, text), {"STAGE": "prod"})
+    assert job.source.dynamodb is not None
+    assert job.source.dynamodb.real_names == {"Users": "prod-users"}
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (OLD.replace("tables: [Users, Orders], ", ""), "tables"),
+        (OLD.replace("[Users, Orders]", "[]"), "at least 1"),
+        (
+            OLD.replace("source: {", "source: {url: shop.db, read_url: other.db, "),
+            "url, read_url is of a database",
+        ),
+        (OLD + "journal: source\n", "a journal is in a database"),
+        (OLD + "target: {table: Orders, endpoint: embedded}\n", "Orders is one of the old tables"),
+        (OLD.replace("embedded", "https://u:p@host"), "no user and no password"),
+    ],
+)
+def test_what_does_not_fit_old_tables_is_told(tmp_path: Path, text: str, what: str) -> None:
+    with pytest.raises(MappingError, match=re.escape(what)):
+        load_job(_job_file(tmp_path, text), {})
+
+
+def _job_file(folder: Path, text: str) -> Path:
+    path = folder / "shop.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path

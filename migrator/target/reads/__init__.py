@@ -1,0 +1,1 @@
+"""Tables that are read and never written: the old side, where it is DynamoDB."""

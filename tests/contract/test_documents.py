@@ -1,0 +1,201 @@
+"""Old tables of DynamoDB's do what every source of row trees does: they say what the source in memory says."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from migrator.documents.source import DocumentSource
+from migrator.mapping.heart.changes import captured_tables
+from migrator.model.errors import NotCountedError
+from migrator.model.facts import CollectionPlan, EntityPlan
+from migrator.model.mapping import Collection
+from migrator.model.table import SourceKey
+from tests.fakes.source import MemorySource
+from tests.support_documents import declared, documents_of, key_types, old_tables, plan_declared
+from tests.support_source import (
+    CUSTOMER,
+    CUSTOMER_OF_PURCHASE,
+    LINE,
+    LINES,
+    NODE,
+    PAIR,
+    PURCHASE,
+    REGION,
+    REGION_OF_CUSTOMER,
+    SHELF,
+    SHELF_OF_LINE,
+    column_of,
+    decoded,
+    facts_by_hand,
+    keys_of,
+    list_of,
+    number_of,
+    plan_of,
+    rows_of_the_schema,
+    slots_at,
+)
+
+READ = (REGION, CUSTOMER, SHELF, PURCHASE, LINE, NODE, PAIR)
+INDEXES = {"purchase": {"ByCustomer": {"customer_id": "N"}}}
+ON_SHELVES = list_of(
+    "lines", LINE, LINES, ["product", "shelf.label"], joins=[SHELF_OF_LINE], order_by=["product"]
+)
+OF_SHELF = list_of("lines", LINE, (("house", "house"), ("shelf_no", "number")), ["purchase_id", "line_no"])
+CLIMB = CollectionPlan(
+    Collection("line", "climb", "node", by=()),
+    NODE,
+    (("parent_id", "id"),),
+    slots=slots_at(NODE, (), ["id", "name"]),
+)
+PLANS = {
+    "all columns": plan_of(PURCHASE),
+    "two keys": plan_of(PAIR),
+    "parents of parents": plan_of(
+        PURCHASE, ["id", "customer.name", "region.name"], [CUSTOMER_OF_PURCHASE, REGION_OF_CUSTOMER]
+    ),
+    "a parent by two columns": plan_of(LINE, ["purchase_id", "line_no", "shelf.label"], [SHELF_OF_LINE]),
+    "children by their key": plan_of(PURCHASE, ["id"], collections=[ON_SHELVES]),
+    "children by a scan": plan_of(SHELF, ["house", "number", "label"], collections=[OF_SHELF]),
+    "children by an index": plan_of(
+        CUSTOMER, ["id"], collections=[list_of("orders", PURCHASE, (("CustomerId", "id"),), ["status", "id"])]
+    ),
+    "numbers of children": plan_of(
+        PURCHASE,
+        ["id"],
+        collections=[
+            *(number_of(kind, LINE, LINES, "amount") for kind in ("sum", "min", "max")),
+            number_of("count", LINE, LINES),
+        ],
+    ),
+    "those that are not deleted": plan_of(
+        PURCHASE,
+        ["id"],
+        where=((column_of(PURCHASE, "deleted_at"), (None,)), (column_of(PURCHASE, "paid"), (True,))),
+    ),
+    "ancestors": plan_of(NODE, ["id"], collections=[CLIMB]),
+}
+
+
+@dataclass
+class Both:
+    memory: MemorySource
+    documents: DocumentSource
+
+
+@pytest.fixture(scope="module")
+def both(dynamodb_url: str) -> Iterator[Both]:
+    rows, mark = rows_of_the_schema(), secrets.token_hex(3)
+    # DynamoDB takes no empty text in a key.
+    rows["pair"] = [row for row in rows["pair"] if row["a"]]
+    real = {table.name: f"{mark}-{table.name}" for table in READ}
+    with old_tables(dynamodb_url) as tables:
+        for table in READ:
+            made = documents_of(table, rows[table.real])
+            tables.make(real[table.name], key_types(table), made, indexes=INDEXES.get(table.name))
+        yield Both(MemorySource(facts_by_hand(), rows), tables.source(list(map(declared, READ)), real))
+
+
+def _trees(plan: EntityPlan, trees: Any) -> list[Any]:
+    return sorted(map(_plain, decoded(plan, trees)), key=repr)
+
+
+def _plain(value: Any) -> Any:
+    """Without the difference of 1 and 1.0, which DynamoDB does not know."""
+    return tuple(map(_plain, value)) if isinstance(value, (tuple, list)) else value
+
+
+@pytest.fixture(params=PLANS)
+def plan(request: pytest.FixtureRequest) -> EntityPlan:
+    return PLANS[request.param]
+
+
+@pytest.mark.parametrize("page_rows", [2, 1000])
+def test_pages_together_are_every_row_tree_once(both: Both, plan: EntityPlan, page_rows: int) -> None:
+    own = plan_declared(plan)
+    bounds: list[SourceKey | None] = [None, *both.documents.page_bounds(own, page_rows), None]
+    pages = [both.documents.read_page(own, after, upto) for after, upto in pairwise(bounds)]
+    assert (len(pages) > 1) is (page_rows == 2)
+    assert _trees(own, [tree for page in pages for tree in page]) == _trees(
+        plan, both.memory.read_page(plan, None, None)
+    )
+    assert both.documents.count(own) == both.memory.count(plan)
+
+
+def test_row_trees_are_found_by_their_keys(both: Both, plan: EntityPlan) -> None:
+    own = plan_declared(plan)
+    trees = both.memory.read_page(plan, None, None)
+    keys = keys_of(plan, trees)
+    assert _trees(own, both.documents.read_rows(own, keys[::2])) == _trees(plan, trees[::2])
+    assert both.documents.read_rows(own, []) == []
+
+
+def test_a_changed_row_leads_to_the_same_roots(both: Both, plan: EntityPlan) -> None:
+    here, there = captured_tables([plan]), captured_tables([plan_declared(plan)])
+    asked = [
+        {"id": 1},
+        {"id": 2},
+        {"id": 3},
+        {"house": "A", "number": 2},
+        {"purchase_id": 50},
+        {"parent_id": 2},
+    ]
+    looked = 0
+    for (name, table), other in zip(here.items(), there.values(), strict=True):
+        for lookup, own in zip(table.lookups, other.lookups, strict=True):
+            for values in [tuple(row.values()) for row in asked if len(row) == len(lookup.values)]:
+                if isinstance(values[0], str) is not (name == "shelf" or "house" in lookup.values):
+                    continue
+                found = both.documents.find_roots(plan_declared(plan), own, [values], None, 1000)
+                assert sorted(found) == sorted(both.memory.find_roots(plan, lookup, [values], None, 1000)), (
+                    lookup
+                )
+                looked += 1
+    assert looked or plan in (PLANS["two keys"], PLANS["a parent by two columns"])
+
+
+def test_a_page_ends_where_it_ended_whatever_is_deleted(dynamodb_url: str) -> None:
+    name = f"{secrets.token_hex(3)}-pair"
+    plan = plan_declared(plan_of(PAIR))
+    rows = [{"a": f"k{number}", "b": number, "n": number} for number in range(40)]
+    with old_tables(dynamodb_url) as tables:
+        tables.make(name, key_types(PAIR), rows)
+        source = tables.source([declared(PAIR)], {"pair": name})
+        bounds: list[SourceKey | None] = [None, *source.page_bounds(plan, 5), None]
+        before = [source.read_page(plan, after, upto) for after, upto in pairwise(bounds)]
+        largest = max(range(len(before)), key=lambda number: len(before[number]))
+        gone = before[largest][-1]
+        tables.client.delete_item(TableName=name, Key={"a": {"S": gone[0]}, "b": {"N": str(gone[1])}})
+        after = [source.read_page(plan, begin, end) for begin, end in pairwise(bounds)]
+    before[largest].remove(gone)
+    assert after == before
+
+
+def test_behind_a_row_the_others_follow(both: Both) -> None:
+    plan = plan_declared(plan_of(PAIR))
+    keys = keys_of(plan, both.documents.read_page(plan, None, None))
+    bounds = list(both.documents.page_bounds(plan, 7, keys[2], None))
+    assert bounds[:2] == [keys[9], keys[16]]
+    assert keys_of(plan, both.documents.read_page(plan, bounds[0], bounds[1])) == keys[10:17]
+    assert len(both.documents.read_page(plan, keys[2], None, 3)) == 3
+
+
+def test_random_keys_are_keys_of_rows(both: Both) -> None:
+    plan = plan_declared(plan_of(PAIR))
+    keys = both.documents.random_keys(plan, 10, both.documents.rows_about(plan), 7)
+    assert keys == both.documents.random_keys(plan, 10, both.documents.rows_about(plan), 7)
+    assert 0 < len(keys) <= 10
+    assert len(both.documents.read_rows(plan, keys)) == len(set(keys)) == len(keys)
+
+
+def test_nothing_is_added_up(both: Both) -> None:
+    plan = plan_declared(plan_of(PURCHASE))
+    with pytest.raises(NotCountedError, match="adds nothing up"):
+        both.documents.sums(plan, [column_of(declared(PURCHASE), "total")])
+    status = column_of(declared(PURCHASE), "status")
+    assert both.documents.count_where(plan, [(status, ("P",))]) == 2

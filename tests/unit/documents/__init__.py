@@ -1,0 +1,1 @@
+"""Old tables of DynamoDB."""

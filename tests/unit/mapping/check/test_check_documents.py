@@ -1,0 +1,133 @@
+"""Old tables of DynamoDB's in a mapping: the facts that they declare, and words that only SQL can do."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.documents import facts_of
+from migrator.mapping.language.parse import examine_mapping
+from migrator.model.errors import MappingError
+from migrator.model.facts import Kind
+
+TABLES = """
+mapping: 1
+source:
+  timezone: UTC
+  tables:
+    Users: {key: [id], columns: {id: text, name: text, address.city: text, tags: set(text), boss: text, age: integer}}
+    Orders: {key: [order_id], columns: {order_id: text, user_id: text, total: number(2), at: timestamp}}
+    Lines: {key: [order_id, line], columns: {order_id: text, line: integer, sku: text}}
+table: {name: Shop, key: [PK, SK], type: type}
+entities:
+"""
+
+
+def checked(entities: str, tables: str = TABLES) -> Checked:
+    parsed = examine_mapping(tables + entities, "shop.yaml")
+    return check_mapping(parsed, facts_of(parsed.mapping))
+
+
+def faults(entities: str, tables: str = TABLES) -> list[str]:
+    with pytest.raises(MappingError) as raised:
+        checked(entities, tables)
+    return [f"{fault.where}: {fault.what}" for fault in raised.value.faults if not fault.warning]
+
+
+ORDER = """
+  order:
+    table: Orders
+    join: {user: {table: Users, on: {user_id: id}}}
+    collect: {lines: {of: Lines, by: order_id}}
+    items:
+      Order:
+        key: ["USER#{user_id}", "ORDER#{at|iso:s}#{order_id}"]
+        attributes: {city: user.address.city, lines: {each: lines, attributes: {sku: sku}}}
+"""
+
+
+def test_declared_tables_are_planned_as_those_of_a_database_are() -> None:
+    (plan,) = checked(ORDER).plans
+    assert [slot.path for slot in plan.slots] == ["order_id", "user_id", "at", "user.address.city"]
+    assert [join.on for join in plan.joins] == [(("user_id", "id"),)]
+    assert [collection.link for collection in plan.collections] == [(("order_id", "order_id"),)]
+    assert plan.collections[0].order_by == ("order_id", "line")
+
+
+def test_a_declared_type_is_the_kind_of_its_column() -> None:
+    facts = facts_of(examine_mapping(TABLES + ORDER, "shop.yaml").mapping)
+    assert facts.dialect == "dynamodb"
+    users = {column.name: column for column in facts.tables["Users"].columns}
+    assert users["tags"].kind == Kind("list", element=Kind("text"))
+    assert users["address.city"].kind == Kind("text")
+    assert (users["id"].nullable, users["name"].nullable) == (False, True)
+    assert facts.tables["Lines"].primary_key == ("order_id", "line")
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "mend"),
+    [
+        ('columns: {twice: "age * 2"}', "columns.twice", "name the attribute itself"),
+        ("changes: {Orders: user_id}", "changes", "name its tables by table:"),
+        ("key: [name]", "key", "leave key: out"),
+        ("climb: {line: {boss: name}}", "climb.line", ""),
+        ("join: {user: {table: Users, on: {age: id}}}", "join.user", "a link needs one type"),
+        ("collect: {lines: {of: Lines, by: line}}", "collect.lines", "a link needs one type"),
+    ],
+)
+def test_what_only_sql_can_do_is_refused_with_the_word_that_does_it(
+    words: str, where: str, mend: str
+) -> None:
+    found = faults(
+        f'  user:\n    table: Users\n    {words}\n    items: {{User: {{key: ["USER#{{id}}", ME]}}}}\n'
+    )
+    assert any(fault.startswith(f"entities.user.{where}") and mend in fault for fault in found), found
+
+
+def test_a_climb_goes_up_by_the_key() -> None:
+    (plan,) = checked(
+        """
+  user:
+    table: Users
+    climb: {line: boss}
+    items: {User: {key: ["USER#{id}", "{line.id|path}"]}}
+"""
+    ).plans
+    assert plan.collections[0].link == (("boss", "id"),)
+
+
+def test_sql_of_a_pattern_is_refused() -> None:
+    pattern = """
+access_patterns:
+  one:
+    params: {id: text}
+    get: {key: ["USER#{id}", ME]}
+    returns: [type]
+    sql: SELECT 1
+"""
+    found = faults('  user: {table: Users, items: {User: {key: ["USER#{id}", ME]}}}' + pattern)
+    assert [fault for fault in found if fault.startswith("access_patterns.one.sql") and "sql: asks" in fault]
+
+
+def test_faults_of_the_declaration_come_all_at_once() -> None:
+    tables = """
+mapping: 1
+source:
+  names: snake_case
+  schemas: [shop]
+  tables:
+    Users: {key: [id, at], columns: {id: json, name: text, name.first: text, age: years}}
+table: {name: Shop, key: [PK, SK], type: type}
+entities:
+"""
+    found = faults('  user: {table: Users, items: {User: {key: ["USER#{name}", ME]}}}', tables)
+    told = "\n".join(found)
+    for what in (
+        "source.names: ",
+        "source.schemas: ",
+        "source.tables.Users.key.1: 'at' is not among columns",
+        "source.tables.Users.columns.id: 'id' is declared json",
+        "source.tables.Users.columns.name.first: it leads into 'name'",
+        "source.tables.Users.columns.age: write a type: text,",
+    ):
+        assert what in told
