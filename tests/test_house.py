@@ -38,6 +38,7 @@ TOP = {
         "source",
         "target",
         "journal",
+        "documents",
     ),
     *("mapping", "model", "settings", "runtime", "py.typed"),
 }
