@@ -39,6 +39,7 @@ TOP = {
         "documents",
         "target",
         "journal",
+        "documents",
     ),
     *("mapping", "model", "settings", "runtime", "py.typed"),
 }

@@ -28,6 +28,8 @@ from migrator.journal.schema_at_work import reverse_stop as reverse_stop
 from migrator.journal.schema_at_work import revision_change as revision_change
 from migrator.journal.schema_at_work import revision_text as revision_text
 from migrator.journal.schema_at_work import share as share
+from migrator.journal.schema_at_work import source_capture as source_capture
+from migrator.journal.schema_at_work import source_mark as source_mark
 from migrator.journal.schema_at_work import stream as stream
 from migrator.journal.schema_at_work import stream_reader as stream_reader
 from migrator.journal.schema_at_work import stream_shard as stream_shard

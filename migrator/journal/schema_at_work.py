@@ -191,6 +191,43 @@ stream_shard = Table(
     Column("leased_until", Double, nullable=False),
 )
 
+# ── live change of a source that is DynamoDB tables ──
+
+# The counter of tickets, and the installation of capture; one row for each job.
+source_capture = Table(
+    "migrator_source_capture",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    # '' where capture was taken away: the counter stays.
+    Column("installation", String(32), nullable=False),
+    Column("version", Integer, nullable=False),
+)
+
+# A record of a stream that is to be worked, or a row that is to be looked at.
+source_mark = Table(
+    "migrator_source_mark",
+    metadata,
+    # An INTEGER on SQLite, which alone counts by itself there.
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("job", String(64), nullable=False, index=True),
+    # '' where a root is named.
+    Column("table_name", String(255), nullable=False),
+    Column("image_before", Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")),
+    Column("image_after", Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")),
+    Column("root_entity", String(255)),
+    Column("root_key", Text),
+    Column("item_keys", Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb"), nullable=False),
+    Column("work_cursor", Text, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("ready_at", Double, nullable=False),
+    Column("leased_until", Double, nullable=False),
+    Column("changed_at", Double, nullable=False),
+    # An id that was worked must never name another mark.
+    sqlite_autoincrement=True,
+)
+
 # ── the way back from items to rows ──
 
 # The items that hold a row, or held it.

@@ -13,7 +13,7 @@ from migrator.model.facts import Captured, EntityPlan, TableFacts
 # there.
 
 CaptureState = Literal[
-    "captured", "services", "missing", "partition", "stale", "disabled", "extra", "refused"
+    "captured", "services", "missing", "partition", "stale", "disabled", "extra", "refused", "unread"
 ]
 
 MarkedBy = Literal["triggers", "services"]
@@ -24,7 +24,8 @@ MarkedBy = Literal["triggers", "services"]
 class TableCapture:
     """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it; `services`: it
     has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no mark;
-    `refused`: what others than `migrator reverse` write to it is refused.
+    `refused`: what others than `migrator reverse` write to it is refused; `unread`: of a DynamoDB table, no stream
+    tells us of all its changes.
 
     Where it is stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
     """
@@ -54,6 +55,18 @@ class Installation:
     epoch: int
     ticket: int
     marked_by: MarkedBy = "triggers"
+
+
+class CaptureRecord(Protocol):
+    """The record that capture is installed, of a source that keeps nothing of ours. Every method is one transaction."""
+
+    def installed(self) -> Installation | None: ...
+
+    def install(self) -> None:
+        """A new installation, whatever was before: marks that were to come were lost, or none was. Its tickets go on."""
+
+    def uninstall(self) -> None:
+        """Its tickets stay known."""
 
 
 class Capture(Protocol):

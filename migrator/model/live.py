@@ -113,8 +113,30 @@ class Marks(Protocol):
     def state(self) -> MarksState: ...
 
 
+@dataclass(frozen=True, slots=True)
+class KeptMark:
+    """A change as a journal keeps it until it is worked. `before`, `after`: images as text; None is no row. `changed_at`: by
+    the clock of who tells of it, seconds since 1970. `ready_in_s`: how long it waits before it may be taken."""
+
+    table: str
+    before: str | None
+    after: str | None
+    changed_at: float
+    ready_in_s: float = 0.0
+
+
+class MarkKeeper(Marks, Protocol):
+    """Marks in a journal, of a source that cannot keep them itself."""
+
+    def store(self, marks: Sequence[KeptMark]) -> None:
+        """Committed when it returns, with growing ids in their order. Stored twice does no harm."""
+
+    def discard(self) -> None:
+        """Deletes all marks: capture is taken away."""
+
+
 class Tickets(Protocol):
-    """The counter in the source. A ticket is epoch * 10^12 + number."""
+    """The counter in the source, or in the journal of one that has none. A ticket is epoch * 10^12 + number."""
 
     def draw(self) -> int:
         """A number higher than all drawn before; committed before it is returned."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete, update
 
+from migrator.journal.at_work.source_capture import JournalMarks, JournalTickets
+from migrator.journal.database import Database
+from migrator.journal.schema import source_capture, source_mark
 from migrator.model.errors import SourceError
-from migrator.model.live import TICKETS_AN_EPOCH, Mark, Marks, MarksState, Root, Tickets
+from migrator.model.live import TICKETS_AN_EPOCH, Image, KeptMark, Mark, Marks, MarksState, Root, Tickets
 from migrator.model.table import ItemKey
 from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 
 HOUR_S = 3600.0
+JOURNALS = ["journal in a file", "journal on postgresql", "journal on mariadb"]
 ROOTS: dict[Root, list[ItemKey]] = {
     ("order", '["Ζ\'\\" 😀"]'): [("USER#1", "ORDER#é"), ("X", "Y")],
     ("user", "[2]"): [(Decimal("1.5"), b"\x00\xff")],
@@ -25,10 +31,16 @@ ROOTS: dict[Root, list[ItemKey]] = {
 }
 
 
-@pytest.fixture(params=["memory", *ENGINES])
+@pytest.fixture(params=["memory", *ENGINES, *JOURNALS])
 def edges(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Marks, Tickets]]:
     if request.param == "memory":
         yield MemoryMarks(), MemoryTickets()
+        return
+    if request.param in JOURNALS:
+        with _journal(request, tmp_path) as database:
+            tickets = JournalTickets(database, "shop")
+            tickets.install()
+            yield JournalMarks(database, "shop", read_image), tickets
         return
     with _real(request, tmp_path) as made:
         made.install()
@@ -49,6 +61,31 @@ def tickets(edges: tuple[Marks, Tickets]) -> Tickets:
 def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
     with _real(request, tmp_path) as made:
         yield made
+
+
+@pytest.fixture(params=JOURNALS)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    with _journal(request, tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def _journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A journal's database; a server's is shared by the module, and emptied of what is asked here."""
+    urls = {"journal on postgresql": "postgresql_journal", "journal on mariadb": "mariadb_journal"}
+    fixture = urls.get(request.param)
+    made = Database(request.getfixturevalue(fixture) if fixture else f"sqlite:///{tmp_path / 'journal.db'}")
+    try:
+        yield made
+    finally:
+        with made.begin() as connection:
+            for table in (source_mark, source_capture):
+                connection.execute(delete(table))
+        made.close()
+
+
+def read_image(table: str, text: str) -> Image:
+    return dict(json.loads(text))
 
 
 def _real(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractContextManager[Capturing]:
@@ -249,3 +286,104 @@ def test_marks_that_failed_can_be_discarded_and_no_others(marks: Marks) -> None:
     assert marks.discard_failed(2) == 0
     marks.release([third.id])
     assert [mark.tries for mark in marks.take(10, HOUR_S)] == [1, 0]
+
+
+# ── journals only, where a source keeps nothing of ours ──
+
+
+def test_a_journal_gives_no_ticket_twice_and_no_mark_to_two(database: Database) -> None:
+    tickets, marks = JournalTickets(database, "shop"), JournalMarks(database, "shop", read_image)
+    tickets.install()
+    marks.add({("order", f"[{number}]"): [] for number in range(100)})
+    with ThreadPoolExecutor(4) as pool:
+        drawn = list(pool.map(lambda _: tickets.draw(), range(60)))
+        taken = list(pool.map(lambda _: marks.take(10, HOUR_S), range(20)))
+    ids = [mark.id for some in taken for mark in some]
+    assert (len(set(drawn)), len(ids), len(set(ids))) == (60, 100, 100)
+
+
+def test_a_journal_keeps_changes_in_their_order_until_they_are_worked(database: Database) -> None:
+    marks, now = JournalMarks(database, "shop", read_image), time.time()
+    changes = [
+        KeptMark("Users", None, '{"id": "é"}', now - 5),
+        KeptMark("Users", '{"id": "é"}', '{"id": "é"}', now - 4),
+        KeptMark("Users", '{"id": "é"}', None, now + 1000),
+        KeptMark("Users", None, '{"id": "later"}', now - 5, ready_in_s=HOUR_S),
+    ]
+    marks.store(changes)
+    first, second, third = marks.take(10, HOUR_S)
+    row = {"id": "é"}
+    assert [(mark.before, mark.after) for mark in (first, second, third)] == [
+        (None, row),
+        (row, row),
+        (row, None),
+    ]
+    assert 4 < first.age_s < 60
+    assert third.age_s < 60, "a clock that is ahead makes no change younger than now"
+    state = marks.state()
+    assert (state.waiting, state.unripe) == (3, 1)
+    marks.finish([first.id, second.id, third.id])
+    assert marks.state() == MarksState(unripe=1)
+    marks.discard()
+    assert marks.state() == MarksState()
+
+
+def test_a_change_that_waits_is_no_older_when_its_time_comes(database: Database) -> None:
+    marks = JournalMarks(database, "shop", read_image)
+    marks.store([KeptMark("Users", None, "{}", time.time() - 500, ready_in_s=0.0)])
+    marks.store([KeptMark("Users", None, "{}", time.time(), ready_in_s=0.2)])
+    time.sleep(0.4)
+    ages = [mark.age_s for mark in marks.take(10, HOUR_S)]
+    assert ages[0] > 400
+    assert ages[1] < 30
+
+
+def test_jobs_that_share_a_journal_have_marks_and_tickets_of_their_own(database: Database) -> None:
+    shop, zoo = (JournalMarks(database, job, read_image) for job in ("shop", "zoo"))
+    tickets = JournalTickets(database, "shop")
+    tickets.install()
+    shop.add(ROOTS)
+    (first, *_) = shop.look(0, 10)
+    zoo.finish([first.id])
+    zoo.advance(first, "x")
+    assert (zoo.take(10, HOUR_S), zoo.look(0, 10), zoo.state()) == ([], [], MarksState())
+    assert len(shop.take(10, HOUR_S)) == 3
+    with pytest.raises(SourceError, match=r"not installed for job zoo.*migrator capture install"):
+        JournalTickets(database, "zoo").draw()
+
+
+def test_a_counter_goes_on_when_capture_is_taken_away_and_put_in_anew(database: Database) -> None:
+    tickets = JournalTickets(database, "shop")
+    assert tickets.installed() is None
+    tickets.install()
+    first, before = tickets.draw(), tickets.installation()
+    tickets.uninstall()
+    assert tickets.installed() is None
+    for call in (tickets.draw, tickets.highest, tickets.installation, lambda: tickets.raise_epoch(0)):
+        with pytest.raises(SourceError, match=r"capture is not installed.*migrator capture install"):
+            call()
+    tickets.install()
+    found = tickets.installed()
+    assert found is not None
+    assert (found.job, found.ticket, found.marked_by) == ("shop", first, "triggers")
+    assert found.id == tickets.installation() != before
+    assert tickets.draw() == first + 1
+
+
+def test_a_capture_of_another_version_in_a_journal_draws_no_ticket(database: Database) -> None:
+    tickets = JournalTickets(database, "shop")
+    tickets.install()
+    with database.begin() as connection:
+        connection.execute(update(source_capture).values(version=99))
+    with pytest.raises(SourceError, match=r"version 99.*needs version 1"):
+        tickets.draw()
+
+
+def test_a_mark_that_was_damaged_in_a_journal_keeps_no_other_from_being_taken(database: Database) -> None:
+    marks = JournalMarks(database, "shop", read_image)
+    marks.add(ROOTS)
+    (first, *_) = marks.look(0, 1)
+    with database.begin() as connection:
+        damaged = update(source_mark).where(source_mark.c.id == first.id)
+        connection.execute(damaged.values(item_keys="garbage"))
+    assert [bool(mark.fault) for mark in marks.take(10, HOUR_S)] == [True, False, False]

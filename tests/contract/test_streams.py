@@ -202,6 +202,21 @@ def test_a_stream_that_is_switched_off_says_so_and_can_be_read_to_its_end(
     assert (len(page.records), page.next_iterator) == (1, None)
 
 
+def test_a_stream_is_switched_on_with_both_images_and_one_that_is_on_stays(
+    stream_of: tuple[Table, DynamoStream],
+) -> None:
+    table, source = stream_of
+    before = source.state().arn
+    source.switch_on()
+    assert source.state().arn == before
+    table.switch_off()
+    source.switch_on()
+    table.put(item("a"))
+    state = source.state()
+    assert (state.is_on, state.view, len(read(source))) == (True, "NEW_AND_OLD_IMAGES", 1)
+    assert state.arn != before
+
+
 def test_a_table_that_is_created_anew_has_another_stream(stream_of: tuple[Table, DynamoStream]) -> None:
     table, source = stream_of
     before = source.state()

@@ -7,7 +7,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from migrator.model.live import TICKETS_AN_EPOCH, Change, Image, Mark, MarksState, Root
+from migrator.model.capture import Installation
+from migrator.model.live import TICKETS_AN_EPOCH, Change, Image, KeptMark, Mark, MarksState, Root
 from migrator.model.table import ItemKey
 
 
@@ -100,10 +101,46 @@ class MemoryMarks:
         return [kept for kept in self._kept if kept.mark.id in ids]
 
 
+class MemoryKeeper(MemoryMarks):
+    """A journal's: `read_image` makes values of an image's text."""
+
+    def __init__(
+        self, read_image: Callable[[str, str], Image], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(clock)
+        self._read_image = read_image
+
+    def store(self, marks: Sequence[KeptMark]) -> None:
+        for mark in marks:
+            before, after = (self._image(mark.table, text) for text in (mark.before, mark.after))
+            self.leave(mark.table, before, after, mark.ready_in_s)
+            self._kept[-1].changed_at = min(self._clock(), mark.changed_at) + mark.ready_in_s
+
+    def discard(self) -> None:
+        self._kept = []
+
+    def _image(self, table: str, text: str | None) -> Image | None:
+        return None if text is None else self._read_image(table, text)
+
+
 class MemoryTickets:
-    def __init__(self) -> None:
+    """Installed from the beginning."""
+
+    def __init__(self, job: str = "shop") -> None:
         self._epoch, self._number = 1, 0
+        self._job = job
         self._installation = uuid.uuid4().hex
+
+    def installed(self) -> Installation | None:
+        if not self._installation:
+            return None
+        return Installation(self._installation, self._job, 1, self._epoch, self.highest())
+
+    def install(self) -> None:
+        self._installation = uuid.uuid4().hex
+
+    def uninstall(self) -> None:
+        self._installation = ""
 
     def draw(self) -> int:
         self._number += 1

@@ -38,12 +38,18 @@ class FakeStreams:
     """A table with a stream, and both clients of it: `describe_table` beside the operations of DynamoDB Streams.
 
     `now`: seconds since 1970, moved on by `advance` and `sleep`. `names_at_once`: shards in one answer of DescribeStream.
+    `key`: the table's key attributes, the partition key first.
     """
 
     def __init__(
-        self, table: str = "Shop", view: str = "NEW_AND_OLD_IMAGES", names_at_once: int = 100
+        self,
+        table: str = "Shop",
+        view: str = "NEW_AND_OLD_IMAGES",
+        names_at_once: int = 100,
+        key: tuple[str, ...] = ("PK", "SK"),
     ) -> None:
         self.table = table
+        self.key = key
         self.view = view
         self.names_at_once = names_at_once
         self.now = 1_800_000_000.0
@@ -58,13 +64,13 @@ class FakeStreams:
     # ── what happens to the table ──
 
     def put(self, item: Item) -> None:
-        before = self.items.get(_key(item))
-        self.items[_key(item)] = dict(item)
+        before = self.items.get(self._key(item))
+        self.items[self._key(item)] = dict(item)
         if before != item:
             self._record("INSERT" if before is None else "MODIFY", item, before, item)
 
     def delete(self, key: Item) -> None:
-        before = self.items.pop(_key(key), None)
+        before = self.items.pop(self._key(key), None)
         if before is not None:
             self._record("REMOVE", key, before, None)
 
@@ -119,9 +125,22 @@ class FakeStreams:
         if TableName != self.table:
             raise _error("ResourceNotFoundException", "DescribeTable")
         specification = {"StreamSpecification": {"StreamEnabled": True}} if self.is_on else {}
-        return {"Table": {"LatestStreamArn": self.arn, **specification}}
+        return {"Table": {"LatestStreamArn": self.arn, "TableStatus": "ACTIVE", **specification}}
 
-    def describe_stream(self, StreamArn: str, ExclusiveStartShardId: str = "") -> dict[str, Any]:
+    def update_table(self, TableName: str, StreamSpecification: dict[str, Any]) -> dict[str, Any]:
+        self._called("UpdateTable")
+        if TableName != self.table:
+            raise _error("ResourceNotFoundException", "UpdateTable")
+        if StreamSpecification["StreamEnabled"] == self.is_on:
+            raise _error("ValidationException", "UpdateTable")
+        items, self.view = self.items, StreamSpecification["StreamViewType"]
+        self.create_anew()
+        self.items = items
+        return {"TableDescription": {"LatestStreamArn": self.arn}}
+
+    def describe_stream(
+        self, StreamArn: str, ExclusiveStartShardId: str = "", Limit: int = 100
+    ) -> dict[str, Any]:
         self._called("DescribeStream")
         self._require(StreamArn, "DescribeStream")
         names = [shard for shard in self.shards if shard.id > ExclusiveStartShardId]
@@ -168,6 +187,9 @@ class FakeStreams:
 
     # ── ──
 
+    def _key(self, item: Item) -> tuple[Any, ...]:
+        return tuple(item[name] for name in self.key)
+
     def _called(self, operation: str) -> None:
         self.calls.append(operation)
         if self.failing:
@@ -197,11 +219,11 @@ class FakeStreams:
         images = {"OldImage": old, "NewImage": new}
         change = {
             "ApproximateCreationDateTime": datetime.fromtimestamp(int(self.now), UTC),
-            "Keys": encode_item({"PK": key["PK"], "SK": key["SK"]}),
+            "Keys": encode_item({name: key[name] for name in self.key}),
             "SequenceNumber": f"{self._number:021d}",
             **{name: encode_item(image) for name, image in images.items() if image is not None},
         }
-        hashed = zlib.crc32(str(key["PK"]).encode())
+        hashed = zlib.crc32(str(key[self.key[0]]).encode())
         shard = next(shard for shard in self.open_shards if shard.begin <= hashed < shard.end)
         shard.records.append({"eventName": event, "dynamodb": change})
 
@@ -215,10 +237,6 @@ class FakeStreams:
         self.shards = [
             shard for shard in self.shards if shard.closed_at is None or shard.closed_at >= horizon
         ]
-
-
-def _key(item: Item) -> tuple[Any, ...]:
-    return (item["PK"], item["SK"])
 
 
 def _created_at(record: dict[str, Any]) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from migrator.model.edges import WiredItem
 from migrator.model.table import Item
 
 FRESH_S = 23 * 3600.0
@@ -22,7 +23,14 @@ MEND = (
     "begin the stream anew (`migrator reverse start JOB --anew`), then run `migrator reverse verify JOB --repair`, which"
     " writes the rows of what it did not tell"
 )
-"""`migrator verify --repair` is no mend: it writes items by rows, and leaves out what services write themselves."""
+"""Of the way back. `migrator verify --repair` is no mend: it writes items by rows, and leaves out what services write
+themselves."""
+
+MEND_OF_SOURCE = (
+    "run `migrator capture install`, which begins the stream anew, then `migrator verify --repair`, which marks the rows of"
+    " what it did not tell"
+)
+"""Of a stream that tells what changes in the source."""
 
 # ── the stream ──
 
@@ -51,7 +59,8 @@ class StreamRecord:
     """One change of one item. Images say which rows may have changed, and are never applied: by the time that a record is
     read the item may be newer (see docs/decisions/0029-streams.md).
 
-    `created_at`: seconds since 1970 by the service's clock, rounded down to whole ones.
+    `created_at`: seconds since 1970 by the service's clock, rounded down to whole ones. `old_wired`, `new_wired`: the
+    images in DynamoDB's own form, which tells a set from a list.
     """
 
     sequence: str
@@ -59,6 +68,8 @@ class StreamRecord:
     keys: Item
     old: Item | None = None
     new: Item | None = None
+    old_wired: WiredItem | None = field(default=None, compare=False, repr=False)
+    new_wired: WiredItem | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +89,12 @@ class Position:
 
 
 class StreamSource(Protocol):
-    """The stream of one table. Every call retries what can pass and raises StoppedError when it does not."""
+    """The stream of one table. Every call retries what can pass and raises StoppedError when it does not.
+
+    `mend`: what to do where changes may be lost; the end of messages."""
 
     table: str
+    mend: str
 
     def state(self) -> StreamState:
         """Raises: TargetError where there is no such table."""

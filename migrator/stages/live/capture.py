@@ -26,6 +26,9 @@ MEANINGS = {
     " then `migrator verify --repair`",
     "extra": "the mapping no longer reads it; `migrator capture install` takes its triggers away",
     "refused": "its rows are made of items by `migrator reverse`, and what others write to it is refused",
+    "unread": "its stream is off, of another view, another one than was begun with, or was not read for a day, so"
+    " changes may have left no mark; run `migrator capture install`, then `migrator verify --repair`: what changed"
+    " meanwhile left none",
 }
 """What each state of a table means and what to do; docs/schema-changes.md says it at length."""
 
@@ -70,11 +73,11 @@ class CaptureStatus:
     @property
     def unmarked_tables(self) -> list[str]:
         """Tables whose changes leave no mark at all."""
-        return [table.table for table in self.tables if table.state in ("missing", "disabled")]
+        return [table.table for table in self.tables if table.state in ("missing", "disabled", "unread")]
 
     def unmarked(self) -> list[str]:
         """Captured tables whose changes leave no mark, each with what that means."""
-        wrong = [table for table in self.tables if table.state in ("disabled", "partition")]
+        wrong = [table for table in self.tables if table.state in ("disabled", "partition", "unread")]
         return [f"{table.table}: {MEANINGS[table.state]}" for table in wrong]
 
     @property
@@ -166,9 +169,8 @@ class CaptureStage:
         if self.capture.installation() is not None:
             if refusals := self._other_job():
                 raise SettingsError("\n".join(refusals))
-            state = marks.state()
-            waiting = state.waiting + state.unripe
-            if waiting and not discard_marks:
+            waiting = 0 if discard_marks else _waiting(marks)
+            if waiting:
                 what = f"{waiting:,} mark(s) wait, and their changes would never reach the table"
                 raise SettingsError(f"{what}; run `migrator relay --once` first, or say --discard-marks")
         steps = self.capture.uninstall_steps()
@@ -191,6 +193,13 @@ class CaptureStage:
             if installation is None or installation.job == self.job
             else [_of_another(installation, self.job)]
         )
+
+
+def _waiting(marks: Marks) -> int:
+    """All marks there are, those that are still on their way to the others included."""
+    marks.from_the_first()
+    state = marks.state()
+    return state.waiting + state.unripe
 
 
 def unverified(installation: Installation | None, begun_before: Callable[[str], int | None]) -> str:

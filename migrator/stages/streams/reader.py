@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -20,7 +20,6 @@ from migrator.model.errors import (
 from migrator.model.streams.shards import (
     ALL_OF_IT,
     FRESH_S,
-    MEND,
     Checkpoint,
     Position,
     RecordPage,
@@ -53,29 +52,30 @@ def begin(source: StreamSource, journal: StreamJournal) -> str:
     Raises: SettingsError where it does not fit.
     """
     state = source.state()
-    _refuse_unfit(source.table, state)
+    _refuse_unfit(source, state)
     journal.begin(state.arn)
     return state.arn
 
 
-def _refuse_unfit(table: str, state: StreamState) -> None:
+def _refuse_unfit(source: StreamSource, state: StreamState) -> None:
     """Raises: SettingsError."""
+    table = source.table
     if not state.is_on:
         off = "has no stream" if not state.arn else "has a stream that is switched off"
         what = f"the table {table} {off}, so nothing tells what is written to it"
-        raise SettingsError(f"{what}; switch one on with the view {ALL_OF_IT}, {MEND}")
+        raise SettingsError(f"{what}; switch one on with the view {ALL_OF_IT}, {source.mend}")
     if state.view != ALL_OF_IT:
         what = f"the stream of table {table} has the view {state.view}, and {ALL_OF_IT} is needed"
-        raise SettingsError(f"{what}; switch it off, then on with that view, {MEND}")
+        raise SettingsError(f"{what}; switch it off, then on with that view, {source.mend}")
 
 
-def _refuse_other(table: str, state: StreamState, begun: str) -> None:
+def _refuse_other(source: StreamSource, state: StreamState, begun: str) -> None:
     """Raises: SettingsError."""
-    _refuse_unfit(table, state)
+    _refuse_unfit(source, state)
     if state.arn != begun:
-        what = f"the table {table} has another stream than the one that was begun with"
+        what = f"the table {source.table} has another stream than the one that was begun with"
         why = "the table was created anew or restored, or its stream was switched off and on"
-        raise SettingsError(f"{what}: {why}, and what was written between is in neither; {MEND}")
+        raise SettingsError(f"{what}: {why}, and what was written between is in neither; {source.mend}")
 
 
 # ── how it is read ──
@@ -141,6 +141,8 @@ class StreamReader:
     ) -> None:
         # A lease that is not given back runs out by itself, and must not hide what ended the reader.
         with suppress(MigratorError):
+            # How far it came over pages without records, too, is known to whoever asks after it is gone.
+            self.journal.renew(self._stream, self.owner, self.lease_s, self.passed())
             self.journal.leave(self._stream, self.owner)
 
     def turn(self) -> Turn:
@@ -155,6 +157,11 @@ class StreamReader:
         records = sum(self._read(shard) for shard in list(self._held))
         return Turn(records, len(self._held))
 
+    def passed(self) -> Mapping[str, float]:
+        """By shard that the reader holds, the time (the journal's) up to which all is worked; the journal is told later."""
+        # A copy: another thread may ask while shards come and go.
+        return {shard: held.checkpoint.passed_at for shard, held in dict(self._held).items()}
+
     # ── shards ──
 
     def _list_shards(self) -> None:
@@ -162,7 +169,7 @@ class StreamReader:
         if asked_at - self._listed_at < self.list_s:
             return
         state = self.source.state()
-        _refuse_other(self.source.table, state, self._stream)
+        _refuse_other(self.source, state, self._stream)
         self.journal.list_shards(self._stream, state.shards, self.clock() - asked_at)
         self._listed_at = asked_at
 
@@ -185,8 +192,7 @@ class StreamReader:
 
     def _renew(self) -> None:
         asked_at = self.clock()
-        passed_at = {shard: held.checkpoint.passed_at for shard, held in self._held.items()}
-        kept = self.journal.renew(self._stream, self.owner, self.lease_s, passed_at)
+        kept = self.journal.renew(self._stream, self.owner, self.lease_s, self.passed())
         for shard in self._held.keys() - kept:
             del self._held[shard]
         self._leased_at(asked_at)
@@ -242,7 +248,7 @@ class StreamReader:
         elif not is_fresh:
             what = f"a shard of table {self.source.table}'s stream was not begun with for {FRESH_S / 3600:.0f} hours"
             raise LostRecordsError(
-                f"{what}, and the stream keeps a change for 24, so changes may be lost; {MEND}"
+                f"{what}, and the stream keeps a change for 24, so changes may be lost; {self.source.mend}"
             )
         return self.source.iterator(self._stream, shard, Position("TRIM_HORIZON"))
 

@@ -9,8 +9,16 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from migrator.mapping.heart.wire import decode_item
-from migrator.model.errors import ExpiredIteratorError, LostRecordsError, MigratorError
-from migrator.model.streams.shards import MEND, Position, RecordPage, Shard, StreamRecord, StreamState
+from migrator.model.errors import ExpiredIteratorError, LostRecordsError, MigratorError, TargetError
+from migrator.model.streams.shards import (
+    ALL_OF_IT,
+    MEND,
+    Position,
+    RecordPage,
+    Shard,
+    StreamRecord,
+    StreamState,
+)
 from migrator.runtime.retry import Retry
 from migrator.runtime.system import Forked, tell_of_forks
 from migrator.target.answers import IncompleteAnswerError
@@ -25,13 +33,17 @@ class DynamoStream(Forked):
     """model.streams.shards.StreamSource; safe to share between threads that read different shards.
 
     `tables`: a client of DynamoDB, `streams`: of DynamoDB Streams (`service_client("dynamodbstreams", …)`), whose requests
-    are dynamodb:DescribeTable, DescribeStream, GetShardIterator and GetRecords to IAM.
+    are dynamodb:DescribeTable, DescribeStream, GetShardIterator and GetRecords to IAM;
+    `switch_on` needs UpdateTable. `mend`: as the port has it.
     """
 
-    def __init__(self, tables: Any, streams: Any, table: str, retry: Retry | None = None) -> None:
+    def __init__(
+        self, tables: Any, streams: Any, table: str, retry: Retry | None = None, mend: str = MEND
+    ) -> None:
         self.tables = tables
         self.streams = streams
         self.table = table
+        self.mend = mend
         self.retry = retry or Retry()
         self._next_call_at: dict[str, float] = {}
         tell_of_forks(self)
@@ -43,7 +55,7 @@ class DynamoStream(Forked):
             self.streams.close()
 
     def state(self) -> StreamState:
-        described = self._ask(self.tables, "describe_table", "Table", TableName=self.table)["Table"]
+        described = self._table()
         # A stream that was switched off is still named; it says nothing of what is written now.
         if not described.get("StreamSpecification", {}).get("StreamEnabled"):
             return StreamState(described.get("LatestStreamArn", ""), is_on=False, view="")
@@ -60,6 +72,33 @@ class DynamoStream(Forked):
                 is_on = page["StreamStatus"] in ("ENABLING", "ENABLED")
                 return StreamState(arn, is_on, page["StreamViewType"], tuple(shards))
             start = {"ExclusiveStartShardId": page["LastEvaluatedShardId"]}
+
+    def switch_on(self) -> None:
+        """A stream with both images; returns when all that is written from then on is in it. One that is on stays.
+
+        Raises: TargetError where the table is not there or may not be changed.
+        """
+        view = {"StreamEnabled": True, "StreamViewType": ALL_OF_IT}
+        try:
+            words: dict[str, Any] = {"TableName": self.table, "StreamSpecification": view}
+            self._ask(self.tables, "update_table", "TableDescription", **words)
+        except TargetError:
+            # Also where it is on by now, perhaps by a request of ours whose answer was lost.
+            if not self.state().is_on:
+                raise
+        while (described := self._table())["TableStatus"] != "ACTIVE" or not self._is_enabled(described):
+            self.retry.wait(1.0)
+
+    def _table(self) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = self._ask(self.tables, "describe_table", "Table", TableName=self.table)[
+            "Table"
+        ]
+        return answer
+
+    def _is_enabled(self, described: Mapping[str, Any]) -> bool:
+        asked = {"StreamArn": described["LatestStreamArn"], "Limit": 1}
+        answer = self._ask(self.streams, "describe_stream", "StreamDescription", **asked)
+        return bool(answer["StreamDescription"]["StreamStatus"] == "ENABLED")
 
     def iterator(self, stream: str, shard: str, position: Position) -> str:
         where = {"SequenceNumber": position.sequence} if position.sequence else {}
@@ -98,7 +137,7 @@ class DynamoStream(Forked):
         except ClientError as error:
             known = _KNOWN.get((operation, error_code(error)))
             if known is not None:
-                raise known(self.table) from None
+                raise known(self.table, self.mend) from None
             raise in_words(error, operation, self.table, _endpoint(client)) from None
         except BotoCoreError as error:
             raise in_words(error, operation, self.table, _endpoint(client)) from None
@@ -117,20 +156,22 @@ def _record(record: Mapping[str, Any]) -> StreamRecord:
         decode_item(change["Keys"]),
         None if old is None else decode_item(old),
         None if new is None else decode_item(new),
+        old,
+        new,
     )
 
 
-def _expired(table: str) -> MigratorError:
+def _expired(table: str, mend: str) -> MigratorError:
     what = f"the place in the stream of table {table} was not asked on from for 15 minutes"
     return ExpiredIteratorError(f"{what}; the checkpoint says where to go on")
 
 
-def _lost(table: str) -> MigratorError:
+def _lost(table: str, mend: str) -> MigratorError:
     what = f"the stream of table {table} does not hold any more what follows the checkpoint"
-    return LostRecordsError(f"{what} (it keeps a change for 24 hours), so changes may be lost; {MEND}")
+    return LostRecordsError(f"{what} (it keeps a change for 24 hours), so changes may be lost; {mend}")
 
 
-_KNOWN: dict[tuple[str, str], Callable[[str], MigratorError]] = {
+_KNOWN: dict[tuple[str, str], Callable[[str, str], MigratorError]] = {
     ("get_records", "ExpiredIteratorException"): _expired,
     ("get_records", "TrimmedDataAccessException"): _lost,
     ("get_shard_iterator", "TrimmedDataAccessException"): _lost,
