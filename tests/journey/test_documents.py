@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,6 +167,26 @@ def test_four_old_tables_end_in_one(shop: Shop) -> None:
     assert "clean: rows and items say the same" in clean.out
     assert "DynamoDB adds nothing up" in clean.out
     made.done("report", job)
+
+
+def test_a_backfill_that_is_stopped_goes_on_where_it_was(shop: Shop) -> None:
+    made, job = shop.project, str(shop.project.job)
+    text = json.loads(made.job.read_text())
+    text["tuning"] |= {"page_rows": 10, "workers": 1}
+    text["source"]["max_rows_per_s"] = 60
+    made.job.write_text(json.dumps(text))
+    made.done("table", "create", job)
+    process = made.start("backfill", job)
+    while not shop.items() and process.poll() is None:
+        time.sleep(0.1)
+    process.terminate()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert 0 < len(shop.items()) < USERS + ORDERS
+    del text["source"]["max_rows_per_s"]
+    made.job.write_text(json.dumps(text))
+    assert "goes on" in made.done("backfill", job).err
+    assert "clean: rows and items say the same" in made.done("verify", job).out
 
 
 def test_verify_finds_what_differs_on_either_side(shop: Shop) -> None:
