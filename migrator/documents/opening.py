@@ -1,24 +1,43 @@
-"""Opens old tables of DynamoDB's: a client for them, their paces, and the source made of both."""
+"""Opens old tables of DynamoDB's: a client, paces, and the source made of both; live change by their streams."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypedDict
 
+from migrator.documents.capture.install import CapturedStream, StreamCapture
+from migrator.documents.capture.marks import (
+    READER_LEASE_S,
+    RecordImages,
+    SourceStream,
+    StreamMarks,
+    Work,
+)
 from migrator.documents.finding import Finder
 from migrator.documents.positions import MOST_SEGMENTS, MOST_SEGMENTS_HERE
 from migrator.documents.source import DocumentSource, ReadPace
+from migrator.documents.values import value_of
+from migrator.journal.at_work.source_capture import JournalMarks, JournalTickets
+from migrator.journal.at_work.streams import SqlStreamJournal
+from migrator.journal.database import Database
+from migrator.mapping.check.check import check_mapping
 from migrator.mapping.documents import facts_of
-from migrator.model.capture import Installation
+from migrator.mapping.heart.changes import captured_tables
 from migrator.model.edges import WiredItem
 from migrator.model.errors import SettingsError
-from migrator.model.facts import Captured, EntityPlan
-from migrator.model.live import MarksState
+from migrator.model.facts import EntityPlan
 from migrator.model.mapping import Mapping
+from migrator.model.streams.shards import MEND_OF_SOURCE
 from migrator.runtime.retry import RateLimit, Retry
+from migrator.settings.job import Job
 from migrator.settings.source import DocumentSettings, SourceSettings
-from migrator.target.client import dynamodb_client, endpoint_of, is_loopback
+from migrator.settings.transforms import load_transforms, sound_mapping, without_direct
+from migrator.stages.streams.reader import StreamReader
+from migrator.target.client import dynamodb_client, endpoint_of, is_loopback, service_client
 from migrator.target.reads.tables import TableReader
+from migrator.target.streams.stream import DynamoStream
 
 _SAMPLED_SEGMENTS = 16
 
@@ -64,45 +83,93 @@ def open_document_source(
     return DocumentSource(facts_of(mapping), Finder(reader, documents.real_names), pace, most)
 
 
-def refuse_documents(mapping: Mapping) -> None:
-    """Raises: SettingsError where the mapping declares tables of DynamoDB's, and the source is a database."""
-    if mapping.documents:
-        what = f"{mapping.name} declares old tables of DynamoDB's, and the source is a database"
-        raise SettingsError(
-            f"{what}; write source: {{dynamodb: {{tables: […]}}}} in the job, or take tables: out"
+# ── Live change: streams of the tables; marks and tickets in the job's journal ──
+
+AGAIN_AFTER_S = 60.0
+"""An index of an old table follows it within a second as a rule; nothing says at most when."""
+
+
+class _Where(TypedDict):
+    region: str | None
+    profile: str | None
+    endpoint: str | None
+
+
+@dataclass(frozen=True)
+class OldStreams:
+    """The streams of the job's old tables. Nothing is asked, and no client is made, before one of them is."""
+
+    job: str
+    settings: DocumentSettings
+    database: Database
+    retry: Retry
+
+    @cached_property
+    def _clients(self) -> tuple[Any, Any]:
+        where: _Where = {
+            "region": self.settings.region,
+            "profile": self.settings.profile,
+            "endpoint": endpoint_of(self.settings.endpoint),
+        }
+        return dynamodb_client(**where), service_client("dynamodbstreams", **where)
+
+    def stream(self, table: str) -> DynamoStream:
+        """`table`: by the mapping's name."""
+        return DynamoStream(
+            *self._clients, self.settings.real_names.get(table, table), self.retry, MEND_OF_SOURCE
         )
 
+    def checkpoints(self, table: str) -> SqlStreamJournal:
+        return SqlStreamJournal(self.database, self.job, f"source {table}")
 
-# ── Capture as it is where there is none: nothing is installed, and no mark waits ──
+    def captured(self, table: str) -> CapturedStream:
+        return CapturedStream(self.stream(table), self.checkpoints(table))
 
-_NONE = (
-    "changes of old tables of DynamoDB's leave no marks yet, so there is nothing to install, relay or repair by: move"
-    " tables that stand still (docs/documents.md)"
-)
+    def marking(self, table: str, again_after_s: float) -> SourceStream:
+        def reader(work: Work) -> StreamReader:
+            return StreamReader(self.stream(table), self.checkpoints(table), work, lease_s=READER_LEASE_S)
+
+        return SourceStream(table, self.checkpoints(table), reader, again_after_s)
 
 
-class Uncaptured:
-    """In the places of capture, marks and tickets: answers what asks whether there are any, and refuses all else.
+@dataclass(frozen=True)
+class DocumentLive:
+    """Capture's edges of old tables; close them, and others have the shards of their streams at once."""
 
-    Raises, from every other method: SettingsError.
+    capture: StreamCapture
+    marks: StreamMarks
+    tickets: JournalTickets
+
+    def close(self) -> None:
+        self.marks.close()
+
+
+def open_document_live(
+    job: Job, settings: DocumentSettings, database: Database, retry: Retry, source: object
+) -> DocumentLive:
+    """`source`: the open tables, which know their indexes; None: each change is looked at a second time.
+
+    Raises: MappingError.
     """
+    plans = _plans(job)
+    tables = captured_tables(plans)
+    images = RecordImages(tables, value_of)
+    kept, tickets = JournalMarks(database, job.name, images.read), JournalTickets(database, job.name)
+    streams = OldStreams(job.name, settings, database, retry)
+    late = _late(plans, source) if isinstance(source, DocumentSource) else tables
+    marking = [streams.marking(name, AGAIN_AFTER_S if name in late else 0.0) for name in tables]
+    marks = StreamMarks(kept, images, marking, retry.wait)
+    return DocumentLive(StreamCapture(streams.captured, tickets, kept), marks, tickets)
 
-    def installation(self) -> Installation | None:
-        return None
 
-    def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
-        return []
+def _plans(job: Job) -> list[EntityPlan]:
+    """Of the job's mapping, laid over what it declares: no table is asked."""
+    parsed = sound_mapping(job.mapping)
+    revised, transforms = load_transforms(parsed)
+    checked = check_mapping(revised, facts_of(parsed.mapping), transforms)
+    return list(without_direct(checked, job.direct).plans)
 
-    def state(self) -> MarksState:
-        return MarksState(waiting=0, oldest_age_s=0.0, failed=0)
 
-    @property
-    def writing(self) -> Any:
-        """What counts changes. Raises: SettingsError, always."""
-        raise SettingsError(_NONE)
-
-    def __getattr__(self, name: str) -> Any:
-        def refuse(*_: object, **__: object) -> Any:
-            raise SettingsError(_NONE)
-
-        return refuse
+def _late(plans: Sequence[EntityPlan], source: DocumentSource) -> Collection[str]:
+    """Tables of whose changes something follows that is found by an index, which may not know yet what was just written."""
+    return captured_tables([plan for plan in plans if source.goes_by_index(plan)]).keys()

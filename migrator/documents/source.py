@@ -23,7 +23,7 @@ from migrator.mapping.documents import DIALECT, key_type
 from migrator.mapping.heart.scalars import Undecodable
 from migrator.model.edges import KeyCounts, RowsSeen, WiredItem
 from migrator.model.errors import NotCountedError, SettingsError, SourceError
-from migrator.model.facts import Column, EntityPlan, Lookup, SchemaFacts, TableFacts
+from migrator.model.facts import Column, EntityPlan, JoinPlan, Lookup, SchemaFacts, TableFacts
 from migrator.model.results import Explained
 from migrator.model.table import READ_UNIT_BYTES, RowTree, SourceKey, Value, encode_key
 from migrator.runtime.retry import RateLimit
@@ -319,6 +319,12 @@ class DocumentSource:
                 told[table.name] = f"{what} ({cost}): {why}"
         return list(told.values())
 
+    def goes_by_index(self, plan: EntityPlan) -> bool:
+        """Whether row trees, or the rows that a change concerns, are found by a global index of a table: it follows its
+        table a little later, so what it does not name yet is found when it is looked at again."""
+        ways = (self.finder.way(table, columns) for table, columns in _found_by(plan))
+        return any(way.index is not None and not way.index.is_local for way in ways)
+
     # ── other forms of the same ──
 
     def at_primary(self) -> DocumentSource:
@@ -341,6 +347,26 @@ class DocumentSource:
     def close(self) -> None:
         if self._closes:
             self.finder.reader.client.close()
+
+
+def _found_by(plan: EntityPlan) -> Iterator[tuple[TableFacts, list[str]]]:
+    """By which columns documents of which tables are found, for row trees and on the way back from a change."""
+    yield from _found_by_joins(plan.table, plan.joins)
+    for collection in plan.collections:
+        yield collection.table, [ours for ours, _ in collection.link]
+        # A climb goes up and down in one table, the root's own.
+        yield (
+            collection.table if collection.collection.kind == "climb" else plan.table,
+            [theirs for _, theirs in collection.link],
+        )
+        yield from _found_by_joins(collection.table, collection.joins)
+
+
+def _found_by_joins(root: TableFacts, joins: Sequence[JoinPlan]) -> Iterator[tuple[TableFacts, list[str]]]:
+    tables = {"": root, **{join.alias: join.table for join in joins}}
+    for join in joins:
+        yield join.table, [own for _, own in join.on]
+        yield tables[join.parent], [parent for parent, _ in join.on]
 
 
 def _holds(item: WiredItem, conditions: Conditions) -> bool | Undecodable:

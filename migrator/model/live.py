@@ -113,6 +113,11 @@ class Marks(Protocol):
     def state(self) -> MarksState: ...
 
 
+class TriedMarks(Marks, Protocol):
+    def probe(self) -> None:
+        """Raises: SourceError, SettingsError where this user may not do with marks what a relay does; none is changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeptMark:
     """A change as a journal keeps it until it is worked. `before`, `after`: images as text; None is no row. `changed_at`: by
@@ -149,6 +154,11 @@ class Tickets(Protocol):
 
     def raise_epoch(self, above: int) -> int:
         """Moves on to an epoch all of whose tickets are higher than `above`; the new epoch."""
+
+
+class TriedTickets(Tickets, Protocol):
+    def probe(self) -> None:
+        """Draws none. Raises: SourceError where this user may not."""
 
 
 class RootFinder(Protocol):

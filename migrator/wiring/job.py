@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from migrator.documents.opening import open_document_source, refuse_documents
+from migrator.documents.opening import open_document_source
 from migrator.documents.source import DocumentSource
 from migrator.journal.identity import SqlIdentity, settled
 from migrator.journal.memory import SqlMemory
@@ -28,7 +28,14 @@ from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.runtime.system import HOME
 from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import checked_on, read_mapping, sound_mapping, table_of, without_direct
+from migrator.settings.transforms import (
+    checked_on,
+    read_mapping,
+    refuse_documents,
+    sound_mapping,
+    table_of,
+    without_direct,
+)
 from migrator.source.connect import SecretProviders, address_of, identity_of, journal_engine
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import Event
-from typing import Any
 
-from migrator.documents.opening import Uncaptured
+from migrator.documents.opening import open_document_live
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.phases import SqlEvidence, SqlPhases
@@ -22,12 +21,13 @@ from migrator.mapping.difference.answers import answer_digests, items_digest
 from migrator.mapping.heart.changes import marked_columns
 from migrator.mapping.plan import columns_digest
 from migrator.mapping.reach import image_keys
-from migrator.model.capture import Installation, Step
+from migrator.model.capture import Capture, Installation, Step
 from migrator.model.instances import Answered, Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.model.journal import Run
-from migrator.model.live import ActivityCounts, Root
+from migrator.model.live import ActivityCounts, Root, TriedMarks, TriedTickets
 from migrator.runtime.retry import Backoff, Retry, running_s
 from migrator.settings.job import Job
+from migrator.settings.source import DocumentSettings
 from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.connect import address_of
@@ -58,13 +58,24 @@ ONCE = Backoff(attempts=1)
 class Live:
     """Capture's edges in one source."""
 
-    capture: SqlCapture
-    marks: SqlMarks
-    tickets: SqlTickets
+    capture: Capture
+    marks: TriedMarks
+    tickets: TriedTickets
+
+    @property
+    def sql_capture(self) -> SqlCapture:
+        """Raises: SettingsError where the source is no database."""
+        return of_kind(self.capture, SqlCapture)
+
+    @property
+    def sql_marks(self) -> SqlMarks:
+        """Raises: SettingsError where the source is no database."""
+        return of_kind(self.marks, SqlMarks)
 
     @property
     def activity(self) -> SqlActivity:
-        return SqlActivity(self.marks.writing)
+        """What the source counts of changes. Raises: SettingsError where it is no database, and counts none."""
+        return SqlActivity(self.sql_marks.writing)
 
 
 @contextmanager
@@ -82,8 +93,8 @@ def open_live(
     the job says."""
     settings = job.source
     if settings.dynamodb is not None:
-        none: Any = Uncaptured()
-        yield Live(none, none, none)
+        with _open_old_live(job, settings.dynamodb, Retry(patience, stop), source) as live:
+            yield live
         return
     address = address_of(settings.url, settings.command, secret_providers(job.path.parent, job.target))
     connection_options = ConnectionOptions(
@@ -97,12 +108,24 @@ def open_live(
         address,
         connection_options,
         Retry(patience, stop),
-        of_kind(source, SqlSource).engine if source else None,
+        source.engine if isinstance(source, SqlSource) else None,
     )
     try:
         yield Live(SqlCapture(writing), SqlMarks(writing), SqlTickets(writing))
     finally:
         writing.close()
+
+
+@contextmanager
+def _open_old_live(
+    job: Job, tables: DocumentSettings, retry: Retry, source: JobSource | None
+) -> Iterator[Live]:
+    """Of old tables of DynamoDB's, which keep nothing of ours: the journal does."""
+    with (
+        job_wiring.open_journal(job, retry.stop, retry.backoff) as journal,
+        closing(open_document_live(job, tables, journal.database, retry, source)) as opened,
+    ):
+        yield Live(opened.capture, opened.marks, opened.tickets)
 
 
 def refuse_unknown(

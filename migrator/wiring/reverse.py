@@ -77,7 +77,7 @@ def open_grants(context: JobContext) -> Iterator[SqlGrants]:
         plans = [entity.plan for entity in context.checked.named(names)]
         tables = written_tables(inverse_of(context, plans), plans, context.checked.besides(names))
         written = [table.facts for table in tables.values()]
-        yield SqlGrants(live.marks.writing, mapping, context.plans, captured, written, facts)
+        yield SqlGrants(live.sql_marks.writing, mapping, context.plans, captured, written, facts)
 
 
 @dataclass(frozen=True)

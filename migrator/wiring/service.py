@@ -160,7 +160,7 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[Dua
             clock=running_s,
             writes=options.writes,
         )
-        adapter = Adapter(service.live.marks.writing, captured, rules)
+        adapter = Adapter(service.live.sql_marks.writing, captured, rules)
         sessions = Sessions(adapter.listening, writer.flush)
         stack.callback(sessions.detach)
         stack.enter_context(service.heartbeat.playing(role))
@@ -172,7 +172,7 @@ def marking_role(service: Service, installation: Installation, options: WritingO
     own = live_wiring.own_revision(service.context)
     unmarked = partial(live_wiring.unmarked_by, own, service.journal, service.context.job)
     return role_of(
-        service.live.capture.at_once(), installation, partial(_need_rows, service), unmarked, options.mode
+        service.live.sql_capture.at_once(), installation, partial(_need_rows, service), unmarked, options.mode
     )
 
 
@@ -217,7 +217,7 @@ def _open_writer(service: Service, options: WritingOptions) -> Iterator[_Writer]
         with closing(SharedLeases(edges.heartbeats, kind, running_s, edges.guard)) as shared_leases:
             yield _Writer(
                 _before_commit(edges, shared_leases, options, left) if options.mode == "strict" else None,
-                Flush(edges.live.marks, partial(_relay, edges), shared_leases, left)
+                Flush(edges.live.sql_marks, partial(_relay, edges), shared_leases, left)
                 if options.flush
                 else None,
             )

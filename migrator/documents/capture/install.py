@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -122,7 +122,9 @@ class StreamCapture:
             texts = [] if state.is_on else [_SWITCH_ON]
             texts += [_BEGIN] if is_new or is_lost or not stream.checkpoints.stream() else []
             if texts:
-                steps.append(Step(table.name, tuple(text.format(table=table.name) for text in texts)))
+                steps.append(
+                    Step(table.name, tuple(text.format(table=stream.source.table) for text in texts))
+                )
         # First: were a stream begun with and the record not changed, nobody would know what was lost.
         return [Step("", (_RECORD,), (_FORGET,)), *steps] if is_new or is_anything_lost else steps
 
@@ -136,12 +138,14 @@ class StreamCapture:
         return [] if self.record.installed() is None else [Step("", (_FORGET,))]
 
     def do(self, step: Step) -> None:
-        actions: Mapping[str, Callable[[], None]] = {
-            _RECORD: self.record.install,
-            _FORGET: self._forget,
-            _SWITCH_ON.format(table=step.table): lambda: self.stream_of(step.table).source.switch_on(),
-            _BEGIN.format(table=step.table): lambda: self.stream_of(step.table).begin(),
-        }
+        actions: dict[str, Callable[[], None]] = {_RECORD: self.record.install, _FORGET: self._forget}
+        if step.table:
+            stream = self.stream_of(step.table)
+            real = stream.source.table
+            actions |= {
+                _SWITCH_ON.format(table=real): stream.source.switch_on,
+                _BEGIN.format(table=real): stream.begin,
+            }
         for statement in step.statements:
             actions[statement]()
 
@@ -160,13 +164,14 @@ class StreamCapture:
 
     def _unfit(self, table: str) -> str:
         """Why the table's changes cannot be captured; '' for nothing."""
+        source = self.stream_of(table).source
         try:
-            state = self.stream_of(table).source.state()
+            state = source.state()
         except TargetError as error:
             return str(error)
         if not state.is_on or state.view == ALL_OF_IT:
             return ""
-        what = f"the table {table} has a stream of the view {state.view}, and {ALL_OF_IT} is needed"
+        what = f"the table {source.table} has a stream of the view {state.view}, and {ALL_OF_IT} is needed"
         why = "a table has one stream, and another program may read this one"
         return f"{what}: {why}; switch it off when none does, and run `migrator capture install` again"
 

@@ -219,6 +219,12 @@ class StreamMarks:
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         self.kept.add(roots)
 
+    def probe(self) -> None:
+        """Raises: SettingsError where a stream was not begun with."""
+        for stream in self.streams:
+            _refuse_unbegun(stream)
+        self.kept.state()
+
     def close(self) -> None:
         with self._copying:
             self._readers.clear()
@@ -283,11 +289,7 @@ class StreamMarks:
     def _reader(self, stream: SourceStream) -> Reader:
         reader = self._readers.get(stream.table)
         if reader is None:
-            if not stream.checkpoints.stream():
-                what = (
-                    f"the stream of table {stream.table} is not read yet, so nothing says what changes in it"
-                )
-                raise SettingsError(f"{what}; run `migrator capture install` with this job")
+            _refuse_unbegun(stream)
             reader = self._opened.enter_context(stream.reader(partial(self._keep, stream)))
             self._readers[stream.table] = reader
         return reader
@@ -300,3 +302,10 @@ class StreamMarks:
         check()
         if marks:
             self.kept.store(marks)
+
+
+def _refuse_unbegun(stream: SourceStream) -> None:
+    """Raises: SettingsError."""
+    if not stream.checkpoints.stream():
+        what = f"the stream of table {stream.table} is not read yet, so nothing says what changes in it"
+        raise SettingsError(f"{what}; run `migrator capture install` with this job")

@@ -50,6 +50,10 @@ class JournalTickets:
         with self.database.begin(reads=True) as connection:
             return str(self._row(connection).installation)
 
+    def probe(self) -> None:
+        """Raises: SourceError where there is no counter."""
+        self.highest()
+
     @repeatable
     def raise_epoch(self, above: int) -> int:
         with self.database.begin() as connection:

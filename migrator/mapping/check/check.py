@@ -315,7 +315,7 @@ def check_form(parsed: ParsedMapping, plans: Sequence[EntityPlan] = ()) -> tuple
     all_faults = [
         *parsed.faults,
         *table_faults(mapping, document),
-        *document_faults(mapping, document),
+        *(document_faults(mapping, document) if mapping.documents else ()),
         *pattern_faults(mapping, document, plans),
         *atomic_faults(mapping, document),
         *return_faults(mapping, document, plans),

@@ -14,9 +14,7 @@ _TABLES: Path = ("source", "tables")
 
 
 def document_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
-    """Faults of the form of a mapping whose source is tables of DynamoDB's; none of any other."""
-    if not mapping.documents:
-        return
+    """Faults of the form of a mapping whose source is tables of DynamoDB's."""
     if mapping.names != "exact":
         what = "the tables declared here have the names of their attributes; leave names: out"
         yield document.fault(("source", "names"), what)

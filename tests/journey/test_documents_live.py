@@ -1,0 +1,214 @@
+"""Three old tables of DynamoDB's that eight threads write to: captured by their streams, backfilled, relayed, killed, clean."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from tests.journey.command import Project, project
+from tests.support_documents import OldTables, old_tables, wired
+
+WRITERS, USERS, ORDERS, LONGEST_S = 8, 40, 120, 12.0
+KEYS = {"Users": {"id": "S"}, "Orders": {"order_id": "S"}, "Lines": {"order_id": "S", "line": "N"}}
+MAPPING = """\
+mapping: 1
+source:
+  timezone: UTC
+  tables:
+    Users:
+      key: [id]
+      columns: {id: text, name: text}
+    Orders:
+      key: [order_id]
+      columns: {order_id: text, user_id: text, status: text}
+    Lines:
+      key: [order_id, line]
+      columns: {order_id: text, line: integer, sku: text, quantity: integer}
+table: {name: Shop, key: [PK, SK], type: type, ttl: expiresAt}
+entities:
+  user:
+    table: Users
+    items:
+      User: {key: ["USER#{id}", PROFILE], keep: [name]}
+  order:
+    table: Orders
+    join: {user: {table: Users, on: {user_id: id}}}
+    collect: {pieces: {sum: quantity, of: Lines, by: order_id}}
+    items:
+      Order:
+        key: ["USER#{user_id}", "ORDER#{order_id}"]
+        keep: [status]
+        attributes: {userName: user.name, pieces: pieces}
+  line:
+    table: Lines
+    items:
+      Line: {key: ["ORDER#{order_id}", "LINE#{line:03}"], keep: [sku, quantity]}
+"""
+
+
+@dataclass
+class Shop:
+    """`real`: what the tables are called."""
+
+    project: Project
+    tables: OldTables
+    real: dict[str, str]
+
+    @property
+    def job(self) -> str:
+        return str(self.project.job)
+
+    def items(self) -> list[dict[str, Any]]:
+        pages = self.tables.client.get_paginator("scan").paginate(TableName=self.project.table)
+        return [item for page in pages for item in page["Items"]]
+
+    def delete(self, table: str, **key: Any) -> None:
+        self.tables.client.delete_item(
+            TableName=self.real[table], Key={name: wired(value) for name, value in key.items()}
+        )
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
+    mark = secrets.token_hex(3)
+    real = {name: f"{mark}-{name.lower()}" for name in KEYS}
+    (tmp_path / "mapping.yaml").write_text(MAPPING)
+    made = project(tmp_path, "sqlite:///none.db", dynamodb_url, f"L{secrets.token_hex(4)}")
+    job = {
+        "job": 1,
+        "name": "shop",
+        "mapping": "mapping.yaml",
+        "source": {"dynamodb": {"tables": real, "endpoint": dynamodb_url}},
+        "target": {"table": made.table, "endpoint": dynamodb_url},
+        "tuning": {"page_rows": 20, "workers": 2, "silent_s": 5, "request_life_s": 5},
+    }
+    made.job.write_text(json.dumps(job))
+    with old_tables(dynamodb_url) as tables:
+        for name, key in KEYS.items():
+            tables.make(real[name], key)
+        tables.put(real["Users"], [{"id": f"u{n}", "name": f"Name {n}"} for n in range(USERS)])
+        tables.put(
+            real["Orders"],
+            [{"order_id": f"o{n}", "user_id": f"u{n % USERS}", "status": "open"} for n in range(ORDERS)],
+        )
+        tables.put(
+            real["Lines"],
+            [{"order_id": f"o{n}", "line": 1, "sku": f"s{n}", "quantity": n % 5} for n in range(ORDERS)],
+        )
+        yield Shop(made, tables, real)
+
+
+def test_every_command_of_live_change_runs(shop: Shop) -> None:
+    made, job = shop.project, shop.job
+    made.done("table", "create", job)
+    assert made.run("capture", "status", job).code == 1
+    refused = made.run("relay", job, "--once")
+    assert refused.code == 2
+    assert "capture install" in refused.err
+    assert f"--table-name {shop.real['Users']}" in made.done("capture", "install", job, "--dry-run").out
+    made.done("capture", "install", job)
+    assert "nothing to change" in made.done("capture", "install", job).out
+    assert "every change leaves a mark" in made.done("capture", "status", job).out
+    made.done("backfill", job)
+    shop.tables.put(shop.real["Users"], [{"id": "u1", "name": "Renamed"}])
+    shop.tables.put(shop.real["Orders"], [{"order_id": "o2", "user_id": "u9", "status": "moved"}])
+    shop.delete("Lines", order_id="o3", line=1)
+    made.done("relay", job, "--once")
+    renamed = [item for item in shop.items() if item["PK"]["S"] == "USER#u1" and "userName" in item]
+    assert {item["userName"]["S"] for item in renamed} == {"Renamed"}
+    assert len(renamed) == ORDERS // USERS
+    made.done("verify", job)
+    lost = {"PK": {"S": "USER#u5"}, "SK": {"S": "PROFILE"}}
+    shop.tables.client.delete_item(TableName=made.table, Key=lost)
+    assert made.run("verify", job, "--repair", "--settle", "0").code == 1
+    made.done("relay", job, "--once")
+    made.done("verify", job)
+    shop.delete("Users", id="u7")
+    made.done("relay", job, "--once")
+    made.done("forget", job, "--entity", "user", "--key", "u7")
+    for command in ("status", "doctor"):
+        ended = made.run(command, job)
+        assert ended.code in (0, 1), (command, ended.out, ended.err)
+    made.done("undo", job, "--yes")
+    assert not [item for item in shop.items() if "type" in item]
+    made.done("capture", "uninstall", job, "--force", "--discard-marks")
+    assert made.run("capture", "status", job).code == 1
+
+
+@pytest.mark.parametrize("command", ["reverse start", "cutover status", "decommission plan"])
+def test_what_old_tables_have_no_counterpart_of_is_refused_in_words(shop: Shop, command: str) -> None:
+    made = shop.project
+    made.done("table", "create", shop.job)
+    made.done("capture", "install", shop.job)
+    ended = made.run(*command.split(), shop.job)
+    assert "internal error" not in ended.err
+
+
+def write(shop: Shop, writer: int, ended: Event) -> None:
+    """Users are named anew, orders move from one to another, lines come and go; until the end, or for so many changes."""
+    chosen = random.Random(writer)
+    while not ended.wait(0.05):
+        user, order = f"u{chosen.randrange(USERS)}", f"o{chosen.randrange(ORDERS)}"
+        match chosen.randrange(4):
+            case 0:
+                shop.tables.put(shop.real["Users"], [{"id": user, "name": f"Name {chosen.random()}"}])
+            case 1:
+                shop.tables.put(
+                    shop.real["Orders"], [{"order_id": order, "user_id": user, "status": f"by {writer}"}]
+                )
+            case 2:
+                line = {"order_id": order, "line": chosen.randrange(1, 4), "sku": "x", "quantity": writer}
+                shop.tables.put(shop.real["Lines"], [line])
+            case _:
+                shop.delete("Lines", order_id=order, line=chosen.randrange(1, 4))
+
+
+def killed(process: Popen[str], shop: Shop, items: int) -> None:
+    """By SIGKILL, once the table has so many items, or after a while; a process that has ended by itself stays so."""
+    until = time.monotonic() + LONGEST_S
+    while process.poll() is None and time.monotonic() < until and len(shop.items()) < items:
+        time.sleep(0.1)
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+
+
+@pytest.mark.long_journey
+def test_eight_writers_a_killed_relay_and_a_killed_backfill_end_clean(shop: Shop) -> None:
+    made, job = shop.project, shop.job
+    made.done("table", "create", job)
+    made.done("capture", "install", job)
+    ended = Event()
+    writers = [Thread(target=write, args=(shop, number, ended)) for number in range(WRITERS)]
+    for thread in writers:
+        thread.start()
+    try:
+        relay, backfill = made.start("relay", job), made.start("backfill", job)
+        killed(backfill, shop, 60)
+        killed(relay, shop, 0)
+        with made.beside("relay", job):
+            made.done_at_last("backfill", job)
+    finally:
+        ended.set()
+        for thread in writers:
+            thread.join()
+    made.done_at_last("relay", job, "--once")
+    clean = made.done("verify", job)
+    assert "clean: rows and items say the same" in clean.out
+    shop.tables.put(shop.real["Users"], [{"id": "u0", "name": "At last"}])
+    made.done_at_last("relay", job, "--once")
+    named = [item for item in shop.items() if item["PK"]["S"] == "USER#u0" and "userName" in item]
+    assert {item["userName"]["S"] for item in named} <= {"At last"}
+    made.done("verify", job)
