@@ -165,6 +165,19 @@ def test_wiring_decides_nothing() -> None:
     }
 
 
+def test_no_stage_asks_which_kind_of_source_it_has() -> None:
+    asks = re.compile(r"\.dynamodb\b|\.documents\b|DIALECT|[\"']dynamodb[\"']")
+    for module in _modules():
+        if module.startswith("stages/"):
+            path = f"migrator/{module}.py"
+            found = [
+                ast.unparse(node.test)
+                for node in ast.walk(ast.parse((HOUSE / path).read_text(encoding="utf-8")))
+                if isinstance(node, (ast.If, ast.IfExp)) and asks.search(ast.unparse(node.test))
+            ]
+            assert not found, path
+
+
 def test_every_form_of_a_decision_is_seen() -> None:
     sample = """
 def opened(job):

@@ -26,7 +26,6 @@ from migrator.mapping.heart.wire import Price
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.model.edges import ComputingSource
 from migrator.model.errors import Fault, MappingError, MigratorError, SettingsError, did_you_mean
-from migrator.model.mapping import Mapping
 from migrator.runtime.system import small_text
 from migrator.settings.job import Job
 
@@ -77,15 +76,6 @@ def sound_mapping(path: Path) -> ParsedMapping:
     if parsed.faults:
         raise MappingError(parsed.faults)
     return parsed
-
-
-def refuse_documents(mapping: Mapping) -> None:
-    """Raises: SettingsError where the mapping declares tables of DynamoDB's, and the source is a database."""
-    if mapping.documents:
-        what = f"{mapping.name} declares old tables of DynamoDB's, and the source is a database"
-        raise SettingsError(
-            f"{what}; write source: {{dynamodb: {{tables: […]}}}} in the job, or take tables: out"
-        )
 
 
 def table_of(job: Job) -> str:

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -14,6 +15,7 @@ from sqlglot import exp
 
 from migrator.model.errors import SettingsError
 from migrator.model.facts import ForeignKey, SchemaFacts, TableFacts
+from migrator.model.mapping import Mapping as DesignMapping
 from migrator.model.mapping import NameRule
 from migrator.source.connect import engine_at, engine_of
 from migrator.source.engines.catalogue import Reflected
@@ -270,3 +272,26 @@ def _any_case(names: Mapping[str, str], written: str) -> str | None:
     if written in names:
         return written
     return next((name for name in names if name.lower() == written.lower()), None)
+
+
+# ── A database, or tables of DynamoDB's ──
+
+
+def refuse_documents(mapping: DesignMapping) -> None:
+    """Raises: SettingsError where the mapping declares tables of DynamoDB's, and the source is a database."""
+    if mapping.documents:
+        what = f"{mapping.name} declares old tables of DynamoDB's, and the source is a database"
+        raise SettingsError(
+            f"{what}; write source: {{dynamodb: {{tables: […]}}}} in the job, or take tables: out"
+        )
+
+
+Needed = TypeVar("Needed")
+
+
+def of_kind(edge: object, kind: type[Needed]) -> Needed:
+    """The edge of a source, as one that speaks SQL. Raises: SettingsError where it is another one."""
+    if not isinstance(edge, kind):
+        what = "this asks the source by SQL, and the old side of this job is tables of DynamoDB's"
+        raise SettingsError(f"{what}; docs/documents.md says what runs on them")
+    return edge

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 from migrator.mapping.check.values import key_doubt
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.plan import Change, changes
 from migrator.model.edges import Rows
-from migrator.model.errors import MissingNameError, SettingsError, SourceError, TooSlowError, TwinRowsError
+from migrator.model.errors import MissingNameError, SourceError, TooSlowError, TwinRowsError
 from migrator.model.facts import EntityPlan
 from migrator.model.journal import Finding, Journal, Run
 
@@ -52,19 +51,6 @@ def _check(source: Rows, journal: Journal, run: Run, entities: Sequence[Compiled
 def _finding(entity: CompiledEntity, change: Change) -> Finding:
     what = f"{change} since the run began; the run does not read it"
     return Finding("schema", entity.name, what, attribute=change.column)
-
-
-# ── What only some sources can do ──
-
-Needed = TypeVar("Needed")
-
-
-def of_kind(source: object, kind: type[Needed]) -> Needed:
-    """The source, as one that speaks SQL. Raises: SettingsError where it is another one."""
-    if not isinstance(source, kind):
-        what = "this asks the source by SQL, and the old side of this job is tables of DynamoDB's"
-        raise SettingsError(f"{what}; docs/documents.md says what runs on them")
-    return source
 
 
 # ── Rows that have one key: looked for before anything moves, and told by findings wherever they are met ──

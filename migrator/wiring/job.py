@@ -28,22 +28,15 @@ from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.runtime.system import HOME
 from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import (
-    checked_on,
-    read_mapping,
-    refuse_documents,
-    sound_mapping,
-    table_of,
-    without_direct,
-)
+from migrator.settings.transforms import checked_on, read_mapping, sound_mapping, table_of, without_direct
 from migrator.source.connect import SecretProviders, address_of, identity_of, journal_engine
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
+from migrator.source.reflect import of_kind, refuse_documents
 from migrator.stages import ownership as stage
 from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.ownership import CheckNames, Keeping, OnRecord, add_names, refuse_other_names, take_names
 from migrator.stages.patterns.question import AT_ONCE
-from migrator.stages.source_checks import of_kind
 from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import (
     EMBEDDED,

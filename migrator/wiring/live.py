@@ -33,6 +33,7 @@ from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.connect import address_of
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
+from migrator.source.reflect import of_kind
 from migrator.source.transactions import Writing
 from migrator.stages import ownership as owner
 from migrator.stages.live import capture
@@ -42,7 +43,6 @@ from migrator.stages.live.relay import Relay, RelayOptions, live_entities
 from migrator.stages.live.rounds import LiveEntity, encoders_of
 from migrator.stages.live.writers import WriterHeartbeats, both
 from migrator.stages.removal import Forget
-from migrator.stages.source_checks import of_kind
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.control import ControlItem
 from migrator.wiring import job as job_wiring

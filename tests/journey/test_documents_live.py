@@ -137,12 +137,13 @@ def test_every_command_of_live_change_runs(shop: Shop) -> None:
     made.done("verify", job)
     shop.delete("Users", id="u7")
     made.done("relay", job, "--once")
-    made.done("forget", job, "--entity", "user", "--key", "u7")
+    # 1: its tombstone stays for as long as a request may be on its way.
+    assert made.run("forget", job, "--entity", "user", "--key", "u7", "--yes").code in (0, 1)
     for command in ("status", "doctor"):
         ended = made.run(command, job)
         assert ended.code in (0, 1), (command, ended.out, ended.err)
     made.done("undo", job, "--yes")
-    assert not [item for item in shop.items() if "type" in item]
+    assert not [item for item in shop.items() if not item["type"]["S"].startswith("_")]
     made.done("capture", "uninstall", job, "--force", "--discard-marks")
     assert made.run("capture", "status", job).code == 1
 

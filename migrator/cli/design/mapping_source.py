@@ -28,8 +28,8 @@ from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.source.reader import SqlSource
+from migrator.source.reflect import of_kind
 from migrator.stages.patterns.question import statement_faults
-from migrator.stages.source_checks import of_kind
 from migrator.wiring import job
 
 _TABLES_NAMED = 20
