@@ -10,12 +10,10 @@ from migrator.model.edges import CountedRows, Questions, Rows, Source, Totals
 HOUSE = Path(__file__).resolve().parents[2] / "migrator"
 ASKS_FOR_ALL = {
     "stages/patterns/replay.py",
-    "stages/design/sizing.py",
     "cli/design/init.py",
-    "cli/design/difference.py",
 }
-"""Parameters are drawn from rows, and what they answer is asked: both of one source. So it is with what reads take of sizes, and
-with a proposal, which is made by statements and proved on rows, and with a difference of two revisions, whose work is sized."""
+"""Parameters are drawn from rows, and what they answer is asked: both of one source. So it is with a proposal, which is made by
+statements and proved on rows."""
 
 
 def _imports(path: Path) -> set[str]:
@@ -34,7 +32,7 @@ def test_a_source_is_its_three_ports_and_nothing_else() -> None:
     assert sum(map(len, ports)) == len(set.union(*ports))
 
 
-def test_only_wiring_knows_the_sql_source_and_only_four_ask_for_all_ports() -> None:
+def test_only_wiring_knows_the_sql_source_and_only_two_ask_for_all_ports() -> None:
     rooms = [path for path in sorted(HOUSE.rglob("*.py")) if HOUSE / "source" not in path.parents]
     by_class = [
         path for path in rooms if "SqlSource" in _imports(path) and HOUSE / "wiring" not in path.parents

@@ -28,7 +28,6 @@ from migrator.settings.job import Job, TargetSettings, Tuning, is_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
 from migrator.source.connect import identity_of
-from migrator.source.reader import SqlSource
 from migrator.source.workload.fan_outs import fan_outs
 from migrator.source.workload.files import statements_of
 from migrator.source.workload.writes import measured_writes, told_writes
@@ -154,10 +153,10 @@ def _capacity(context: JobContext, asked: Asked) -> Capacity:
     around = _around(context, asked)
     bounds = Bounds(asked.rows_exact, min(asked.rows_exact, Bounds.sampled))
     sized = Sizing(source, checked.mapping, checked.entities, bounds, time.time()).sized()
-    if not isinstance(source, SqlSource):
+    if checked.mapping.documents:
         return capacity_of(checked, sized, around)
-    ask = partial(source.query, what="how many rows a change concerns")
-    counted = fan_outs(ask, source.dialect, checked.plans, sized.rows, asked.rows_exact)
+    ask = partial(context.sql.query, what="how many rows a change concerns")
+    counted = fan_outs(ask, source.facts().dialect, checked.plans, sized.rows, asked.rows_exact)
     return capacity_of(checked, sized, replace(around, fan_outs=counted))
 
 
@@ -214,7 +213,7 @@ def _writes(context: JobContext, asked: Asked) -> Writes:
     facts = context.source.facts()
     if asked.statements == "none":
         return Writes(why="--statements none")
-    if asked.statements == "auto" and not isinstance(context.source, SqlSource):
+    if asked.statements == "auto" and context.checked.mapping.documents:
         return Writes(why="the old side is tables of DynamoDB's, which count no statements")
     if asked.statements == "auto":
         return measured_writes(partial(context.sql.query, what="the changes that it counted"), facts)
