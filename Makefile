@@ -20,7 +20,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test journeys engines soak alone bench runbook demo shop pins docs pages lock bases clean
+.PHONY: help setup lint format test journeys engines soak nightly alone bench runbook demo shop pins docs pages lock bases clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,14 +66,19 @@ test: setup ## all tests but the long ones: six minutes on two cores
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench and not soak and not runbook and not other_engine and not long_journey"
 
 journeys: setup ## Chinook, init, moves, status, decommission, forget, undo, a storm, stores that go back, servers of services: ten to fifteen minutes
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "long_journey and not other_engine and not soak"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "long_journey and not other_engine and not soak and not nightly"
 
 engines: setup ## the same on one engine more: Chinook and races on both servers, the rest on MariaDB; faults on two lanes more
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "other_engine and not soak"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "other_engine and not soak and not nightly"
 
-soak: setup ## storms, kills and long properties: some 20 minutes
-	MIGRATOR_TEST_EXAMPLES=1500 $(BIN)/python -m pytest -q -n $(STORMS) --dist loadgroup \
-	  -m "(soak and not alone) or property"
+soak: setup ## storms, kills and long properties: some 15 minutes
+	MIGRATOR_TEST_EXAMPLES=500 $(BIN)/python -m pytest -q -n $(STORMS) --dist loadgroup \
+	  -m "((soak and not alone) or property) and not nightly"
+
+nightly: setup ## what CI leaves out: more on the other server, ten times as many schedules, longer properties, newer Pythons: two hours
+	MIGRATOR_TEST_EXAMPLES=3000 $(BIN)/python -m pytest -q -n $(STORMS) --dist loadgroup -m "nightly or property"
+	MIGRATOR_TEST_SCHEDULES=30000 $(BIN)/python -m pytest -q -m soak tests/simulation
+	.ci/versions
 
 alone: setup ## moves, reads and their noise under load, one after the other: some four minutes
 	$(BIN)/python -m pytest -q -m alone

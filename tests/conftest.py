@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -120,6 +121,43 @@ _LONG_JOURNEYS = (
 runs them."""
 
 
+_NIGHTLY = (
+    *("tests/designs/test_inverse.py::*on_postgresql", "tests/journey/test_rows_come_back.py::*mariadb*"),
+    *(
+        "tests/journey/test_rows_come_back.py::test_chinook*sqlite*",
+        "tests/journey/test_init_recorded.py::*mariadb*",
+    ),
+    *(
+        "tests/journey/test_init.py::test_chinook*postgresql*",
+        "tests/journey/test_init.py::test_chinook*mariadb*",
+    ),
+    *(
+        "tests/journey/test_plan.py::test_chinook*postgresql*",
+        "tests/journey/test_plan.py::test_chinook*mariadb*",
+    ),
+    *(
+        "tests/journey/test_chinook_patterns.py::*postgresql*",
+        "tests/integration/test_sample_cost.py::*mariadb-[!c]*",
+    ),
+    *(
+        "tests/exports/test_grants.py::test_a_role*mariadb*",
+        "tests/service/test_migrate_mapping.py::*mariadb*",
+    ),
+    *(
+        "tests/service/test_strict_kills.py::*mariadb-strict*",
+        "tests/service/test_strict_kills.py::*postgresql-flush*",
+    ),
+    *("tests/soak/test_live_storms.py::*mysql*", "tests/soak/test_service_storms.py::*mysql*"),
+    *(
+        "tests/soak/test_restarts.py::*mariadb*",
+        "tests/soak/test_storms.py::test_memory*",
+        "tests/soak/test_claims.py::*",
+    ),
+    *("tests/spark/test_many_kills.py::*", "tests/spark/test_spark.py::test_a_driver*"),
+)
+"""The longest of those that show on one server more, or at length, what others show in CI; `make nightly` runs them."""
+
+
 def pytest_report_header() -> list[str]:
     try:
         chinook = "found" if services.chinook_folder() else ""
@@ -152,6 +190,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             named = item.get_closest_marker("engines")
             if named is None or "sqlite" in named.args:
                 item.add_marker("other_engine")
+        if any(fnmatchcase(item.nodeid, pattern) for pattern in _NIGHTLY):
+            item.add_marker("nightly")
         if item.nodeid.startswith(_LONG_JOURNEYS):
             item.add_marker("long_journey")
     # What takes minutes begins first, so that no worker is left with it at the end.

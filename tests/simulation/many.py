@@ -14,6 +14,8 @@ from tests.simulation.actors import run
 from tests.simulation.revisions import run_on
 from tests.simulation.world import World
 
+MANY = int(os.environ.get("MIGRATOR_TEST_SCHEDULES", "3000"))
+"""Schedules of a soak."""
 _CHUNK = 500
 RUNS: dict[str, Callable[[int], World]] = {"one": run, "two": run_on}
 """By how many mappings there are."""

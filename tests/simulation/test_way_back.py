@@ -14,6 +14,7 @@ from migrator.model.streams.shards import StreamRecord
 from migrator.model.table import encode_key
 from migrator.stages.reverse.daemon import ReverseStatus, WhileDirect
 from migrator.stages.reverse.stage import Reverse, _Looks
+from tests.simulation.many import MANY
 from tests.simulation.mappings import Compiled
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.way_back import DIRECT, Life, Turns, diverging, lived
@@ -47,8 +48,8 @@ def test_a_seed_is_one_schedule() -> None:
 
 
 @pytest.mark.soak
-def test_two_thousand_schedules() -> None:
-    assert list(diverging(SCHEDULES, 2000)) == []
+def test_many_schedules() -> None:
+    assert list(diverging(SCHEDULES, MANY // 3)) == []
 
 
 class Hasty(Reverse):
@@ -56,7 +57,7 @@ class Hasty(Reverse):
 
     def _delete(
         self, states: Mapping[Any, Any], before: Any, now: float, check: Check, looks: _Looks
-    ) -> list[WaitingRow]:
+    ) -> tuple[dict[Any, WaitingRow], list[WaitingRow]]:
         return super()._delete(states, before, now, check, _Looks(dict.fromkeys(states, 2), now))
 
 
