@@ -59,7 +59,7 @@ RowId: TypeAlias = tuple[str, SourceKey]
 Waits = Literal["gone", "refused", "misfit", "claims", "changing"]
 """`gone`: no item holds the row, and it goes once all shards have passed that time. `refused`: by the source. `misfit`: an
 item of it fits no row. `claims`: its items say different things, or one is missing. `changing`: its items were others at
-each reading."""
+each reading, or changed while it waited."""
 
 
 @dataclass(frozen=True, slots=True)

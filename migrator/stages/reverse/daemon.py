@@ -150,6 +150,13 @@ def passed_by_all(checkpoints: Checkpoints) -> float:
     return min((one.passed_at for one in checkpoints.shards if not one.is_finished), default=float("-inf"))
 
 
+def looks_at_waiting_rows(checkpoints: Checkpoints, owner: str) -> bool:
+    """Whether it is this reader that does, of all that share the stream: the one that has the first open shard."""
+    unfinished = [one for one in checkpoints.shards if not one.is_finished]
+    first = min(unfinished, key=lambda one: one.shard, default=None)
+    return first is not None and first.owner == owner and first.leased_until > checkpoints.now
+
+
 class DirectChangedError(MigratorError):
     """Other entities are direct by now than those whose rows are made."""
 
@@ -227,9 +234,11 @@ class ReverseDaemon:
 
     def _turn(self) -> tuple[int, float]:
         records = self.reader.turn().records
-        passed_at = passed_by_all(self.shards.read(self.shards.stream()))
+        checkpoints = self.shards.read(self.shards.stream())
+        passed_at = passed_by_all(checkpoints)
         self.work.need_direct()
-        self.work.stage.again(passed_at, self.work.need_direct)
+        if looks_at_waiting_rows(checkpoints, self.reader.owner):
+            self.work.stage.again(passed_at, self.work.need_direct)
         return records, passed_at
 
     def _is_settled(self) -> bool:

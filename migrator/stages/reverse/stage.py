@@ -158,10 +158,15 @@ class State:
 
 @dataclass(frozen=True)
 class _Looks:
-    """By row that was gone, how often all shards had passed that time, this one among them; up to when they are worked."""
+    """By row that was gone, how often all shards had passed that time, this one among them; up to when they are worked.
+
+    `end`: rows that are as their items say wait no more. One process at a time looks at those that wait, and the others
+    leave that to it: it may be about to write what it read before them, and be killed then.
+    """
 
     of: Mapping[RowId, int] = field(default_factory=dict)
     passed_at: float = float("-inf")
+    end: bool = True
 
 
 SETTLED = State()
@@ -194,11 +199,12 @@ class Reverse:
         """Of a page of a shard. Which rows its items hold is kept before anything is written: a crash repeats it."""
         touched = self._touched(records)
         self._remember(touched)
-        self._settle(touched, check, _Looks())
+        self._settle(touched, check, _Looks(end=False))
         self.worked += len(records)
 
     def again(self, passed_at: float, check: Check) -> int:
-        """How many waiting rows were looked at. `passed_at`: all shards are worked up to then.
+        """How many waiting rows were looked at, which no other process does meanwhile. `passed_at`: all shards are worked up
+        to then.
 
         Rows of other tables wait for a process that makes rows of them."""
         now = self.journal.now()
@@ -347,7 +353,7 @@ class Reverse:
         """The rows that were deleted, each as it waited for that."""
         before = self.journal.waiting_of(states)
         now = self.journal.now()
-        waiting = self._put(states, before, now, check)
+        waiting = self._put(states, before, now, check, looks)
         deleted, left = self._delete(states, before, now, check, looks)
         waiting += left
         for row, state in states.items():
@@ -360,14 +366,23 @@ class Reverse:
         return deleted
 
     def _put(
-        self, states: Mapping[RowId, State], before: Mapping[RowId, WaitingRow], now: float, check: Check
+        self,
+        states: Mapping[RowId, State],
+        before: Mapping[RowId, WaitingRow],
+        now: float,
+        check: Check,
+        looks: _Looks,
     ) -> list[WaitingRow]:
         changes = {row: self._change(row, state.values) for row, state in states.items() if state.values}
         refused = self._written(sorted(changes, key=self._order), changes, check)
-        self.journal.done([row for row in changes if row in before and row not in refused])
-        return [
+        waiting = [
             _again(row, before, now, WaitingRow(row, "refused", now, kind)) for row, kind in refused.items()
         ]
+        settled = [row for row in changes if row in before and row not in refused]
+        if looks.end:
+            self.journal.done(settled)
+            return waiting
+        return waiting + [WaitingRow(row, "changing", now) for row in settled]
 
     def _delete(
         self,

@@ -7,7 +7,13 @@ from threading import Event
 
 import pytest
 
-from migrator.stages.reverse.daemon import DirectChangedError, ReverseDaemon, WhileDirect
+from migrator.model.streams.shards import Checkpoint, Checkpoints
+from migrator.stages.reverse.daemon import (
+    DirectChangedError,
+    ReverseDaemon,
+    WhileDirect,
+    looks_at_waiting_rows,
+)
 from tests.unit.stages.reverse_world import FACTS, Shop, customer, line, order
 
 ALL = frozenset(FACTS.tables)
@@ -84,3 +90,22 @@ def test_many_rows_of_others_do_not_keep_a_row_from_its_turn(monkeypatch: pytest
     shop.world.fake.advance(3600)
     _daemon(shop, frozenset({"orders"}), lambda: frozenset({"orders"})).run()
     assert shop.there()["orders"] == {8}
+
+
+@pytest.mark.parametrize(
+    ("owner", "looks"),
+    [("one", False), ("two", True), ("three", False), ("", False)],
+    ids=["of a finished shard", "of the first open one", "of another one", "of none"],
+)
+def test_one_process_looks_at_rows_that_wait(owner: str, looks: bool) -> None:
+    checkpoints = Checkpoints(
+        100.0,
+        (
+            Checkpoint("c", "", "", 0.0, owner="three", leased_until=160.0),
+            Checkpoint("a", "", "", 0.0, is_finished=True, owner="one", leased_until=160.0),
+            Checkpoint("b", "a", "", 0.0, owner="two", leased_until=160.0),
+        ),
+    )
+    assert looks_at_waiting_rows(checkpoints, owner) == looks
+    late = Checkpoints(170.0, checkpoints.shards)
+    assert not looks_at_waiting_rows(late, owner)

@@ -296,6 +296,33 @@ def test_what_another_process_forgets_meanwhile_is_known_all_the_same(has_parent
     assert [row["total"] for row in shop.rows["orders"]] == [6]
 
 
+def test_a_waiting_row_that_a_killed_process_wrote_from_older_items_is_looked_at_again() -> None:
+    """It read the items, another one worked a newer change, and it was killed right after its write."""
+    shop = Shop()
+    shop.put(order(7, 1, 1))
+    shop.drain(2, 1.0)
+    assert list(shop.journal.waits) == [ROW]
+    shop.rows["customer"].append({"id": 1, "name": "n1"})
+    shop.world.fake.advance(61.0)
+    write = shop.writer.write
+
+    def killed(changes: Any, check: Any) -> Any:
+        shop.writer.write = write  # type: ignore[method-assign]
+        shop.put(order(7, 1, 2))
+        (put,) = [one for one in shop.records(shop.shard_of("C#1")) if one.new and one.new.get("total") == 2]
+        shop.reverse().work([put], lambda: None)
+        write(changes, check)
+        raise Killed
+
+    shop.writer.write = killed  # type: ignore[method-assign]
+    with suppress(Killed):
+        shop.reverse().again(shop.clock(), lambda: None)
+    assert [row["total"] for row in shop.rows["orders"]] == [1]
+    shop.reverse().again(shop.clock(), lambda: None)
+    assert [row["total"] for row in shop.rows["orders"]] == [2]
+    assert not shop.journal.waits
+
+
 def test_a_row_whose_items_change_at_each_reading_is_looked_at_until_they_rest() -> None:
     """Another process that is slow writes what it read before, right behind the last write of this one."""
     shop = Shop()
