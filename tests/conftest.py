@@ -76,7 +76,11 @@ _JOURNEYS = (
     "verify_again",
     "web_shop",
 )
-_LONGEST = ("tests/soak/", "tests/service/test_strict_", "tests/simulation/test_schedules")
+_LONGEST = (
+    *("tests/soak/", "tests/spark/", "tests/service/test_strict_", "tests/service/test_migrate_mapping"),
+    *("tests/simulation/test_schedules", "tests/simulation/test_revisions", "tests/journey/test_reverse_storm"),
+    "tests/journey/test_rows_come_back.py::test_chinook",
+)
 _OF_SERVICES = (
     "bad_input",
     "ends",
