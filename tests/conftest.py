@@ -78,7 +78,11 @@ _JOURNEYS = (
 )
 _LONGEST = (
     *("tests/soak/", "tests/spark/", "tests/service/test_strict_", "tests/service/test_migrate_mapping"),
-    *("tests/simulation/test_schedules", "tests/simulation/test_revisions", "tests/journey/test_reverse_storm"),
+    *(
+        "tests/simulation/test_schedules",
+        "tests/simulation/test_revisions",
+        "tests/journey/test_reverse_storm",
+    ),
     "tests/journey/test_rows_come_back.py::test_chinook",
 )
 _OF_SERVICES = (
