@@ -67,7 +67,7 @@ class DocumentSource:
         self.finder = finder
         self.pace = pace
         self._most_segments = most_segments
-        self._shared = SharedScans(finder)
+        self._shared: SharedScans | None = SharedScans(finder)
         self._rows: dict[str, int] = {}
 
     # ── what is there ──
@@ -313,7 +313,8 @@ class DocumentSource:
                 if collection.collection.kind == "climb" or self.finder.way(table, ours).kind != "scan":
                     continue
                 size = self.finder.described(table)
-                what = f"{self.finder.real_name(table)} is scanned as a whole, once, and kept in memory"
+                scan = "is scanned as a whole, once, and kept in memory, or beside a relay for each page"
+                what = f"{self.finder.real_name(table)} {scan}"
                 cost = f"{size.items:,} documents, {size.bytes:,} bytes, {self.scan_units(table):,.0f} read units"
                 why = f"no key and no index of it begins with {' or '.join(ours)}"
                 told[table.name] = f"{what} ({cost}): {why}"
@@ -328,9 +329,10 @@ class DocumentSource:
     # ── other forms of the same ──
 
     def at_primary(self) -> DocumentSource:
-        """The same source, which forgets what it has scanned: what is read from now on is as it is now."""
+        """The same source, for which each page scans anew what only a scan finds: a page is then as it was after its ticket
+        was drawn (rule 2), and never as an earlier page saw it."""
         same = copy.copy(self)
-        same._shared = SharedScans(self.finder)
+        same._shared = None
         return same
 
     def with_own_connections(self, *_: object) -> DocumentSource:

@@ -176,6 +176,35 @@ def test_a_page_ends_where_it_ended_whatever_is_deleted(dynamodb_url: str) -> No
     assert after == before
 
 
+@pytest.mark.parametrize("is_beside", [False, True], ids=["alone", "beside a relay"])
+def test_a_page_beside_a_relay_sees_children_that_were_written_after_the_page_before(
+    dynamodb_url: str, is_beside: bool
+) -> None:
+    """Only a scan finds them. Kept from an earlier page, they would be written over newer ones with a later ticket."""
+    mark = secrets.token_hex(3)
+    real = {table.name: f"{mark}-{table.name}" for table in (SHELF, LINE)}
+    plan, rows = plan_declared(PLANS["children by a scan"]), rows_of_the_schema()
+    with old_tables(dynamodb_url) as tables:
+        for table in (SHELF, LINE):
+            tables.make(real[table.name], key_types(table), documents_of(table, rows[table.real]))
+        source = tables.source(list(map(declared, (SHELF, LINE))), real)
+        source = source.at_primary() if is_beside else source
+        before = sum(len(tree[-1]) for tree in source.read_page(plan, None, None))
+        shelf = rows["shelf"][0]
+        child = {**rows[LINE.real][0], "Line No": 99, "house": shelf["house"], "shelf_no": shelf["number"]}
+        tables.put(real[LINE.name], documents_of(LINE, [child]))
+        after = sum(len(tree[-1]) for tree in source.read_page(plan, None, None))
+    assert after - before == is_beside
+
+
+@pytest.mark.parametrize(
+    ("name", "is_late"),
+    [("all columns", False), ("children by their key", False), ("children by an index", True)],
+)
+def test_what_a_global_index_finds_is_looked_at_again(both: Both, name: str, is_late: bool) -> None:
+    assert both.documents.goes_by_index(plan_declared(PLANS[name])) == is_late
+
+
 def test_behind_a_row_the_others_follow(both: Both) -> None:
     plan = plan_declared(plan_of(PAIR))
     keys = keys_of(plan, both.documents.read_page(plan, None, None))
