@@ -73,9 +73,9 @@ def waits_to_end(processes: list[psutil.Process]) -> bool:
     return not psutil.wait_procs(processes, timeout=60)[1]
 
 
-def slow(made: Project) -> Project:
-    """At a rate that lets a test look and kill in between, whatever the machine."""
-    made.job.write_text(made.job.read_text().replace("workers: 2", "workers: 2, max_write_units: 300"))
+def slow(made: Project, *, units: int = 300) -> Project:
+    """At a rate that lets a test look and kill in between, whatever the machine. `units`: write units a second."""
+    made.job.write_text(made.job.read_text().replace("workers: 2", f"workers: 2, max_write_units: {units}"))
     return made
 
 

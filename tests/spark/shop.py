@@ -43,6 +43,14 @@ def await_pages(made: Project, pages: int) -> None:
         time.sleep(0.05)
 
 
+def await_processes(made: Project, processes: int) -> None:
+    """As many as there are slots work at the run; executors start one after the other."""
+    ends_at = time.monotonic() + 600
+    while len(in_journal(made, "SELECT DISTINCT id FROM migrator_share")) < processes:
+        assert time.monotonic() < ends_at, "a process a slot"
+        time.sleep(0.05)
+
+
 def latest(made: Project, kind: str) -> int:
     (row,) = in_journal(made, f"SELECT max(id) FROM migrator_run WHERE kind = '{kind}'")
     return int(str(row[0]))

@@ -93,7 +93,7 @@ def start(
                 goes_on = _turns(daemon)
                 worked += stage.worked
         _print_ended(worked, told := status_of(shards, remembered), as_json=as_json)
-    return DIFFERENT if once and told.parked else CLEAN
+    return DIFFERENT if once and told.findings else CLEAN
 
 
 def _refuse_beside_the_way_back(command_job: CommandJob, journal: SqlJournal) -> None:
@@ -347,6 +347,6 @@ def _data(told: ReverseStatus) -> dict[str, Any]:
         "lag_s": told.lag_s,
         "lags_s": told.lags_s,
         "deletes_waiting": len(told.waiting) - len(told.parked),
-        "findings": sum(one.is_finding for one in told.parked),
+        "findings": len(told.findings),
         "parked": parked,
     }

@@ -27,6 +27,7 @@ class WayBack:
     status: ReverseStatus
 
 
+_NO_FINDING = "no row waits in vain"
 _COMES_BACK = "their rows come back from their items, and the table's stream is on"
 _SAY_ONE_WAY = "mend it (see `migrator reverse check`), or say --one-way"
 _SAY_UNWRITTEN = (
@@ -69,9 +70,9 @@ def may_go_back(
         lines.append(Line("unwritten", "no service wrote their items itself", found, "ok"))
     if is_drained:
         status = way_back.status
-        is_ok = status.begun and not status.parked
+        is_ok = status.begun and not status.findings
         mend = "" if is_ok else "let `migrator reverse start` work; `migrator reverse status` says what waits"
-        requirement = "reverse has begun, and no row waits"
+        requirement = f"reverse has begun, and {_NO_FINDING}"
         lines.append(Line("reverse", requirement, _seen(status), verdict(is_ok), mend=mend))
     return lines
 
@@ -83,13 +84,13 @@ def _comes_back(way_back: WayBack, mend: str) -> Line:
 
 
 def _caught_up(limits: CutoverSettings) -> str:
-    return f"at most {limits.lag_max_s:g} s behind, and no row waits"
+    return f"at most {limits.lag_max_s:g} s behind, and {_NO_FINDING}"
 
 
 def _seen(status: ReverseStatus) -> str:
     if not status.begun:
         return "the stream was not begun with"
-    return f"{status.lag_s:.0f} s behind; {len(status.parked):,} row(s) wait"
+    return f"{status.lag_s:.0f} s behind; {len(status.waiting):,} row(s) wait, {len(status.findings):,} of them in vain"
 
 
 # ── Its steps ──

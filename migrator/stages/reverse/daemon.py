@@ -269,8 +269,13 @@ class ReverseStatus:
         """All but those that go as soon as the shards have passed."""
         return [one for one in self.waiting if one.waits != "gone" or one.is_finding]
 
+    @property
+    def findings(self) -> list[WaitingRow]:
+        """Those that somebody has to look at. The others wait a moment, as rows do that are written all the time."""
+        return [one for one in self.waiting if one.is_finding]
+
     def is_well(self, longest_lag_s: float) -> bool:
-        return self.begun and self.lag_s <= longest_lag_s and not self.parked
+        return self.begun and self.lag_s <= longest_lag_s and not self.findings
 
 
 def status_of(shards: StreamJournal, journal: ReverseJournal) -> ReverseStatus:

@@ -27,6 +27,7 @@ LIMITS = CutoverSettings()
 WELL = ReverseStatus(True, {"s1": 2.0}, 1, [])
 PARKED = WaitingRow(("orders", "[1]"), "refused", 0.0, "unique", tries=9)
 GONE = WaitingRow(("orders", "[1]"), "gone", 0.0)
+CHANGING = WaitingRow(("orders", "[2]"), "changing", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ GONE = WaitingRow(("orders", "[1]"), "gone", 0.0)
         (WayBack([], replace(WELL, lags_s={"s1": 11.0})), {"way back": "ok", "reverse": "no"}),
         (WayBack([], replace(WELL, waiting=[PARKED])), {"way back": "ok", "reverse": "no"}),
         (WayBack([], replace(WELL, waiting=[GONE])), {"way back": "ok", "reverse": "ok"}),
+        (WayBack([], replace(WELL, waiting=[CHANGING])), {"way back": "ok", "reverse": "ok"}),
         (WayBack([], ReverseStatus(False, {}, 0, [])), {"way back": "ok", "reverse": "no"}),
         (Unknown("away"), {"way back": "unknown"}),
     ],
@@ -58,13 +60,14 @@ def test_complete_wants_a_way_back_or_to_hear_that_none_is_wanted(
         (WELL, (), True, {}),
         (replace(WELL, processes=0), (), True, {}),
         (replace(WELL, lags_s={"s1": 9000.0}), (), True, {}),
+        (replace(WELL, waiting=[CHANGING]), (), True, {}),
         (replace(WELL, waiting=[PARKED]), (), True, {"reverse": "no"}),
         (ReverseStatus(False, {}, 0, []), (), True, {"reverse": "no"}),
         (WELL, ("relay",), True, {"ours": "no"}),
         (ReverseStatus(False, {}, 0, []), (), False, {}),
     ],
 )
-def test_the_way_back_is_refused_while_a_row_waits_and_not_for_being_behind(
+def test_the_way_back_is_refused_where_a_row_waits_in_vain_and_not_for_being_behind(
     status: ReverseStatus, writing: tuple[str, ...], is_drained: bool, said: dict[str, str]
 ) -> None:
     lines = may_go_back(WayBack([], status), writing, (), is_drained=is_drained)
