@@ -23,7 +23,8 @@ from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.requests import request_for
 from migrator.mapping.show.redaction import json_text
 from migrator.model.facts import ForeignKey, SchemaFacts, Slot, TableFacts
-from migrator.model.mapping import Pattern, Request
+from migrator.model.mapping import Pattern
+from migrator.model.results import Request
 from migrator.model.table import Item, RowTree, TableDesign
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
@@ -265,7 +266,7 @@ def _answer(pattern: Pattern, number: int, query: GoldenQuery) -> AnswerView:
     rows = query.answer[part.name]
     return AnswerView(
         name=part.name,
-        sql=pattern.sql[part.name].strip(),
+        sql=str(pattern.statements[part.name]).strip(),
         rows=(
             list(part.attributes),
             [[_cell(value) for value in row] for row in islice(rows, _ANSWERS_SHOWN)],

@@ -19,15 +19,18 @@ from migrator.model.facts import (
     EntityPlan,
     JoinPlan,
     Kind,
-    SchemaFacts,
     Slot,
     TableFacts,
 )
+from migrator.model.mapping import DocumentTable
+from migrator.model.mapping import Mapping as MappingModel
+from migrator.model.table import KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.target.client import dynamodb_client
 from migrator.target.reads.tables import TableReader
 
 Wired = dict[str, Any]
+_TABLE = TableDesign("new", (KeyAttribute("PK"),), "type")
 _SIZE = 25
 
 
@@ -70,6 +73,7 @@ class OldTables:
         rows: Sequence[Mapping[str, Any]] = (),
         *,
         indexes: Mapping[str, Mapping[str, str]] | None = None,
+        projection: str = "KEYS_ONLY",
     ) -> None:
         """`key` and `indexes`: attributes with their types, the partition's first."""
         others = dict(indexes or {})
@@ -80,7 +84,7 @@ class OldTables:
                 {
                     "IndexName": index,
                     "KeySchema": _schema(part),
-                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                    "Projection": {"ProjectionType": projection},
                 }
                 for index, part in others.items()
             ]
@@ -110,10 +114,14 @@ class OldTables:
     def source(
         self, tables: Sequence[TableFacts], real: Mapping[str, str], *, units: float | None = None
     ) -> DocumentSource:
-        facts = SchemaFacts("dynamodb", {table.name: table for table in tables}, loosely_typed=True)
+        documents = {
+            table.name: DocumentTable(table.primary_key, {one.name: one.declared for one in table.columns})
+            for table in tables
+        }
+        mapping = MappingModel("shop", "", _TABLE, {}, documents=documents)
         pace = ReadPace(RateLimit(None), RateLimit(units))
         retry = Retry(Backoff(attempts=3, base_s=0.01, cap_s=0.02))
-        return DocumentSource(facts, Finder(TableReader(self.client, retry, pace.units), real), pace, 8)
+        return DocumentSource(mapping, Finder(TableReader(self.client, retry, pace.units), real), pace, 8)
 
 
 def _schema(key: Mapping[str, str]) -> list[dict[str, str]]:

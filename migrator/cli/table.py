@@ -219,7 +219,7 @@ def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob, role: s
         if context.source.hides_rows:
             check_hidden_rows(checkup, context.checked.entities, context.sql.hidden_fault)
     if rights.asks and context.checked.mapping.patterns:
-        check_statements(checkup, context.sql, context.checked.mapping)
+        check_statements(checkup, context.source, context.checked.mapping)
     if role is None or "UPDATE" in rights.mark:
         _marks(checkup, context, command_job)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from migrator.mapping.heart.scalars import Undecodable
 from migrator.model.edges import WiredItem
 from migrator.model.errors import MissingNameError
 from migrator.model.facts import TableFacts
-from migrator.runtime.retry import in_context
+from migrator.runtime.retry import RateLimit, Retry, in_context
 from migrator.target.reads.tables import DescribedIndex, DescribedTable, TableReader
 
 Values = tuple[Any, ...]
@@ -64,6 +65,12 @@ class Finder:
         self.reader = reader
         self.real = real
         self._described: dict[str, DescribedTable] = {}
+
+    def patient(self, retry: Retry) -> Finder:
+        """The same, which tries as long as `retry` says, and waits for no pace."""
+        same = copy.copy(self)
+        same.reader = TableReader(self.reader.client, retry, RateLimit())
+        return same
 
     def real_name(self, table: TableFacts) -> str:
         """Raises: MissingNameError where the job does not name it."""

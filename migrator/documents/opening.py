@@ -80,7 +80,7 @@ def open_document_source(
         raise SettingsError(f"{what}; write them among source: dynamodb: tables:")
     reader, most = open_reader(documents, workers, retry)
     pace = ReadPace(RateLimit(settings.max_rows_per_s, retry.stop), reader.units)
-    return DocumentSource(facts_of(mapping), Finder(reader, documents.real_names), pace, most)
+    return DocumentSource(mapping, Finder(reader, documents.real_names), pace, most)
 
 
 # ── Live change: streams of the tables; marks and tickets in the job's journal ──

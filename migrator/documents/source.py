@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
+from migrator.documents.answers import DocumentAnswers
 from migrator.documents.finding import Finder
 from migrator.documents.positions import (
     MOST_SEGMENTS,
@@ -19,14 +20,15 @@ from migrator.documents.positions import (
 )
 from migrator.documents.trees import SharedScans, Trees, roots_of
 from migrator.documents.values import key_of_text, value_of
-from migrator.mapping.documents import DIALECT, key_type
+from migrator.mapping.documents import DIALECT, facts_of, key_type
 from migrator.mapping.heart.scalars import Undecodable
 from migrator.model.edges import KeyCounts, RowsSeen, WiredItem
 from migrator.model.errors import NotCountedError, SettingsError, SourceError
 from migrator.model.facts import Column, EntityPlan, JoinPlan, Lookup, SchemaFacts, TableFacts
+from migrator.model.mapping import Mapping
 from migrator.model.results import Explained
 from migrator.model.table import READ_UNIT_BYTES, RowTree, SourceKey, Value, encode_key
-from migrator.runtime.retry import RateLimit
+from migrator.runtime.retry import RateLimit, Retry
 
 Conditions = Sequence[tuple[Column, tuple[Value, ...] | None]]
 _PLACES = 64
@@ -49,10 +51,10 @@ class ReadPace:
         self.units.share(parts)
 
 
-class DocumentSource:
-    """model.edges.CountedRows; safe to call from many threads at once. Every read is consistent, document by document.
+class DocumentSource(DocumentAnswers):
+    """model.edges.Source; safe to call from many threads at once. Every read is consistent, document by document.
 
-    `declared`: what the mapping says of the tables. `most_segments`: that a table is divided into, at most.
+    `mapping`: declares the tables. `most_segments`: that a table is divided into, at most.
     Raises, from every method: MissingNameError where a table is gone; StoppedError, TargetError, Interrupted.
     """
 
@@ -61,10 +63,10 @@ class DocumentSource:
     _closes = True
 
     def __init__(
-        self, declared: SchemaFacts, finder: Finder, pace: ReadPace, most_segments: int = MOST_SEGMENTS
+        self, mapping: Mapping, finder: Finder, pace: ReadPace, most_segments: int = MOST_SEGMENTS
     ) -> None:
-        self._declared = declared
-        self.finder = finder
+        super().__init__(mapping, finder)
+        self._declared = facts_of(mapping)
         self.pace = pace
         self._most_segments = most_segments
         self._shared: SharedScans | None = SharedScans(finder)
@@ -335,9 +337,11 @@ class DocumentSource:
         same._shared = None
         return same
 
-    def with_own_connections(self, *_: object) -> DocumentSource:
-        """The same source on the same connections: of a client's there are enough, and none is kept from others."""
+    def with_own_connections(self, _: object, retry: Retry) -> DocumentSource:
+        """The same source with a patience of its own, and without a limit of rates. Its connections are the same ones: of a
+        client's there are enough."""
         same = copy.copy(self)
+        same.finder = self.finder.patient(retry)
         same._closes = False
         return same
 

@@ -61,11 +61,13 @@ class Scope:
 class Links:
     """Looks up in the schema what an entity names; `faults` collects what is missing."""
 
-    def __init__(self, entity: Entity, facts: SchemaFacts, document: Document) -> None:
+    def __init__(
+        self, entity: Entity, facts: SchemaFacts, document: Document, at: Path | None = None
+    ) -> None:
         self.entity = entity
         self.facts = facts
         self.document = document
-        self.at: Path = ("entities", entity.written)
+        self.at: Path = at or ("entities", entity.written)
         self.faults: list[Fault] = []
 
     def fault(self, at: Path, what: str) -> None:

@@ -109,18 +109,19 @@ def _value(value: Expression, at: Path) -> Iterator[Reference]:
 
 
 def plan_entity(
-    mapping: Mapping, entity: Entity, facts: SchemaFacts, document: Document
+    mapping: Mapping, entity: Entity, facts: SchemaFacts, document: Document, at: Path | None = None
 ) -> tuple[EntityPlan | None, list[Fault]]:
-    """The plan of an entity, or None, and every fault that was found on the way."""
-    planner = _Planner(mapping, entity, facts, document)
+    """The plan of an entity, or None, and every fault that was found on the way. `at`: where it stands, if not among the
+    entities."""
+    planner = _Planner(mapping, entity, Links(entity, facts, document, at))
     return planner.plan(), planner.links.faults
 
 
 class _Planner:
-    def __init__(self, mapping: Mapping, entity: Entity, facts: SchemaFacts, document: Document) -> None:
+    def __init__(self, mapping: Mapping, entity: Entity, links: Links) -> None:
         self.mapping = mapping
         self.entity = entity
-        self.links = Links(entity, facts, document)
+        self.links = links
         self.at = self.links.at
 
     def plan(self) -> EntityPlan | None:

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_
 
 from migrator.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.model.live import RootFinder
+from migrator.model.mapping import Statement
 from migrator.model.table import Item, ItemKey, RowTree, SourceKey, TableDesign, Value
 
 # ── The data's edges as the stages see them: a source of row trees, a store of items, a table ──
@@ -161,24 +162,24 @@ class ComputingSource(Protocol):
 
 
 class Questions(Protocol):
-    """Answers the statements of a mapping's patterns: of a source that speaks SQL. Each call is a transaction of its own."""
+    """Answers the statements of a mapping's patterns. Each call is a transaction of its own, where a source has those."""
 
     def query(
         self,
-        sql: str,
+        statement: Statement,
         params: Mapping[str, Any],
         schema: str | None = None,
         *,
         at_most: int | None = None,
         what: str = "a query of the mapping",
     ) -> list[tuple[Any, ...]]:
-        """Rows of a statement of the user's, with :name parameters. `schema`: of tables that name none.
+        """Rows of a statement of the user's, with the parameters' values. `schema`: of tables that name none.
 
         `at_most`: how many are read; where there are more, one more comes, and the others never leave the database. `what`:
         errors call it so.
         """
 
-    def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
+    def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
         """What the source has against a statement of `query`, which is not run; '' for nothing."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from migrator.model.table import TableDesign, Value
 
@@ -203,8 +203,25 @@ class CompareRules:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentQuestion:
+    """What an old table of DynamoDB is asked: `asked`, a pattern on the table as `design` shows it, gives documents.
+
+    Rows are made of them as of an entity's: `entity` has the table, its joins, and `returns` as its attributes.
+    """
+
+    design: TableDesign
+    asked: Pattern
+    entity: Entity
+    returns: tuple[str, ...]
+
+
+Statement: TypeAlias = "str | DocumentQuestion"
+"""What the old side is asked: SQL, or a request where it is tables of DynamoDB's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
-    """One access pattern: the request that answers it and, for each part, the SQL that answered it until now.
+    """One access pattern: the request that answers it and, for each part, the statement that answered it until now.
 
     `key` holds a template for each partition attribute, `sort` a condition for each sort attribute that is asked, in
     order; of `get` and `batch_get` both are the table's whole key, all equal. `limit` is a number or a parameter's
@@ -228,7 +245,7 @@ class Pattern:
     schema: str | None = None
     parts: tuple[Part, ...] = ()
     order: Order = "exact"
-    sql: Dict[str, str] = field(default_factory=dict)
+    statements: Dict[str, Statement] = field(default_factory=dict)
     compare: CompareRules = CompareRules()
     redact: tuple[str, ...] = ()
     p99_ms: float | None = None
@@ -238,37 +255,6 @@ class Pattern:
     def star(self) -> Ref | None:
         """What is written with a `*` in the partition key, and so asked many times."""
         return next((ref for template in self.key for ref in template.refs if ref.every), None)
-
-
-@dataclass(frozen=True)
-class Nearby:
-    """A circle around a place in degrees, and the attributes that say where an item is; latitude first."""
-
-    origin: tuple[float, float]
-    at: tuple[str, str]
-    within_m: float
-
-
-@dataclass(frozen=True)
-class Request:
-    """What DynamoDB is asked, as plain data; `sent` may be empty where nothing can answer.
-
-    `sent`: parameters of as many Query, GetItem or BatchGetItem calls, with plain Python values; the table's name is the
-    store's to add. Items of several queries are merged by `sort` (names of attributes), each `key` (the table's) once.
-    `limit` is how many items the answer has at most (None: all); it is counted by us, over pages and after filters.
-    """
-
-    operation: Operation
-    sent: tuple[dict[str, Any], ...]
-    key: tuple[str, ...]
-    sort: tuple[str, ...] = ()
-    descending: bool = False
-    limit: int | None = None
-    near: Nearby | None = None
-    type_attribute: str = ""
-    """The attribute that shows which items are ours alone (see TableDesign.is_hidden) and no part of the answer."""
-    ttl_attribute: str | None = None
-    """The attribute that shows which items have expired: DynamoDB deletes them late, and no answer holds them."""
 
 
 # ── Entities, and the whole mapping ──

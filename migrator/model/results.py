@@ -1,4 +1,4 @@
-"""Results of stages and replays, for output."""
+"""Requests of access patterns, and results of stages and replays, for output."""
 
 from __future__ import annotations
 
@@ -12,8 +12,42 @@ from typing import Any, Literal
 from migrator.model.evidence import Diff, DiffKey, Side
 from migrator.model.journal import Finding, Run, Tally
 from migrator.model.live import KeyRequest, Root
-from migrator.model.mapping import Part, Pattern, Request
+from migrator.model.mapping import Operation, Part, Pattern
 from migrator.model.table import Item, ItemKey
+
+# ── What DynamoDB is asked for an access pattern ──
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """A circle around a place in degrees, and the attributes that say where an item is; latitude first."""
+
+    origin: tuple[float, float]
+    at: tuple[str, str]
+    within_m: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """What DynamoDB is asked, as plain data; `sent` may be empty where nothing can answer.
+
+    `sent`: parameters of as many Query, GetItem or BatchGetItem calls, with plain Python values; the table's name is the
+    store's to add. Items of several queries are merged by `sort` (names of attributes), each `key` (the table's) once.
+    `limit` is how many items the answer has at most (None: all); it is counted by us, over pages and after filters.
+    """
+
+    operation: Operation
+    sent: tuple[dict[str, Any], ...]
+    key: tuple[str, ...]
+    sort: tuple[str, ...] = ()
+    descending: bool = False
+    limit: int | None = None
+    near: Nearby | None = None
+    type_attribute: str = ""
+    """The attribute that shows which items are ours alone (see TableDesign.is_hidden) and no part of the answer."""
+    ttl_attribute: str | None = None
+    """The attribute that shows which items have expired: DynamoDB deletes them late, and no answer holds them."""
+
 
 # ── What a stage came to: made by stages, shown by report ──
 

@@ -14,8 +14,7 @@ from rich.table import Table
 
 from migrator.mapping.show.redaction import json_ready, json_text, mask, value_texts
 from migrator.model.evidence import SIDES, DiffKey
-from migrator.model.mapping import Request
-from migrator.model.results import Answer, Example, Latency, PartAnswer, PatternReplay, ReplayResult
+from migrator.model.results import Answer, Example, Latency, PartAnswer, PatternReplay, ReplayResult, Request
 from migrator.output.inert import plain
 from migrator.output.tables import FittedTable
 

@@ -99,7 +99,7 @@ class SqlGrants:
         dialect = connection.dialect.name
         found = []
         for pattern in self._mapping.patterns.values():
-            for sql in pattern.sql.values():
+            for sql in map(str, pattern.statements.values()):
                 for schema, name in _named(sql, dialect):
                     schemas = self._mapping.schemas if pattern.schema and not schema else [schema]
                     found += [split(connection, f"{schema}.{name}" if schema else name) for schema in schemas]

@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 from migrator.model.edges import RawPage
 from migrator.model.errors import HiddenRowsError, SettingsError, SourceError, TwinRowsError
 from migrator.model.facts import CollectionPlan, Column, EntityPlan, Lookup, SchemaFacts, TableFacts
-from migrator.model.mapping import NameRule
+from migrator.model.mapping import NameRule, Statement
 from migrator.model.results import Explained
 from migrator.model.table import RowTree, SourceKey, decode_key
 from migrator.runtime.retry import RateLimit, Retry
@@ -317,7 +317,7 @@ class SqlSource(SqlTotals):
 
     def query(
         self,
-        sql: str,
+        statement: Statement,
         params: Mapping[str, Any],
         schema: str | None = None,
         *,
@@ -329,9 +329,9 @@ class SqlSource(SqlTotals):
         `schema`: of tables that name none. `at_most`: so many, and one more where there are more. `what`: errors call it so.
         Raises: SettingsError when it is no SELECT that only reads.
         """
-        statement, bound = bound_statement(checked_statement(sql, self.dialect, schema), params)
+        sql, bound = bound_statement(checked_statement(str(statement), self.dialect, schema), params)
         self.pace.wait()
-        work = partial(first_rows, statement=statement, params=bound, at_most=at_most)
+        work = partial(first_rows, statement=sql, params=bound, at_most=at_most)
         rows = self._reading.read(what, work)
         self.pace.took(len(rows))
         return rows
@@ -360,17 +360,17 @@ class SqlSource(SqlTotals):
             what = f"the source gives no number for its {measure} (may this user see it?)"
             raise SourceError(f"{what}; {need}") from None
 
-    def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
+    def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
         """What the database has against a statement of `query`, which is not run; '' for nothing."""
         fault = ""
         try:
-            statement, bound = bound_statement(checked_statement(sql, self.dialect, schema), params)
-            self._reading.read("its SQL", lambda connection: examine(connection, statement, bound))
+            sql, bound = bound_statement(checked_statement(str(statement), self.dialect, schema), params)
+            self._reading.read("its SQL", lambda connection: examine(connection, sql, bound))
         except (SettingsError, SourceError) as error:
             fault = str(error)
         if self._names == "exact":
             return fault
-        advice = statement_advice(sql, self._schema_facts(), refused=bool(fault))
+        advice = statement_advice(str(statement), self._schema_facts(), refused=bool(fault))
         return "; ".join(filter(None, (fault, advice)))
 
     def _schema_facts(self) -> SchemaFacts:

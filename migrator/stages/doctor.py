@@ -147,7 +147,7 @@ def check_statements(checkup: Checkup, source: Questions, mapping: MappingModel)
     for fault in faults:
         checkup.tell(f"SQL of {fault.name}", fault.what, "correct it in the mapping", "failed")
     if not faults:
-        number = sum(len(pattern.sql) for pattern in mapping.patterns.values())
+        number = sum(len(pattern.statements) for pattern in mapping.patterns.values())
         checkup.tell("SQL of patterns", f"the source understands {number} statement(s)")
 
 

@@ -366,7 +366,7 @@ def _shadows(job: Job) -> tuple[ConnectionOptions, Requests]:
 @contextmanager
 def _edges(service: Service, connection_options: ConnectionOptions, requests: Requests) -> Iterator[Backends]:
     """Connections of their own: no read waits for one that a shadow holds."""
-    source = service.context.sql.with_own_connections(connection_options, Retry(requests.backoff))
+    source = service.context.source.with_own_connections(connection_options, Retry(requests.backoff))
     try:
         design = service.context.checked.mapping.table
         sent = service.target.store.sent

@@ -85,8 +85,8 @@ def test_the_two_mappings_of_chinook_differ_in_the_names_within_sql_alone() -> N
     assert first.entities == second.entities
     assert first.table == second.table
     for name, pattern in first.patterns.items():
-        sql = {part: _in_snake_case(text) for part, text in pattern.sql.items()}
-        assert replace(pattern, sql=sql) == second.patterns[name]
+        sql = {part: _in_snake_case(str(text)) for part, text in pattern.statements.items()}
+        assert replace(pattern, statements=sql) == second.patterns[name]
 
 
 def _chinook(name: str) -> Mapping:

@@ -45,7 +45,7 @@ def statements_of(engine: str) -> str:
     texts = [
         f"-- {pattern} {len(pattern)}/s\n{sql};"
         for pattern, made in mapping.patterns.items()
-        for sql in made.sql.values()
+        for sql in made.statements.values()
     ]
     return "\n".join(texts)
 

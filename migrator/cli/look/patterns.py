@@ -55,7 +55,7 @@ def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_js
         values = read_params(chosen, texts)
         target = job_wiring.open_target(read, mapping.table, lambda: False)
         plans = context.checked.read_plans
-        answer = ask(mapping, chosen, values, context.sql, target.store, plans=plans)
+        answer = ask(mapping, chosen, values, context.source, target.store, plans=plans)
     if as_json:
         click.echo(json_text(answer_data(answer)))
     else:
@@ -113,7 +113,7 @@ def replay(
         options = ReplayOptions(questions, seed, settle_s, workers)
         mapping, entities = context.checked.mapping, context.checked.read
         stage = Replay(
-            mapping, entities, context.sql, store, options, progress=progress, stop=stop, lag_s=lag_s
+            mapping, entities, context.source, store, options, progress=progress, stop=stop, lag_s=lag_s
         )
         begun_at = 0 if record is None else record.begin(stop.is_set)
         result = _run(stage, patterns)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from migrator.mapping.documents import TYPE_NAMES, held_as, key_type
+from migrator.mapping.check.patterns import asked_faults
+from migrator.mapping.documents import TYPE_NAMES, facts_of, held_as, key_type
 from migrator.mapping.language.document import Document, Path
+from migrator.mapping.plan import plan_entity
 from migrator.model.errors import Fault, did_you_mean
-from migrator.model.facts import EntityPlan, JoinPlan, TableFacts
-from migrator.model.mapping import DocumentTable, Entity, Mapping
+from migrator.model.facts import EntityPlan, JoinPlan, SchemaFacts, TableFacts
+from migrator.model.mapping import DocumentTable, Entity, Mapping, Pattern, Statement
 
 _TABLES: Path = ("source", "tables")
 
@@ -25,12 +27,47 @@ def document_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
         yield from _table_faults(name, table, document)
     for entity in mapping.entities.values():
         yield from _entity_faults(entity, mapping, document)
-    for name in mapping.patterns:
-        what = (
-            "sql: asks a database, and the old side is tables of DynamoDB's, which are not asked by patterns yet;"
-            " leave access_patterns out until cutover"
-        )
-        yield document.fault(("access_patterns", name, "sql"), what)
+    facts = facts_of(mapping)
+    for pattern in mapping.patterns.values():
+        for part, statement in pattern.statements.items():
+            yield from _statement_faults(pattern, part, statement, mapping, facts, document)
+
+
+def old_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
+    """Faults of a mapping whose source is a database."""
+    for pattern in mapping.patterns.values():
+        if any(not isinstance(statement, str) for statement in pattern.statements.values()):
+            what = "asks old tables of DynamoDB, and source: declares no tables"
+            mend = "write sql: where the source is a database, or declare them"
+            yield document.fault(("access_patterns", pattern.name, "old"), f"{what}; {mend}")
+
+
+def _statement_faults(
+    pattern: Pattern,
+    part: str,
+    statement: Statement,
+    mapping: Mapping,
+    facts: SchemaFacts,
+    document: Document,
+) -> Iterator[Fault]:
+    if isinstance(statement, str):
+        what = "sql: asks a database, and the old side is tables of DynamoDB's"
+        mend = "write old: {query: {table: …, key: {…}}}, or get:, or batch_get:"
+        yield document.fault(("access_patterns", pattern.name, "sql"), f"{what}; {mend}")
+        return
+    at: Path = ("access_patterns", pattern.name, "old", *([part] if part else []))
+    if statement.asked.star is not None:
+        yield document.fault((*at, "query", "key"), "a * asks many keys; an old table is asked by one")
+    index = statement.design.asked(statement.asked.index)
+    if index is not None:
+        yield from asked_faults(statement.asked, index, document, at)
+    plan, faults = plan_entity(mapping, statement.entity, facts, document, at)
+    for fault in faults:
+        # The columns of the answer are attributes of its entity, and stand in `returns`.
+        is_answer = fault.where.startswith("entities.")
+        yield document.fault((*at, "returns"), fault.what) if is_answer else fault
+    if plan is not None:
+        yield from _join_faults(plan.table, plan.joins, document, (*at, "join"))
 
 
 def _table_faults(name: str, table: DocumentTable, document: Document) -> Iterator[Fault]:

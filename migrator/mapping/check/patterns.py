@@ -30,24 +30,32 @@ _NUMBERS = frozenset({"integer", "number", "float"})
 
 def value_faults(pattern: Pattern, index: Index, document: Document) -> Iterator[Fault]:
     """Faults of the pattern's values; `index` is the one that it queries, or the table's key as an index."""
+    yield from asked_faults(pattern, index, document, ("access_patterns", pattern.name))
+    yield from _near_faults(pattern, document)
+
+
+def asked_faults(pattern: Pattern, index: Index, document: Document, pattern_at: Path) -> Iterator[Fault]:
+    """The same of the request alone. `pattern_at`: where that stands."""
     types = {param.name: Kind(param.type) for param in pattern.params}
-    for at, expression in _expressions(pattern):
+    request_at = (*pattern_at, pattern.operation)
+    for at, expression in _expressions(pattern, request_at):
         for use in uses_in(expression):
             if what := _ref_fault(use.ref, types):
                 yield document.fault(at, what)
-    for at, attribute, template, operator in key_templates(pattern, index):
+    for at, attribute, template, operator in key_templates(pattern, index, request_at):
         what = _key_fault(attribute, template, operator)
         if what:
             yield document.fault(at, what)
-    yield from _near_faults(pattern, types, document)
     if pattern.limit is not None and pattern.limit in types and types[pattern.limit].name != "integer":
-        at = ("access_patterns", pattern.name, pattern.operation, "limit")
-        yield document.fault(at, f"the parameter '{pattern.limit}' must be an integer")
+        yield document.fault((*request_at, "limit"), f"the parameter '{pattern.limit}' must be an integer")
 
 
-def key_templates(pattern: Pattern, index: Index) -> Iterator[tuple[Path, KeyAttribute, Template, str]]:
-    """For each template of the request's key: its place, the key attribute that it is compared with, and the operator."""
-    at: Path = ("access_patterns", pattern.name, pattern.operation, "key")
+def key_templates(
+    pattern: Pattern, index: Index, request_at: Path = ()
+) -> Iterator[tuple[Path, KeyAttribute, Template, str]]:
+    """For each template of the request's key: its place, the key attribute that it is compared with, and the operator.
+    `request_at`: where the request stands, if not in the pattern."""
+    at: Path = (*(request_at or ("access_patterns", pattern.name, pattern.operation)), "key")
     for attribute, template in zip(index.partition, pattern.key, strict=False):
         yield (*at, 0), attribute, template, "equal"
     for attribute, condition in zip(index.sort, pattern.sort, strict=False):
@@ -55,8 +63,7 @@ def key_templates(pattern: Pattern, index: Index) -> Iterator[tuple[Path, KeyAtt
             yield (*at, 1), attribute, template, condition.operator
 
 
-def _expressions(pattern: Pattern) -> Iterator[tuple[Path, Expression]]:
-    at: Path = ("access_patterns", pattern.name, pattern.operation)
+def _expressions(pattern: Pattern, at: Path) -> Iterator[tuple[Path, Expression]]:
     for template in pattern.key:
         yield (*at, "key", 0), template
     for condition in pattern.sort:
@@ -93,9 +100,10 @@ def _key_fault(attribute: KeyAttribute, template: Template, operator: str) -> st
     return ""
 
 
-def _near_faults(pattern: Pattern, types: dict[str, Kind], document: Document) -> Iterator[Fault]:
+def _near_faults(pattern: Pattern, document: Document) -> Iterator[Fault]:
     within = pattern.near.within_m if pattern.near else None
-    if isinstance(within, str) and within in types and types[within].name not in _NUMBERS:
+    types = {param.name: param.type for param in pattern.params}
+    if isinstance(within, str) and types.get(within, "number") not in _NUMBERS:
         at = ("access_patterns", pattern.name, "near", "within_m")
         yield document.fault(at, f"the parameter '{within}' must be a number of metres")
 

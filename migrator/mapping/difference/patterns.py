@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migrator.mapping.difference.meaning import (
     AS_WRITTEN,
@@ -16,7 +16,7 @@ from migrator.mapping.difference.meaning import (
 )
 from migrator.mapping.patterns.param_sources import reachable_keys
 from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.mapping import Pattern
+from migrator.model.mapping import Pattern, Statement
 
 ItemType = tuple[str, str]
 """(entity as written, item type)."""
@@ -130,9 +130,16 @@ def pattern_form(mapping: MappingModel, pattern: Pattern) -> dict[str, object]:
         "schema": pattern.schema,
         "returns": sorted((one.name, one.type, sorted(one.attributes), one.one) for one in pattern.parts),
         "order": pattern.order,
-        "sql": {name: text.strip() for name, text in pattern.sql.items()},
+        "sql": {name: _statement_form(mapping, one) for name, one in pattern.statements.items()},
         "compare": pattern.compare,
         "redact": sorted(pattern.redact),
         "p99_ms": pattern.p99_ms,
         "calls_per_s": pattern.calls_per_s,
     }
+
+
+def _statement_form(mapping: MappingModel, statement: Statement) -> object:
+    if isinstance(statement, str):
+        return statement.strip()
+    asked = pattern_form(replace(mapping, table=statement.design), statement.asked)
+    return {**asked, "table": statement.design, "join": statement.entity.joins, "columns": statement.returns}

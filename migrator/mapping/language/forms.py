@@ -21,6 +21,22 @@ from migrator.mapping.language.value_forms import (
 from migrator.mapping.language.words import WORDS, described
 from migrator.model.mapping import NameRule, Normaliser, Order
 
+# ── Joins, of entities and of questions to old tables ──
+
+
+class OnForm(Form):
+    table: Name
+    on: dict[Name, Name] = Field(min_length=1)
+
+
+JoinForm = Annotated[
+    Annotated[Name, Tag("=text")]
+    | Annotated[list[Name], Tag("=list"), Field(min_length=1)]
+    | Annotated[OnForm, Tag("=on")],
+    choice(text="=text", list="=list", other="=on"),
+]
+
+
 # ── Access patterns ──
 
 
@@ -96,6 +112,28 @@ class BatchGetForm(GetForm):
     """As get, with a list among its parameters."""
 
 
+class OldQueryForm(Form):
+    """A Query of an old table, or of an index of it."""
+
+    table: Name
+    key: dict[Name, OneSortForm] = Field(min_length=1, max_length=2)
+    index: Name | None = None
+    descending: bool = False
+    limit: Annotated[int, Field(ge=1)] | Name | None = None
+    consistent: bool = False
+    filter: dict[Name, FilterForm] = {}
+
+
+class OldGetForm(Form):
+    table: Name
+    key: dict[Name, str] = Field(min_length=1, max_length=2)
+    consistent: bool = False
+
+
+class OldBatchGetForm(OldGetForm):
+    """As get, with a list among the pattern's parameters."""
+
+
 class NearForm(Form):
     from_: list[Name] = Field(alias="from", min_length=2, max_length=2)
     at: list[Name] = Field(min_length=2, max_length=2)
@@ -112,9 +150,25 @@ ReturnsForm = Annotated[
     Annotated[list[Name], Tag("=list")] | Annotated[dict[Name, PartForm], Tag("=parts")],
     choice(list="=list", other="=parts"),
 ]
+
+
+class OldForm(Form):
+    """One request to an old table, and the columns that it gives."""
+
+    query: OldQueryForm | None = None
+    get: OldGetForm | None = None
+    batch_get: OldBatchGetForm | None = None
+    join: dict[Name, JoinForm] = {}
+    returns: list[Name] | None = Field(default=None, min_length=1)
+
+
 SqlForm = Annotated[
     Annotated[str, Tag("=text")] | Annotated[dict[Name, str], Tag("=parts")],
     choice(text="=text", other="=parts"),
+]
+OldsForm = Annotated[
+    Annotated[OldForm, Tag("=one")] | Annotated[dict[Name, OldForm], Tag("=parts")],
+    choice(query="=one", get="=one", batch_get="=one", join="=one", returns="=one", other="=parts"),
 ]
 
 
@@ -151,25 +205,13 @@ class PatternForm(Form):
     schema_: Name | None = Field(default=None, alias="schema")
     budget: BudgetForm | None = None
     frequency: Annotated[str, Field(pattern=FREQUENCY)] | None = None
-    sql: SqlForm
+    sql: SqlForm | None = None
+    old: OldsForm | None = None
 
 
 # ── The form of a mapping file: which words stand where; parse.py and check.py say what they mean together ──
 
 # ── entities ────────────────────────────────────────────────────────────────────────────────────
-
-
-class OnForm(Form):
-    table: Name
-    on: dict[Name, Name] = Field(min_length=1)
-
-
-JoinForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[list[Name], Tag("=list"), Field(min_length=1)]
-    | Annotated[OnForm, Tag("=on")],
-    choice(text="=text", list="=list", other="=on"),
-]
 
 
 class CollectForm(Form):

@@ -7,10 +7,11 @@ import hashlib
 import json
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias, get_args
 
 from pydantic import ValidationError
 
+from migrator.mapping.documents import KEY_TYPES, key_type
 from migrator.mapping.heart.filters import FILTERS
 from migrator.mapping.language import forms, value_forms
 from migrator.mapping.language.document import (
@@ -25,15 +26,20 @@ from migrator.mapping.language.document import (
 from migrator.mapping.language.expression_reader import ExpressionReader
 from migrator.mapping.language.parse_entity import EntityParser, unknown_word
 from migrator.mapping.language.parse_pattern import PatternParser
-from migrator.model.errors import Fault, MappingError
+from migrator.model.errors import Fault, MappingError, did_you_mean
 from migrator.model.mapping import (
     SCHEMA_PATH,
+    DocumentQuestion,
     DocumentTable,
+    Entity,
     Filter,
     Mapping,
+    Operation,
+    Part,
+    Pattern,
     Ref,
 )
-from migrator.model.table import Index, KeyAttribute, TableDesign
+from migrator.model.table import Index, KeyAttribute, KeyType, TableDesign
 
 
 @dataclass(frozen=True)
@@ -138,8 +144,12 @@ def _mapping(form: forms.MappingForm, reader: ExpressionReader, file: str) -> Ma
     entities = {
         name: EntityParser(reader, table, name).entity(entity) for name, entity in form.entities.items()
     }
+    documents = {
+        name: DocumentTable(tuple(declared.key), dict(declared.columns))
+        for name, declared in form.source.tables.items()
+    }
     patterns = {
-        name: PatternParser(reader, table, name).pattern(pattern)
+        name: _pattern(name, pattern, table, documents, reader)
         for name, pattern in form.access_patterns.items()
     }
     return Mapping(
@@ -152,11 +162,21 @@ def _mapping(form: forms.MappingForm, reader: ExpressionReader, file: str) -> Ma
         schemas=tuple(form.source.schemas),
         maps={name: _map_texts(entries) for name, entries in form.maps.items()},
         patterns=patterns,
-        documents={
-            name: DocumentTable(tuple(table.key), dict(table.columns))
-            for name, table in form.source.tables.items()
-        },
+        documents=documents,
     )
+
+
+def _pattern(
+    name: str,
+    form: forms.PatternForm,
+    table: TableDesign,
+    documents: Dict[str, DocumentTable],
+    reader: ExpressionReader,
+) -> Pattern:
+    made = PatternParser(reader, table, name).pattern(form)
+    if form.old is None:
+        return made
+    return replace(made, statements=OldParser(reader, made, documents).questions(form.old))
 
 
 def _map_texts(entries: Dict[str, value_forms.Scalar]) -> dict[str, str]:
@@ -218,3 +238,119 @@ def schema_fault(ref: Ref, mapping: Mapping) -> str:
 
 def _takes_schema(used: Filter) -> bool:
     return FILTERS[used.name].of_schema
+
+
+# ── What an access pattern asks old tables of DynamoDB: a pattern on each, by its own key ──
+
+_RequestForm: TypeAlias = forms.OldQueryForm | forms.OldGetForm
+_OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+_KEY_TYPES: dict[str, KeyType] = dict(zip(KEY_TYPES, ("text", "number", "binary"), strict=True))
+_UNKNOWN = DocumentTable((), {})
+
+
+class OldParser:
+    """Parses the `old` of one access pattern; faults go to the reader."""
+
+    def __init__(
+        self, reader: ExpressionReader, pattern: Pattern, documents: Dict[str, DocumentTable]
+    ) -> None:
+        self.reader = reader
+        self.pattern = pattern
+        self.documents = documents
+        self.at: Path = ("access_patterns", pattern.name, "old")
+
+    def questions(self, form: forms.OldForm | Dict[str, forms.OldForm]) -> dict[str, DocumentQuestion]:
+        """By part of the answer."""
+        given = {"": form} if isinstance(form, forms.OldForm) else form
+        parts = {part.name: part for part in self.pattern.parts}
+        for name in sorted(parts.keys() ^ given.keys()):
+            what = f"the part '{name}' stands in only one of returns and old; write it in both"
+            self.reader.fault(self.at, what)
+        return {
+            name: self._question(one, parts[name], (*self.at, name) if name else self.at)
+            for name, one in given.items()
+            if name in parts
+        }
+
+    def _question(self, form: forms.OldForm, part: Part, at: Path) -> DocumentQuestion:
+        operation, request = self._request(form, at)
+        design = self._design(request, (*at, operation))
+        parser = PatternParser(self.reader, design, self.pattern.name, at)
+        asked = parser.asked(self.pattern.params, operation, _as_asked(request, design))
+        parser.check_params(asked)
+        parser.check_lists(asked)
+        returns = tuple(form.returns or part.attributes)
+        if len(returns) != len(part.attributes):
+            what = (
+                f"names {len(returns)} column(s), and the pattern returns {len(part.attributes)} attribute(s)"
+            )
+            self.reader.fault((*at, "returns"), f"{what}: {', '.join(part.attributes)}; name one for each")
+        joins = EntityParser(self.reader, design, self.pattern.name).joins(form.join, (*at, "join"))
+        columns = {name: Ref((name,)) for name in returns}
+        entity = Entity(self.pattern.name, request.table, (), joins=joins, attributes=columns)
+        return DocumentQuestion(design, asked, entity, returns)
+
+    def _request(self, form: forms.OldForm, at: Path) -> tuple[Operation, _RequestForm]:
+        given = [word for word in _OPERATIONS if getattr(form, word) is not None]
+        if len(given) != 1:
+            self.reader.fault(at, "needs one of query:, get: and batch_get:; a Scan is no access pattern")
+        return (given or ["get"])[0], getattr(form, given[0]) if given else _NO_REQUEST
+
+    def _design(self, form: _RequestForm, at: Path) -> TableDesign:
+        """The old table as the request sees it: an index has the key attributes that are asked."""
+        table = self._table(form, at)
+        index = form.index if isinstance(form, forms.OldQueryForm) else None
+        names = list(form.key) if index or not table.key else [name for name in table.key if name in form.key]
+        asked = tuple(KeyAttribute(name, self._key_type(name, form, table, at)) for name in names)
+        key = tuple(KeyAttribute(name, _type_of(name, table) or "text") for name in table.key) or asked
+        indexes = () if index is None else (Index(index, asked[:1], asked[1:]),)
+        return TableDesign(form.table, key, type_attribute="", indexes=indexes)
+
+    def _table(self, form: _RequestForm, at: Path) -> DocumentTable:
+        table = self.documents.get(form.table)
+        if table is None:
+            if self.documents and form is not _NO_REQUEST:
+                what = f"source: tables: has no '{form.table}'{did_you_mean(form.table, self.documents)}"
+                self.reader.fault((*at, "table"), what)
+            return _UNKNOWN
+        if isinstance(form, forms.OldQueryForm) and form.index:
+            return table
+        whole = not isinstance(form, forms.OldQueryForm)
+        if set(form.key) != set(table.key if whole else table.key[: len(form.key)]):
+            what = f"asks for {', '.join(form.key)}, and the key of {form.table} is {', '.join(table.key)}"
+            mend = "give all of it" if whole else "give the first or both, or say which index has these"
+            self.reader.fault((*at, "key"), f"{what}; {mend}")
+        return table
+
+    def _key_type(self, name: str, form: _RequestForm, table: DocumentTable, at: Path) -> KeyType:
+        type_ = _type_of(name, table)
+        if type_ is None and table is not _UNKNOWN:
+            declared = [column for column in table.columns if _type_of(column, table)]
+            what = f"{form.table} declares no '{name}' of a type that a key can have{did_you_mean(name, declared)}"
+            self.reader.fault((*at, "key", name), what)
+        return type_ or "text"
+
+
+_NO_REQUEST = forms.OldGetForm(table="?", key={"?": "?"})
+
+
+def _type_of(name: str, table: DocumentTable) -> KeyType | None:
+    return _KEY_TYPES.get(key_type(table.columns[name])) if name in table.columns else None
+
+
+def _as_asked(form: _RequestForm, design: TableDesign) -> forms.QueryForm | forms.GetForm:
+    """The request as one to a table of that design is written: its key in the table's order."""
+    order = [attribute.name for attribute in design.key if attribute.name in form.key]
+    if not isinstance(form, forms.OldQueryForm):
+        return forms.GetForm.model_construct(
+            key=[form.key[name] for name in order], consistent=form.consistent
+        )
+    key: list[forms.PatternKeyForm] = [form.key[name] for name in (form.key if form.index else order)]
+    return forms.QueryForm.model_construct(
+        key=key or ["?"],
+        index=form.index,
+        descending=form.descending,
+        limit=form.limit,
+        consistent=form.consistent,
+        filter=form.filter,
+    )

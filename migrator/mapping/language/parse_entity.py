@@ -49,7 +49,7 @@ class EntityParser:
 
     def entity(self, form: language_forms.EntityForm) -> Entity:
         self._names(form)
-        joins = self._joins(form.join, (*self.at, "join"))
+        joins = self.joins(form.join, (*self.at, "join"))
         table = form.table or self.name
         collections = [
             self._collection(alias, collection, (*self.at, "collect", alias))
@@ -94,7 +94,7 @@ class EntityParser:
 
     # ── joins and collections ──
 
-    def _joins(self, forms: Dict[str, language_forms.JoinForm], at: Path) -> tuple[Join, ...]:
+    def joins(self, forms: Dict[str, language_forms.JoinForm], at: Path) -> tuple[Join, ...]:
         joins: list[Join] = []
         for alias, form in forms.items():
             aliases = {join.alias for join in joins}
@@ -136,7 +136,7 @@ class EntityParser:
             table=form.of,
             by=(form.by,) if isinstance(form.by, str) else tuple(form.by),
             column=getattr(form, kind) if kind in ("sum", "min", "max") else None,
-            joins=self._joins(form.join, (*at, "join")),
+            joins=self.joins(form.join, (*at, "join")),
             order_by=tuple(form.order_by),
             at_most=form.at_most,
             first=form.first,

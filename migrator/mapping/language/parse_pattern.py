@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -27,6 +27,7 @@ from migrator.model.mapping import (
     Pattern,
     Ref,
     SortCondition,
+    Statement,
     Template,
     paths_in,
 )
@@ -197,18 +198,45 @@ _PARAM_TYPES: tuple[str, ...] = get_args(ParamType)
 class PatternParser:
     """Parses one access pattern; faults go to the reader."""
 
-    def __init__(self, reader: ExpressionReader, table: TableDesign, name: str) -> None:
+    def __init__(
+        self, reader: ExpressionReader, table: TableDesign, name: str, at: Path | None = None
+    ) -> None:
         self.reader = reader
         self.table = table
         self.name = name
-        self.at: Path = ("access_patterns", name)
+        self.at: Path = at or ("access_patterns", name)
 
     def pattern(self, form: pattern_forms.PatternForm) -> Pattern:
         params = tuple(self._param(name, text) for name, text in form.params.items())
-        operation, request = self._request(form)
+        asked = self.asked(params, *self._request(form))
+        made = replace(
+            asked,
+            near=self._near(form.near, asked.key),
+            atomic=form.atomic,
+            schema=form.schema_,
+            parts=self._parts(form.returns),
+            order=form.order,
+            statements=self._sql(form),
+            compare=rules_of(form.compare),
+            redact=tuple(form.redact),
+            p99_ms=form.budget.p99_ms if form.budget else None,
+            calls_per_s=_calls_per_s(form.frequency),
+        )
+        rule_faults(self.reader, made, form, self.at)
+        self.check_params(made)
+        self.check_lists(made)
+        return made
+
+    def asked(
+        self,
+        params: tuple[Param, ...],
+        operation: Operation,
+        request: pattern_forms.QueryForm | pattern_forms.GetForm,
+    ) -> Pattern:
+        """What the request alone says; check it with the two below."""
         query = request if isinstance(request, pattern_forms.QueryForm) else None
         key = PatternKeyParser(self.reader, self.table, (*self.at, operation)).key(request)
-        made = Pattern(
+        return Pattern(
             name=self.name,
             params=params,
             operation=operation,
@@ -219,21 +247,7 @@ class PatternParser:
             limit=str(query.limit) if query and query.limit is not None else None,
             consistent=request.consistent,
             filters=self._filters(query),
-            near=self._near(form.near, key),
-            atomic=form.atomic,
-            schema=form.schema_,
-            parts=self._parts(form.returns),
-            order=form.order,
-            sql=self._sql(form),
-            compare=rules_of(form.compare),
-            redact=tuple(form.redact),
-            p99_ms=form.budget.p99_ms if form.budget else None,
-            calls_per_s=_calls_per_s(form.frequency),
         )
-        rule_faults(self.reader, made, form, self.at)
-        self._check_params(made)
-        self._check_lists(made)
-        return made
 
     def _request(
         self, form: pattern_forms.PatternForm
@@ -284,10 +298,10 @@ class PatternParser:
             return Const("")
         return Const(value)
 
-    def _near(self, form: pattern_forms.NearForm | None, key: KeyCondition) -> Near | None:
+    def _near(self, form: pattern_forms.NearForm | None, key: Sequence[Template]) -> Near | None:
         if form is None:
             return None
-        star = next((ref for template in key.partition for ref in template.refs if ref.every), None)
+        star = next((ref for template in key for ref in template.refs if ref.every), None)
         way = FILTERS[star.filters[0].name].way if star else None
         if star is None or way is None or way.of != "place":
             what = "near needs a query whose partition key has a geohash, such as {*lat,lng|geohash:6}"
@@ -305,8 +319,14 @@ class PatternParser:
             return (Part("", "", tuple(form)),)
         return tuple(Part(name, part.type, tuple(part.attributes), part.one) for name, part in form.items())
 
-    def _sql(self, form: pattern_forms.PatternForm) -> dict[str, str]:
-        sql = {"": form.sql} if isinstance(form.sql, str) else dict(form.sql)
+    def _sql(self, form: pattern_forms.PatternForm) -> dict[str, Statement]:
+        """By part of the answer; where `old` says what old tables are asked, another parser reads that."""
+        if (form.sql is None) == (form.old is None):
+            what = "needs sql:, what the database is asked, or old:, what old tables of DynamoDB are; one of the two"
+            self.reader.fault(self.at, what)
+        if form.sql is None:
+            return {}
+        sql: dict[str, Statement] = {"": form.sql} if isinstance(form.sql, str) else dict(form.sql)
         parts = {""} if isinstance(form.returns, list) else set(form.returns)
         for name in sorted(parts ^ set(sql)):
             what = f"the part '{name}' stands in only one of returns and sql; write it in both"
@@ -315,7 +335,7 @@ class PatternParser:
 
     # ── parameters ──
 
-    def _check_params(self, pattern: Pattern) -> None:
+    def check_params(self, pattern: Pattern) -> None:
         param_names = [param.name for param in pattern.params]
         for name in sorted(_names(pattern) - set(param_names)):
             what = f"there is no parameter '{name}'{did_you_mean(name, param_names)}"
@@ -330,7 +350,7 @@ class PatternParser:
         if pattern.schema is not None and types.get(pattern.schema, "text") != "text":
             self.reader.fault((*self.at, "schema"), f"the parameter '{pattern.schema}' must be a text")
 
-    def _check_lists(self, pattern: Pattern) -> None:
+    def check_lists(self, pattern: Pattern) -> None:
         lists = [param.name for param in pattern.params if param.many]
         used = [name for name in lists if name in _names(pattern) | _filtering(pattern)]
         if pattern.operation == "batch_get" and len(used) != 1:

@@ -253,6 +253,48 @@ WORDS: Mapping[str, Word] = {
         "The same question to the source; a SELECT with :name for each parameter, or one for each part.",
         'SELECT id AS "orderId", total FROM orders WHERE user_id = :user_id ORDER BY created_at',
     ),
+    "PatternForm.old": Word(
+        "The same question to old tables of DynamoDB: a Query, a GetItem or a BatchGetItem, or one for each part.",
+        {
+            "query": {"table": "Orders", "index": "by_user", "key": {"user_id": "{user_id}"}},
+            "returns": ["id", "total"],
+        },
+    ),
+    "OldForm.query": Word(
+        "A Query of an old table, or of one of its indexes.",
+        {"table": "Orders", "index": "by_user", "key": {"user_id": "{user_id}"}},
+    ),
+    "OldForm.get": Word("A GetItem of an old table.", {"table": "Users", "key": {"id": "{user_id}"}}),
+    "OldForm.batch_get": Word(
+        "A BatchGetItem of an old table: its key has one list among the parameters.",
+        {"table": "Products", "key": {"id": "{product_ids}"}},
+    ),
+    "OldForm.join": Word(
+        "Parents of each document, as of an entity.", {"user": {"table": "Users", "on": {"user_id": "id"}}}
+    ),
+    "OldForm.returns": Word(
+        "The columns of the answer, one for each attribute that the pattern returns and in their order; those of the"
+        " same names unless it is said.",
+        ["id", "user.name"],
+    ),
+    "OldQueryForm.table": Word("The old table, by the name that source: tables: has for it.", "Orders"),
+    "OldQueryForm.key": Word(
+        "The partition key and, where it is asked, a condition on the sort key.",
+        {"user_id": "{user_id}", "placed": {"ge": "{since|iso}"}},
+    ),
+    "OldQueryForm.index": Word("The index that is asked; the table unless it is said.", "by_user"),
+    "OldQueryForm.descending": Word("The largest sort key first.", True),
+    "OldQueryForm.limit": Word("Documents at most: a number, or a parameter.", 10),
+    "OldQueryForm.consistent": Word("A consistent read, of the table or of a local index.", True),
+    "OldQueryForm.filter": Word("Conditions on attributes that are no keys.", {"status": "status"}),
+    "OldGetForm.table": Word("The old table, by the name that source: tables: has for it.", "Users"),
+    "OldGetForm.key": Word("The whole key of the old table.", {"id": "{user_id}"}),
+    "OldGetForm.consistent": Word("A consistent read.", True),
+    "OldBatchGetForm.table": Word("The old table, by the name that source: tables: has for it.", "Products"),
+    "OldBatchGetForm.key": Word(
+        "The whole key of the old table, with one list among the parameters.", {"id": "{product_ids}"}
+    ),
+    "OldBatchGetForm.consistent": Word("Consistent reads.", True),
     "BudgetForm.p99_ms": Word("Milliseconds that 99 of 100 answers stay below.", 20),
     "QueryForm.key": Word(
         "The partition key, and a condition on the sort key.", ["USER#{user_id}", {"begins_with": "ORDER#"}]

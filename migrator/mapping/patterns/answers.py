@@ -20,7 +20,8 @@ from migrator.mapping.patterns.params import param_text
 from migrator.model.errors import RowError, SettingsError, did_you_mean
 from migrator.model.evidence import Member
 from migrator.model.facts import EntityPlan, Kind, kept_columns, kind_of
-from migrator.model.mapping import Expression, Mapping, Nearby, Param, ParamType, Part, Pattern, Ref
+from migrator.model.mapping import Expression, Mapping, Param, ParamType, Part, Pattern, Ref
+from migrator.model.results import Nearby
 from migrator.model.table import Item, Value
 
 # ── Values of SQL answers, converted to the form that they have in an item, attribute by attribute ──

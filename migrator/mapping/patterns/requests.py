@@ -13,17 +13,8 @@ from migrator.mapping.heart.filters import FilterContext, texts_of
 from migrator.mapping.heart.geo import precision_for, reach_m
 from migrator.mapping.heart.rows import Compiled, Places, compile_key, compile_value
 from migrator.model.errors import RowError, SettingsError
-from migrator.model.mapping import (
-    Expression,
-    Mapping,
-    Nearby,
-    Operator,
-    Pattern,
-    Ref,
-    Request,
-    Template,
-    paths_in,
-)
+from migrator.model.mapping import Expression, Mapping, Operator, Pattern, Ref, Template, paths_in
+from migrator.model.results import Nearby, Request
 from migrator.model.table import BATCH_GET_KEYS, Index, ItemKey, KeyAttribute, TableDesign
 
 # ── A pattern's templates and expressions, rendered with its parameters ──

@@ -14,8 +14,8 @@ from migrator.mapping.patterns.cursors import Start, row_digest
 from migrator.mapping.patterns.diff import as_text
 from migrator.model.edges import ItemStore, Questions
 from migrator.model.errors import SettingsError
-from migrator.model.mapping import Pattern, Request
-from migrator.model.results import Rows
+from migrator.model.mapping import Pattern, Statement
+from migrator.model.results import Request, Rows
 from migrator.model.table import Item
 from migrator.stages.patterns.question import Partition, PartitionQuery, Question, order_of, side_by_side
 
@@ -149,8 +149,8 @@ class _First:
     source: Questions
     at_most: int
 
-    def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> Rows:
-        return self.source.query(sql, params, schema, at_most=self.at_most)
+    def query(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> Rows:
+        return self.source.query(statement, params, schema, at_most=self.at_most)
 
 
 def _behind(rows: Sequence[tuple[Any, ...]], place: Place) -> int:

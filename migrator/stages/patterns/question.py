@@ -30,8 +30,8 @@ from migrator.model.errors import SettingsError
 from migrator.model.evidence import Side
 from migrator.model.facts import EntityPlan
 from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.mapping import Part, Pattern, Request
-from migrator.model.results import Answer, PartAnswer, Rows, Took
+from migrator.model.mapping import Part, Pattern
+from migrator.model.results import Answer, PartAnswer, Request, Rows, Took
 from migrator.model.table import OWN_TYPES, Item, ItemKey, TableDesign
 
 # ── The items that answer a request: pages followed, partitions queried in parallel and merged ──
@@ -349,7 +349,9 @@ class Question:
         pattern = self.pattern
         schema = schema_of(self.mapping, pattern, params)
         began = self.clock()
-        answered = {part.name: source.query(pattern.sql[part.name], params, schema) for part in pattern.parts}
+        answered = {
+            part.name: source.query(pattern.statements[part.name], params, schema) for part in pattern.parts
+        }
         took = Took(len(pattern.parts), _ms(self.clock() - began))
         rows = {part.name: self._rows(part, answered[part.name]) for part in pattern.parts}
         return SqlSide(rows, took)
@@ -413,8 +415,8 @@ def statement_faults(source: Questions, mapping: MappingModel) -> Iterator[State
     """A fault for each statement that the source refuses. Nothing is run: the source only plans the statements."""
     for pattern in mapping.patterns.values():
         params = sample_params(pattern)
-        for part, sql in pattern.sql.items():
-            faults = (source.query_fault(sql, params, schema) for schema in _schemas(mapping, pattern))
+        for part, statement in pattern.statements.items():
+            faults = (source.query_fault(statement, params, schema) for schema in _schemas(mapping, pattern))
             what = next(filter(None, faults), "")
             if what:
                 yield StatementFault(pattern.name, part, what)

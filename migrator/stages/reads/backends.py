@@ -13,7 +13,7 @@ from migrator.mapping.patterns.results import Record, TooManyError, names_fault,
 from migrator.model.edges import ItemStore, QueryPage, Questions
 from migrator.model.errors import MigratorError, StoppedError
 from migrator.model.evidence import Side
-from migrator.model.mapping import Part, Pattern
+from migrator.model.mapping import Part, Pattern, Statement
 from migrator.model.results import PartAnswer
 from migrator.stages.patterns.question import Question
 
@@ -46,7 +46,7 @@ class BoundedSource:
 
     def query(
         self,
-        sql: str,
+        statement: Statement,
         params: Mapping[str, Any],
         schema: str | None = None,
         *,
@@ -55,7 +55,7 @@ class BoundedSource:
         """`at_most`: as of the source; a caller that asks for fewer than the bound gets no more than that."""
         self._bounds.check()
         most = self._bounds.at_most if at_most is None else min(at_most, self._bounds.at_most)
-        rows = self._source.query(sql, params, schema, at_most=most)
+        rows = self._source.query(statement, params, schema, at_most=most)
         self._bounds.check(len(rows))
         return rows
 

@@ -114,22 +114,35 @@ class TableReader(Forked):
             "ConsistentRead": index is None or index.is_local,
         }
         words |= {"IndexName": index.name, "Select": "ALL_PROJECTED_ATTRIBUTES"} if index else {}
+        return self.asked(table, words)
+
+    def asked(self, table: str, words: Mapping[str, Any]) -> Iterator[WiredItem]:
+        """Items of a Query of these words, a page at a time."""
         for page in self._pages("query", table, words, None):
             yield from page.items
 
-    def get(self, table: str, keys: Sequence[WiredItem]) -> Iterator[WiredItem]:
-        """The items of those keys that there are, in any order, read consistently. No key stands twice."""
-        for begin in range(0, len(keys), BATCH_GET_KEYS):
-            yield from self._batch(table, list(keys[begin : begin + BATCH_GET_KEYS]))
+    def one(self, table: str, key: WiredItem, *, consistent: bool) -> list[WiredItem]:
+        """The item of that key, if there is one."""
+        words = {"ConsistentRead": consistent, "ReturnConsumedCapacity": "TOTAL"}
+        self.units.wait()
+        call = partial(self.client.get_item, TableName=table, Key=key, **words)
+        answer = self._retried("get_item", table, call)
+        self.units.took(math.ceil(consumed_units(answer)))
+        return [answer["Item"]] if answer.get("Item") else []
 
-    def _batch(self, table: str, keys: list[WiredItem]) -> list[WiredItem]:
+    def get(self, table: str, keys: Sequence[WiredItem], *, consistent: bool = True) -> Iterator[WiredItem]:
+        """The items of those keys that there are, in any order. No key stands twice."""
+        for begin in range(0, len(keys), BATCH_GET_KEYS):
+            yield from self._batch(table, list(keys[begin : begin + BATCH_GET_KEYS]), consistent=consistent)
+
+    def _batch(self, table: str, keys: list[WiredItem], *, consistent: bool) -> list[WiredItem]:
         """Tries are counted from the last one that read something."""
         items: list[WiredItem] = []
         left = keys
 
         def once() -> None:
             nonlocal left
-            request = {table: {"Keys": left, "ConsistentRead": True}}
+            request = {table: {"Keys": left, "ConsistentRead": consistent}}
             answer = self.client.batch_get_item(RequestItems=request, ReturnConsumedCapacity="TOTAL")
             self.units.took(math.ceil(consumed_units(answer)))
             items.extend(answer.get("Responses", {}).get(table, []))

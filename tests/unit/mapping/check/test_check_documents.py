@@ -9,6 +9,7 @@ from migrator.mapping.documents import facts_of
 from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import MappingError
 from migrator.model.facts import Kind
+from migrator.model.mapping import DocumentQuestion
 
 TABLES = """
 mapping: 1
@@ -131,3 +132,75 @@ entities:
         "source.tables.Users.columns.age: write a type: text,",
     ):
         assert what in told
+
+
+# ── what old tables are asked ──
+
+PATTERNS = (
+    ORDER
+    + """
+access_patterns:
+  orders:
+    params: {user_id: text, n: integer}
+    query: {key: ["USER#{user_id}"]}
+    returns: [city]
+    old: OLD
+"""
+)
+ORDERS_BY_USER = "{query: {table: Orders, index: by_user, key: {user_id: '{user_id}', at: {ge: '{n:04}'}}}, returns: [total]}"
+
+
+def test_an_old_table_is_asked_by_its_own_key_and_its_parents_are_joined() -> None:
+    old = "{get: {table: Lines, key: {line: '{n}', order_id: '{user_id}'}}, join: {order: {table: Orders, on: {order_id: order_id}}}, returns: [order.total]}"
+    question = checked(PATTERNS.replace("OLD", old)).mapping.patterns["orders"].statements[""]
+    assert isinstance(question, DocumentQuestion)
+    assert [(key.name, key.type) for key in question.design.key] == [("order_id", "text"), ("line", "number")]
+    assert [template.source for template in question.asked.key] == ["{user_id}"]
+    assert question.returns == ("order.total",)
+    indexed = checked(PATTERNS.replace("OLD", ORDERS_BY_USER)).mapping.patterns["orders"].statements[""]
+    assert isinstance(indexed, DocumentQuestion)
+    (index,) = indexed.design.indexes
+    assert (index.name, [key.name for key in index.attributes]) == ("by_user", ["user_id", "at"])
+
+
+@pytest.mark.parametrize(
+    ("old", "said"),
+    [
+        ("{query: {table: Order, key: {order_id: '{user_id}'}}}", "source: tables: has no 'Order'"),
+        ("{query: {table: Orders, key: {user_id: '{user_id}'}}}", "the key of Orders is order_id"),
+        (
+            "{get: {table: Lines, key: {order_id: '{user_id}'}}}",
+            "the key of Lines is order_id, line; give all",
+        ),
+        ("{get: {table: Users, key: {id: '{user}'}}}", "there is no parameter 'user'; did you mean"),
+        ("{get: {table: Lines, key: {order_id: x, line: 'L{n}'}}}", "line is a number key"),
+        ("{batch_get: {table: Users, key: {id: '{user_id}'}}}", "takes exactly one list"),
+        ("{get: {table: Users, key: {id: '{user_id}'}}, returns: [name, age]}", "names 2 column(s)"),
+        (
+            "{get: {table: Users, key: {id: '{user_id}'}}, returns: [nam]}",
+            "no column 'nam'; did you mean 'name'",
+        ),
+        ("{get: {table: Users, key: {id: '{user_id}'}}}", "table Users has no column 'city'"),
+        ("{join: {u: {table: Users, on: {user_id: id}}}}", "needs one of query:, get: and batch_get:"),
+        ("{query: {table: Orders, index: by, key: {tags: '{user_id}'}}}", "declares no 'tags'"),
+        (
+            "{get: {table: Lines, key: {order_id: x, line: '{n}'}}, join: {u: {table: Users, on: {line: id}}}, returns: [u.name]}",
+            "a link needs one type on both sides",
+        ),
+        ("{query: {table: Orders, key: {order_id: '{user_id}'}, limit: user_id}}", "must be an integer"),
+        ("{query: {table: Users, key: {id: '{user_id}'}, filter: {name: nobody}}}", "no parameter 'nobody'"),
+        ("SELECT 1", "write"),
+    ],
+)
+def test_what_an_old_table_cannot_be_asked_is_said_with_its_place(old: str, said: str) -> None:
+    found = faults(PATTERNS.replace("OLD", old))
+    assert any(said in fault and fault.startswith("access_patterns.orders") for fault in found), found
+
+
+def test_each_kind_of_source_is_asked_in_its_own_words() -> None:
+    sql = PATTERNS.replace("old: OLD", "sql: SELECT 1")
+    assert any("sql: asks a database" in fault for fault in faults(sql))
+    both = PATTERNS.replace("OLD", f"{ORDERS_BY_USER}\n    sql: SELECT 1")
+    assert any("one of the two" in fault for fault in faults(both))
+    parts = PATTERNS.replace("OLD", "{a: {get: {table: Users, key: {id: x}}, returns: [name]}}")
+    assert any("the part 'a' stands in only one of returns and old" in fault for fault in faults(parts))

@@ -8,7 +8,8 @@ import pytest
 from migrator.mapping.patterns.answers import answer_of, nearest, read_params
 from migrator.mapping.patterns.requests import Requests, request_for
 from migrator.model.errors import SettingsError
-from migrator.model.mapping import Mapping, Nearby, Param, ParamType, Pattern
+from migrator.model.mapping import Mapping, Param, ParamType, Pattern
+from migrator.model.results import Nearby
 from migrator.model.table import Item
 from tests.golden.heart import check, facts, table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.model.errors import SettingsError
-from migrator.model.mapping import Nearby
+from migrator.model.results import Nearby
 from tests.golden.patterns import request
 
 GET = """

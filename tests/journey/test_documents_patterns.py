@@ -1,0 +1,216 @@
+"""Access patterns on old tables of DynamoDB: asked of both sides, replayed, compared, and read by a service."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.api import Migration
+from tests.journey.command import Project, project
+from tests.support_documents import OldTables, old_tables
+
+MAPPING = """\
+mapping: 1
+source:
+  timezone: UTC
+  tables:
+    Users: {key: [id], columns: {id: text, name: text, address.city: text, score: number(2)}}
+    Orders: {key: [order_id], columns: {order_id: text, user_id: text, placed: timestamp, status: text}}
+    Lines: {key: [order_id, line], columns: {order_id: text, line: integer, sku: text, tags: set(text)}}
+table: {name: Shop, key: [PK, SK], type: type, ttl: expiresAt}
+entities:
+  user:
+    table: Users
+    items:
+      User: {key: ["USER#{id}", PROFILE], keep: [id, name, score], attributes: {city: address.city}}
+  order:
+    table: Orders
+    join: {user: {table: Users, on: {user_id: id}}}
+    items:
+      Order:
+        key: ["USER#{user_id}", "ORDER#{placed|iso:s}#{order_id}"]
+        keep: [order_id, status]
+        attributes: {userName: user.name}
+  line:
+    table: Lines
+    items:
+      Line: {key: ["ORDER#{order_id}", "LINE#{line:03}"], keep: [line, sku, tags]}
+access_patterns:
+  profile:
+    params: {user_id: text}
+    get: {key: ["USER#{user_id}", PROFILE]}
+    returns: [name, city, score]
+    old: {get: {table: Users, key: {id: "{user_id}"}}, returns: [name, address.city, score]}
+  orders_of_user:
+    params: {user_id: text, since: optional timestamp, status: optional text}
+    query:
+      key: ["USER#{user_id}", {ge: "ORDER#{since|iso:s}"}]
+      descending: true
+      limit: 3
+      filter: {type: {const: Order}, status: status}
+    returns: [order_id, status, userName]
+    old:
+      query:
+        table: Orders
+        index: by_user
+        key: {user_id: "{user_id}", placed: {ge: "{since|iso:s}"}}
+        descending: true
+        limit: 3
+        filter: {status: status}
+      join: {user: {table: Users, on: {user_id: id}}}
+      returns: [order_id, status, user.name]
+  lines_of_order:
+    params: {order_id: text}
+    query: {key: ["ORDER#{order_id}", {begins_with: "LINE#"}]}
+    returns: [line, sku, tags]
+    old: {query: {table: Lines, key: {order_id: "{order_id}"}, consistent: true}}
+  one_line:
+    params: {order_id: text, line: integer}
+    get: {key: ["ORDER#{order_id}", "LINE#{line:03}"]}
+    returns: [sku]
+    old: {get: {table: Lines, key: {line: "{line}", order_id: "{order_id}"}, consistent: true}}
+  users:
+    params: {ids: list of text}
+    batch_get: {key: ["USER#{ids}", PROFILE]}
+    returns: [id, name]
+    old: {batch_get: {table: Users, key: {id: "{ids}"}}}
+  user_and_orders:
+    params: {user_id: text}
+    query: {key: ["USER#{user_id}"]}
+    returns:
+      user: {type: User, one: true, attributes: [name]}
+      orders: {type: Order, attributes: [order_id]}
+    order: any
+    old:
+      user: {get: {table: Users, key: {id: "{user_id}"}}}
+      orders: {query: {table: Orders, index: by_user, key: {user_id: "{user_id}"}}}
+"""
+USERS, ORDERS = 12, 60
+KEYS = {"Users": {"id": "S"}, "Orders": {"order_id": "S"}, "Lines": {"order_id": "S", "line": "N"}}
+INDEXES = {"Orders": {"by_user": {"user_id": "S", "placed": "S"}}}
+PATTERNS = 6
+
+
+def _rows() -> dict[str, list[dict[str, Any]]]:
+    return {
+        "Users": [
+            {
+                "id": f"u{n}",
+                "name": f"Name {n}",
+                "score": n if n % 3 else None,
+                "address": {"city": f"City {n % 5}"},
+            }
+            for n in range(USERS)
+        ],
+        "Orders": [
+            {
+                "order_id": f"o{n}",
+                "user_id": f"u{n % USERS}",
+                "status": ("paid", "open")[n % 2],
+                "placed": f"2024-03-01T10:00:{n:02}Z",
+            }
+            for n in range(ORDERS)
+        ],
+        "Lines": [
+            {
+                "order_id": f"o{n // 2}",
+                "line": n % 2 + 1,
+                "sku": f"s{n}",
+                "tags": {"b", "a"} if n % 3 else None,
+            }
+            for n in range(2 * ORDERS)
+        ],
+    }
+
+
+@dataclass
+class Shop:
+    """`real`: what the tables are called."""
+
+    project: Project
+    tables: OldTables
+    real: dict[str, str]
+
+    @property
+    def job(self) -> str:
+        return str(self.project.job)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
+    """Backfilled, and not changed any more."""
+    mark = secrets.token_hex(3)
+    real = {name: f"{mark}-{name.lower()}" for name in KEYS}
+    (tmp_path / "mapping.yaml").write_text(MAPPING)
+    made = project(tmp_path, "sqlite:///none.db", dynamodb_url, f"S{secrets.token_hex(4)}")
+    job = {
+        "job": 1,
+        "name": "shop",
+        "mapping": "mapping.yaml",
+        "source": {"dynamodb": {"tables": real, "endpoint": dynamodb_url}},
+        "target": {"table": made.table, "endpoint": dynamodb_url},
+    }
+    made.job.write_text(json.dumps(job))
+    with old_tables(dynamodb_url) as tables:
+        for name, rows in _rows().items():
+            tables.make(real[name], KEYS[name], rows, indexes=INDEXES.get(name), projection="ALL")
+        made.done("table", "create", str(made.job))
+        made.done("capture", "install", str(made.job))
+        made.done("backfill", str(made.job))
+        yield Shop(made, tables, real)
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        (["profile", "-p", "user_id=u4"], [["Name 4", "City 4", 4]]),
+        (["profile", "-p", "user_id=nobody"], []),
+        (
+            ["orders_of_user", "-p", "user_id=u4", "-p", "status=paid"],
+            [["o52", "paid", "Name 4"], ["o40", "paid", "Name 4"], ["o28", "paid", "Name 4"]],
+        ),
+        (
+            ["orders_of_user", "-p", "user_id=u4", "-p", "since=2024-03-01T10:00:40Z"],
+            [["o52", "paid", "Name 4"], ["o40", "paid", "Name 4"]],
+        ),
+        (["lines_of_order", "-p", "order_id=o1"], [[1, "s2", ["a", "b"]], [2, "s3", None]]),
+        (["one_line", "-p", "order_id=o1", "-p", "line=2"], [["s3"]]),
+        (["users", "-p", "ids=u3,nobody,u1"], [["u3", "Name 3"], ["u1", "Name 1"]]),
+    ],
+)
+def test_both_sides_give_the_same_answer(shop: Shop, words: list[str], rows: list[list[Any]]) -> None:
+    answer = shop.project.done("query", shop.job, *words, "--json").data
+    assert answer["same"]
+    (part,) = answer["parts"]
+    assert part["items"] == part["rows"] == rows
+
+
+def test_a_replay_asks_both_sides_and_finds_what_differs(shop: Shop) -> None:
+    made = shop.project
+    clean = made.done("shadow", "replay", shop.job, "--questions", "20", "--settle", "0", "--json").data
+    assert len(clean["patterns"]) == PATTERNS
+    made.done("doctor", shop.job)
+    shop.tables.put(shop.real["Lines"], [{"order_id": "o1", "line": 1, "sku": "another"}])
+    asked = ("shadow", "replay", shop.job, "--pattern", "one_line", "--questions", "500", "--settle", "0")
+    assert made.run(*asked).code == 1
+    made.done("relay", shop.job, "--once")
+    made.done(*asked)
+    made.done("report", shop.job)
+
+
+def test_a_service_reads_the_old_tables_page_by_page(shop: Shop) -> None:
+    made = shop.project
+    made.job.write_text(json.dumps(json.loads(made.job.read_text()) | {"reads": {"cursor_key": "k" * 32}}))
+    with Migration.load(shop.job) as migration:
+        answer = migration.read("profile", user_id="u4")
+        assert (answer, answer.origin) == ([{"name": "Name 4", "city": "City 4", "score": 4}], "sql")
+        page = migration.read_page("lines_of_order", order_id="o1", size=1)
+        assert [row["sku"] for row in page.items] == ["s2"]
+        rest = migration.read_page("lines_of_order", order_id="o1", size=5, cursor=page.next)
+        assert ([row["sku"] for row in rest.items], rest.next) == (["s3"], None)
