@@ -6,6 +6,7 @@ import asyncio
 import atexit
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from migrator.settings.job import ReadSettings
     from migrator.stages.reads.functions import RoutedPattern
     from migrator.stages.reads.reads import MappedReads, Page
-    from migrator.wiring.service import DualWriting, Service
+    from migrator.wiring.service import DualWriting, Service, WritingOptions
 
 __all__ = ["Answer", "DualWrite", "Migration", "Page", "Parts", "Records", "RoutedPattern", "worker_exit"]
 _Messages: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -95,6 +96,10 @@ class Migration:
     ) -> DualWrite:
         """From now on every change through the sessions leaves its mark in the same transaction.
 
+        Where the old side is tables of DynamoDB's, `sessions` is a client or resource of boto3, or a list of such, streams
+        leave the marks, and `mode='strict'` makes the items of each call that writes before it returns: one whose items
+        cannot be made raises, and the old table has its change all the same; `flush` does not raise (docs/documents.md).
+
         `sessions`: a sessionmaker, scoped_session, Session class, session or engine, sync or async, or a list of such;
         everything that goes through their engines is marked, sessions or not. `mode`: 'strict' also writes the items
         before the commit, and fails it where they cannot be written. `unknown_rows`: what becomes of an UPDATE or DELETE
@@ -105,21 +110,29 @@ class Migration:
         Raises: SettingsError, StoppedError, TargetError, SourceError with what to mend. Later, a statement that cannot be
         marked raises UnmarkedError; strict mode raises what kept its items from being written.
         """
-        from migrator.source.adapter.sessions import connections_at_once
-        from migrator.wiring.service import WritingOptions, open_dual_writing
+        from migrator.wiring.service import WritingOptions, open_document_writing
 
         self._refuse_closed()
         refuse_options(mode, unknown_rows, longest_transaction_s)
-        at_once = connections_at_once(sessions)
-        options = WritingOptions(mode, unknown_rows, flush, longest_transaction_s, at_once)
+        options = WritingOptions(mode, unknown_rows, flush, longest_transaction_s)
         with ExitStack() as stack:
-            writing = stack.enter_context(open_dual_writing(self._service, options))
-            writing.sessions.attach(sessions)
-            stack.callback(self._forget, writing)
+            if self._service.context.checked.mapping.documents:
+                stack.enter_context(open_document_writing(self._service, sessions, options))
+            else:
+                self._attach(stack, sessions, options)
             handle = DualWrite(stack.pop_all())
-            self._by_hand = self._by_hand or writing
         self._stack.callback(handle.close)
         return handle
+
+    def _attach(self, stack: ExitStack, sessions: Any, options: WritingOptions) -> None:
+        from migrator.source.adapter.sessions import connections_at_once
+        from migrator.wiring.service import open_dual_writing
+
+        options = replace(options, sessions=connections_at_once(sessions))
+        writing = stack.enter_context(open_dual_writing(self._service, options))
+        writing.sessions.attach(sessions)
+        stack.callback(self._forget, writing)
+        self._by_hand = self._by_hand or writing
 
     def _forget(self, writing: DualWriting) -> None:
         if self._by_hand is writing:

@@ -66,14 +66,16 @@ class Change:
     after: Any = None
 
 
-class ChangeMarks(Protocol):
+class ShownMarks(Protocol):
+    def shown(self, changes: Sequence[Change]) -> list[Mark]:
+        """The marks that the changes would be, kept nowhere; with images as Marks.take gives them."""
+
+
+class ChangeMarks(ShownMarks, Protocol):
     """Marks of changes that are about to be committed, kept outside of their transaction."""
 
     def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]:
-        """A mark for each change, committed, ripe after `wait_s`; with images as Marks.take gives them."""
-
-    def shown(self, changes: Sequence[Change]) -> list[Mark]:
-        """The marks that the changes would be, kept nowhere."""
+        """A mark for each change, committed, ripe after `wait_s`."""
 
 
 class Marks(Protocol):

@@ -8,8 +8,11 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from migrator.documents.capture.marks import StreamMarks
+from migrator.documents.source import DocumentSource
+from migrator.documents.writing import Clients, OldDocuments
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
@@ -19,7 +22,7 @@ from migrator.model.capture import Installation
 from migrator.model.edges import Control, ObjectStore
 from migrator.model.evidence import Window
 from migrator.model.instances import Instance
-from migrator.model.live import ChangeMarks, ConditionalStore, Memory, RootFinder, Tickets
+from migrator.model.live import ChangeMarks, ConditionalStore, Memory, RootFinder, Tickets, WriterKind
 from migrator.model.results import Hidden
 from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, running_s
 from migrator.settings.job import Job, ReadSettings
@@ -41,6 +44,7 @@ from migrator.stages.live.service import (
     Mode,
     Strict,
     begin_beside,
+    refuse_marks_alone,
     refuse_new_revision,
     refuse_strict,
 )
@@ -202,8 +206,24 @@ def _open_writer(service: Service, options: WritingOptions) -> Iterator[_Writer]
         max_connections=job.source.max_connections,
         sessions=options.sessions or 1,
     )
-    table_id = service.target.table_id()
+    kind = WRITER_KINDS[options.mode]
     context = replace(service.context, job=job.with_sessions(options.sessions))
+    with _open_shared_leases(service, context, kind) as (edges, shared_leases):
+        left = LeftToTheRelay()
+        yield _Writer(
+            _before_commit(edges, shared_leases, options, left) if options.mode == "strict" else None,
+            Flush(edges.live.sql_marks, partial(_relay, edges), shared_leases, left)
+            if options.flush
+            else None,
+        )
+
+
+@contextmanager
+def _open_shared_leases(
+    service: Service, context: JobContext, kind: WriterKind
+) -> Iterator[tuple[ConcurrentEdges, SharedLeases]]:
+    """The edges of the service's writers, which have begun beside others."""
+    table_id = service.target.table_id()
     with live_wiring.open_concurrent_edges(
         context, service.target, service.journal, table_id, lambda: False
     ) as opened:
@@ -213,14 +233,37 @@ def _open_writer(service: Service, options: WritingOptions) -> Iterator[_Writer]
         edges.guard()
         writers, lifetimes = edges.heartbeats.writers, edges.lifetimes
         begin_beside(writers, edges.heartbeats.revisions, lifetimes, time.sleep)
-        kind, left = WRITER_KINDS[options.mode], LeftToTheRelay()
         with closing(SharedLeases(edges.heartbeats, kind, running_s, edges.guard)) as shared_leases:
-            yield _Writer(
-                _before_commit(edges, shared_leases, options, left) if options.mode == "strict" else None,
-                Flush(edges.live.sql_marks, partial(_relay, edges), shared_leases, left)
-                if options.flush
-                else None,
-            )
+            yield edges, shared_leases
+
+
+@contextmanager
+def open_document_writing(service: Service, clients: Any, options: WritingOptions) -> Iterator[None]:
+    """Items made right after each write of the clients, where the old side is tables of DynamoDB's, whose streams leave the
+    marks. Raises: SettingsError where nothing is asked for, or capture does not fit; StoppedError, TargetError."""
+    context = service.context
+    refuse_marks_alone(options.mode, flush=options.flush)
+    live_wiring.refuse_unknown(context.job, service.journal)
+    _need_rows(service)
+    standing = live_wiring.revisions_of(context, service.journal).standing()
+    refuse_new_revision(standing)
+    installation = live_wiring.need_installation(service.live, context, is_old=standing == "old")
+    unmarked: tuple[str, ...] = ()
+    role = role_of(
+        service.live.capture, installation, partial(_need_rows, service), lambda: unmarked, options.mode
+    )
+    images = cast("StreamMarks", service.live.marks).images
+    with ExitStack() as stack:
+        opened = stack.enter_context(_open_shared_leases(service, context, WRITER_KINDS["outbox"]))
+        edges, shared_leases = opened
+        documents = OldDocuments(images, cast("DocumentSource", context.source).finder)
+        flush = Flush(documents, partial(_relay, edges), shared_leases, LeftToTheRelay())
+        check = partial(service.heartbeat.check, role)
+        listening = Clients(documents, check, flush.by(options.mode), options.mode == "strict")
+        stack.callback(listening.detach)
+        stack.enter_context(service.heartbeat.playing(role))
+        listening.attach(clients)
+        yield
 
 
 def _before_commit(

@@ -8,7 +8,7 @@ from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 from functools import cached_property
 
-from migrator.mapping.check.documents import document_faults, document_plan_faults, old_faults
+from migrator.mapping.check.documents import document_faults, document_plan_faults
 from migrator.mapping.check.keys import atomic_faults, collation_warnings, key_faults
 from migrator.mapping.check.patterns import pattern_faults, return_faults
 from migrator.mapping.check.values import (
@@ -315,7 +315,7 @@ def check_form(parsed: ParsedMapping, plans: Sequence[EntityPlan] = ()) -> tuple
     all_faults = [
         *parsed.faults,
         *table_faults(mapping, document),
-        *(document_faults if mapping.documents else old_faults)(mapping, document),
+        *(document_faults(mapping, document) if mapping.documents else ()),
         *pattern_faults(mapping, document, plans),
         *atomic_faults(mapping, document),
         *return_faults(mapping, document, plans),

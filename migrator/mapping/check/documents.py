@@ -33,15 +33,6 @@ def document_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
             yield from _statement_faults(pattern, part, statement, mapping, facts, document)
 
 
-def old_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
-    """Faults of a mapping whose source is a database."""
-    for pattern in mapping.patterns.values():
-        if any(not isinstance(statement, str) for statement in pattern.statements.values()):
-            what = "asks old tables of DynamoDB, and source: declares no tables"
-            mend = "write sql: where the source is a database, or declare them"
-            yield document.fault(("access_patterns", pattern.name, "old"), f"{what}; {mend}")
-
-
 def _statement_faults(
     pattern: Pattern,
     part: str,

@@ -115,6 +115,10 @@ def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityP
     """Faults and warnings of all access patterns. `plans`: where the source is known, so that types of columns are too."""
     by_entity = {plan.entity.written: plan for plan in plans}
     for pattern in mapping.patterns.values():
+        if not mapping.documents and not all(isinstance(one, str) for one in pattern.statements.values()):
+            what = "asks old tables of DynamoDB, and source: declares no tables"
+            mend = "write sql: where the source is a database, or declare them"
+            yield document.fault(("access_patterns", pattern.name, "old"), f"{what}; {mend}")
         index = mapping.table.asked(pattern.index)
         if index is not None:  # else the parser has said so
             check = _PatternCheck(mapping, pattern, index, document, by_entity)

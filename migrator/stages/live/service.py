@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from migrator.model.capture import Capture, Installation
 from migrator.model.errors import MigratorError, OldRevisionError, SettingsError, StoppedError
 from migrator.model.instances import Lifetimes, Revisions, Standing
-from migrator.model.live import Change, ChangeMarks, Mark, Root, RootFinder, WriterKind, Writers
+from migrator.model.live import Change, ChangeMarks, Mark, Root, RootFinder, ShownMarks, WriterKind, Writers
 from migrator.model.table import ItemKey
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import ending_at
@@ -49,6 +49,15 @@ def refuse_partial_marks(unmarked: Sequence[str] | None) -> None:
         which = f" ({', '.join(unmarked)})" if unmarked else ""
         what = "dual write: the job has gone on to another mapping, whose marks hold more than this service leaves"
         raise SettingsError(f"{what}{which}; start it again with the job's new mapping file")
+
+
+def refuse_marks_alone(mode: Mode, *, flush: bool) -> None:
+    """Raises: SettingsError where the old side is tables of DynamoDB's, and no items are to be written by the service."""
+    if mode != "strict" and not flush:
+        what = "dual_write: streams leave the marks of old tables, so nothing is to be done in mode 'outbox'"
+        raise SettingsError(
+            f"{what}; mode='strict' makes the items of each write before its call returns, flush=True tries to"
+        )
 
 
 def refuse_strict(mode: Mode, *, is_file: bool, max_connections: int | None, sessions: int) -> None:
@@ -230,7 +239,7 @@ _LATE = f"it took longer than {LONGEST_S:g} s"
 class Flush:
     """Best effort: the marks stay, and a relay finds everything as it should be, or does what was left."""
 
-    marks: ChangeMarks
+    marks: ShownMarks
     relay: Callable[[], Relay]
     shared_leases: SharedLeases
     left: LeftToTheRelay
@@ -251,6 +260,23 @@ class Flush:
         if why:
             _log.warning("flush_left_to_the_relay", reason=why, rests_s=REST_S)
         return not why
+
+    def by(self, mode: Mode) -> Callable[[Sequence[Change]], object]:
+        return self.or_raise if mode == "strict" else self
+
+    def or_raise(self, changes: Sequence[Change]) -> None:
+        """The same, for who cannot wait: where the old side has no transactions, its change is there already.
+
+        Raises: StoppedError where the items are not written. Where another mapping is the newest a relay makes them.
+        """
+        try:
+            why = "" if self.left.rests else self._why_not(changes)
+        except OldRevisionError as error:
+            self.left.say(error)
+            return
+        if why:
+            what = "dual write: the old table has this change, and the new one does not have it yet"
+            raise StoppedError(f"{what}: {why}; a relay brings it, and the same call may be sent again")
 
     def _why_not(self, changes: Sequence[Change]) -> str:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.check.check import Checked, check_form, check_mapping
 from migrator.mapping.documents import facts_of
 from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import MappingError
@@ -204,3 +204,10 @@ def test_each_kind_of_source_is_asked_in_its_own_words() -> None:
     assert any("one of the two" in fault for fault in faults(both))
     parts = PATTERNS.replace("OLD", "{a: {get: {table: Users, key: {id: x}}, returns: [name]}}")
     assert any("the part 'a' stands in only one of returns and old" in fault for fault in faults(parts))
+
+
+def test_a_database_is_not_asked_as_old_tables_are() -> None:
+    head, _, rest = TABLES.partition("  timezone")
+    mapping = head + "  timezone: UTC\n" + rest[rest.index("table: {name") :]
+    parsed = examine_mapping(mapping + PATTERNS.replace("OLD", ORDERS_BY_USER), "shop.yaml")
+    assert any("source: declares no tables" in fault.what for fault in check_form(parsed))
