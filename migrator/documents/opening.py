@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypedDict
 
+from migrator.documents.capture.activity import StreamActivity
 from migrator.documents.capture.install import CapturedStream, StreamCapture
 from migrator.documents.capture.marks import (
     READER_LEASE_S,
@@ -139,6 +140,7 @@ class DocumentLive:
     capture: StreamCapture
     marks: StreamMarks
     tickets: JournalTickets
+    activity: StreamActivity
 
     def close(self) -> None:
         self.marks.close()
@@ -159,7 +161,8 @@ def open_document_live(
     late = _late(plans, source) if isinstance(source, DocumentSource) else tables
     marking = [streams.marking(name, AGAIN_AFTER_S if name in late else 0.0) for name in tables]
     marks = StreamMarks(kept, images, marking, retry.wait)
-    return DocumentLive(StreamCapture(streams.captured, tickets, kept), marks, tickets)
+    activity = StreamActivity(streams.captured, kept.by_table, settings.real_names, settings.aws_options)
+    return DocumentLive(StreamCapture(streams.captured, tickets, kept), marks, tickets, activity)
 
 
 def _plans(job: Job) -> list[EntityPlan]:

@@ -374,5 +374,11 @@ class Activity(Protocol):
     def views(self) -> set[str]:
         """By their real names."""
 
+    def read_only(self, tables: Sequence[str]) -> list[str]:
+        """What takes the right to write these tables away, as somebody runs it by hand."""
+
+    def drops(self, tables: Sequence[str]) -> list[str]:
+        """What takes these tables away, in its order."""
+
     def waiting(self) -> Mapping[str, int]:
         """Marks by table, '' for rows that are to be looked at; capture must be installed."""

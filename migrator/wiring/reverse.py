@@ -115,7 +115,8 @@ class ReverseEdges:
         return DynamoStream(*clients, self.target.design.name, retry)
 
     def hindrances(self) -> list[str]:
-        return list(hindrances(self.inverse, self.entities, self.stream.state()))
+        takes_rows = self.context.source.takes_rows
+        return list(hindrances(self.inverse, self.entities, self.stream.state(), takes_rows=takes_rows))
 
     def unreadable(self) -> list[str]:
         return list(unreadable(self.inverse, self.entities))

@@ -378,13 +378,13 @@ class SqlActivity:
 
         return self._writing.write("counting marks", work)
 
-    def read_only_sql(self, tables: Sequence[str]) -> list[str]:
+    def read_only(self, tables: Sequence[str]) -> list[str]:
         def work(connection: Connection) -> list[str]:
             return list(engine_at(connection).writers.read_only(connection, tables))
 
         return self._writing.read("reading grants", work)
 
-    def drop_sql(self, tables: Sequence[str]) -> list[str]:
+    def drops(self, tables: Sequence[str]) -> list[str]:
         def work(connection: Connection) -> list[str]:
             return engine_at(connection).writers.drops([_quoted(connection, name) for name in tables])
 

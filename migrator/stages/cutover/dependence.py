@@ -232,8 +232,9 @@ def marks_lines(dependence: Dependence) -> Iterator[Line]:
     if isinstance(dependence.marks, Unknown):
         yield Line("marks", requirement, dependence.marks.why, "unknown")
         return
-    left = dependence.marks.waiting + dependence.marks.unripe
     by_table = dependence.waiting if not isinstance(dependence.waiting, Unknown) else {}
+    # Changes may wait of which no mark is kept yet.
+    left = max(dependence.marks.waiting + dependence.marks.unripe, sum(by_table.values()))
     tables = ", ".join(f"{name or 'rows to look at'}: {count:,}" for name, count in sorted(by_table.items()))
     failed = dependence.marks.failed
     observed = f"{left:,} wait ({tables}), {failed:,} failed before" if left or failed else "none does"

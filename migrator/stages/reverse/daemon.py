@@ -36,8 +36,14 @@ _log = get_logger("reverse")
 # ── may it begin ──
 
 
-def hindrances(inverse: Inverse, entities: Sequence[CompiledEntity], state: StreamState) -> Iterator[str]:
-    """Why rows cannot be made of what is written to the table."""
+def hindrances(
+    inverse: Inverse, entities: Sequence[CompiledEntity], state: StreamState, *, takes_rows: bool
+) -> Iterator[str]:
+    """Why rows cannot be made of what is written to the table. `takes_rows`: whether the source is one that they are made
+    for."""
+    if not takes_rows:
+        yield "rows are made of items for databases alone, and the old side is tables of DynamoDB's"
+        return
     yield from unreadable(inverse, entities)
     if not state.is_on:
         option = "`target: {options: {stream: new_and_old_images}}` in the job"
