@@ -161,7 +161,8 @@ def open_document_live(
     late = _late(plans, source) if isinstance(source, DocumentSource) else tables
     marking = [streams.marking(name, AGAIN_AFTER_S if name in late else 0.0) for name in tables]
     marks = StreamMarks(kept, images, marking, retry.wait)
-    activity = StreamActivity(streams.captured, kept.by_table, settings.real_names, settings.aws_options)
+    real, where = settings.real_names, settings.aws_options
+    activity = StreamActivity(streams.captured, kept.by_table, tables, real, where)
     return DocumentLive(StreamCapture(streams.captured, tickets, kept), marks, tickets, activity)
 
 

@@ -6,11 +6,12 @@ import hashlib
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from migrator.documents.capture.install import CapturedStream
-from migrator.model.errors import MigratorError, SourceError, StoppedError
+from migrator.model.errors import LostRecordsError, MigratorError, SourceError, StoppedError
 from migrator.model.live import ActivityCounts
 from migrator.model.streams.shards import Checkpoint, Position, StreamRecord
 
@@ -31,26 +32,33 @@ _DENIED = (
 class StreamActivity:
     """model.live.Activity. DynamoDB keeps no transaction open, and does not tell who writes.
 
-    `real`: the account's name of each table; `where`: options of `aws` that name the account's part. `marks`: those that
-    wait, by table.
+    `captured`: tables whose streams are read. `real`: the account's name of each table that the job names; `where`: options
+    of `aws` that name the account's part. `marks`: those that wait, by table.
     """
 
     stream_of: Callable[[str], CapturedStream]
     marks: Callable[[], Mapping[str, int]]
+    captured: Collection[str]
     real: Mapping[str, str]
     where: str
 
     def look(self, tables: Sequence[str]) -> ActivityCounts:
         """Raises: SourceError where a stream cannot be read; StoppedError."""
+        if unread := [name for name in tables if not self.stream_of(name).checkpoints.stream()]:
+            blind = f"the streams of {', '.join(unread)} are not read"
+            return ActivityCounts({}, None, _COUNTED_BY, blind)
         return ActivityCounts({name: self._last(name) for name in tables}, None, _COUNTED_BY)
 
     def views(self) -> set[str]:
         return set()
 
+    def named(self) -> set[str]:
+        return set(self.real)
+
     def waiting(self) -> Mapping[str, int]:
         """Marks, and records that no relay has copied yet: of each shard a thousand at most."""
         waiting = Counter(self.marks())
-        for name in self.real:
+        for name in self.captured:
             waiting[name] += sum(len(records) for _, records in self._unread(name))
         return +waiting
 
@@ -129,10 +137,16 @@ class StreamActivity:
 def _next(stream: CapturedStream, arn: str, shard: Checkpoint) -> list[StreamRecord]:
     if shard.is_finished:
         return []
-    behind = Position("AFTER_SEQUENCE_NUMBER", shard.sequence)
-    begins = behind if shard.sequence else Position("TRIM_HORIZON")
-    iterator = stream.source.iterator(arn, shard.shard, begins)
+    iterator = _behind(stream, arn, shard)
     return stream.source.records(arn, shard.shard, iterator, _AT_MOST).records
+
+
+def _behind(stream: CapturedStream, arn: str, shard: Checkpoint) -> str:
+    """A stream that tells of all changes, and has dropped this record, still has all that follow it."""
+    if shard.sequence:
+        with suppress(LostRecordsError):
+            return stream.source.iterator(arn, shard.shard, Position("AFTER_SEQUENCE_NUMBER", shard.sequence))
+    return stream.source.iterator(arn, shard.shard, Position("TRIM_HORIZON"))
 
 
 def _policy(arn: str) -> dict[str, object]:

@@ -26,7 +26,11 @@ def activity_of(documents: Documents) -> StreamActivity:
         return {}
 
     return StreamActivity(
-        stream_of, marks, {name: f"prod-{name}" for name in TABLES}, " --region eu-central-1"
+        stream_of,
+        marks,
+        TABLES,
+        {name: f"prod-{name}" for name in (*TABLES, "coupons")},
+        " --region eu-central-1",
     )
 
 
@@ -67,6 +71,25 @@ def test_records_that_no_relay_has_read_wait(documents: Documents) -> None:
     assert activity.waiting() == {"users": 1, "orders": 1}
     documents.drain()
     assert activity.waiting() == {}
+
+
+def test_a_table_that_nobody_has_written_for_a_day_is_a_quiet_one(documents: Documents) -> None:
+    """The record of its checkpoint is older than what the stream keeps, and relays went on all the while."""
+    activity = activity_of(documents)
+    documents.drain()
+    before = activity.look(TABLES)
+    for _ in range(4):
+        documents.pass_by(10 * 3600)
+        documents.drain()
+    assert activity.look(TABLES) == before
+    assert activity.waiting() == {}
+    documents.write("users", 1, name="Eve")
+    assert activity.look(TABLES) != before
+
+
+def test_where_nothing_was_begun_with_nothing_is_known() -> None:
+    look = activity_of(Documents()).look(TABLES)
+    assert (look.tables, look.blind) == ({}, "the streams of users, orders are not read")
 
 
 @pytest.mark.parametrize("happens", ["switch_off", "create_anew"])
