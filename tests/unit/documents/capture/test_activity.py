@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.documents.capture.activity import StreamActivity
+from migrator.documents.capture.activity import AwsCalls, StreamActivity
 from migrator.documents.capture.install import CapturedStream
 from migrator.model.errors import SourceError
 from tests.unit.documents.capture.world import TABLES, Documents
@@ -30,7 +30,7 @@ def activity_of(documents: Documents) -> StreamActivity:
         marks,
         TABLES,
         {name: f"prod-{name}" for name in (*TABLES, "coupons")},
-        " --region eu-central-1",
+        AwsCalls(" --region eu-central-1"),
     )
 
 
@@ -101,9 +101,26 @@ def test_a_stream_that_is_lost_is_no_quiet_one(documents: Documents, happens: st
 
 def test_the_calls_of_aws_name_the_account_s_tables(documents: Documents) -> None:
     activity = activity_of(documents)
-    (policy,) = activity.read_only(["users"])
+    there, policy = activity.read_only(["users"])
+    assert there.startswith("aws dynamodb get-resource-policy --region eu-central-1 --resource-arn arn:aws:")
     assert "--resource-arn arn:aws:dynamodb:eu-central-1:123456789012:table/users" in policy
     assert '"Effect": "Deny"' in policy
     drops = activity.drops(["users"])
     assert drops[0].startswith("# prod-users")
     assert drops[-1] == "aws dynamodb delete-table --region eu-central-1 --table-name prod-users"
+    assert activity.named() == {*TABLES, "coupons"}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "everywhere"),
+    [("http://127.0.0.1:4566", True), ("https://dynamodb.eu-west-1.amazonaws.com", False), (None, False)],
+)
+def test_no_call_goes_to_aws_where_the_tables_are_on_another_server(
+    endpoint: str | None, *, everywhere: bool
+) -> None:
+    calls = [line for line in AwsCalls(" --region x", lambda: endpoint).drop("t", "") if line[0] != "#"]
+    assert all("--region x" in line for line in calls)
+    told = [line for line in calls if f"--endpoint-url {endpoint}" in line]
+    of_dynamodb = [line for line in calls if line.startswith("aws dynamodb ")]
+    assert told == (calls if everywhere else of_dynamodb if endpoint else [])
+    assert not any("lambda" in line for line in calls), "it never had a stream that others might read"
