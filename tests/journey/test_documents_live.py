@@ -117,7 +117,7 @@ def test_every_command_of_live_change_runs(shop: Shop) -> None:
     assert refused.code == 2
     assert "capture install" in refused.err
     assert f"--table-name {shop.real['Users']}" in made.done("capture", "install", job, "--dry-run").out
-    made.done("capture", "install", job)
+    assert "streams changed: Users" in made.done("capture", "install", job).out
     assert "nothing to change" in made.done("capture", "install", job).out
     assert "every change leaves a mark" in made.done("capture", "status", job).out
     made.done("backfill", job)
@@ -143,7 +143,10 @@ def test_every_command_of_live_change_runs(shop: Shop) -> None:
         assert ended.code in (0, 1), (command, ended.out, ended.err)
     made.done("undo", job, "--yes")
     assert not [item for item in shop.items() if not item["type"]["S"].startswith("_")]
-    made.done("capture", "uninstall", job, "--force", "--discard-marks")
+    assert "streams mark changes of 3 table(s)" in made.run("doctor", job).out
+    uninstalled = made.done("capture", "uninstall", job, "--force", "--discard-marks")
+    assert "streams stay on" in uninstalled.out
+    assert "trigger" not in uninstalled.out
     assert made.run("capture", "status", job).code == 1
 
 

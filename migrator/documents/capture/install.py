@@ -94,6 +94,7 @@ class StreamCapture:
     stream_of: Callable[[str], CapturedStream]
     record: CaptureRecord
     marks: MarkKeeper
+    means = "streams"
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
         return [table for _, table in sorted(captured_tables(plans).items())]
@@ -136,6 +137,9 @@ class StreamCapture:
 
     def uninstall_steps(self) -> list[Step]:
         return [] if self.record.installed() is None else [Step("", (_FORGET,))]
+
+    def taken_away(self, tables: Sequence[str]) -> str:
+        return "capture's record and marks are taken out of the journal; streams stay on, for others may read them"
 
     def do(self, step: Step) -> None:
         actions: dict[str, Callable[[], None]] = {_RECORD: self.record.install, _FORGET: self._forget}
