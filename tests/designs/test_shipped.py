@@ -13,7 +13,8 @@ from migrator.mapping.language.forms import mapping_schema
 from migrator.settings.transforms import read_mapping
 from tests.designs.golden import DESIGNS, ROOT
 
-SHIPPED = sorted([*(ROOT / "mappings").glob("*.yaml"), *DESIGNS.glob("*.yaml")])
+EXAMPLE = ROOT / "docker" / "tables" / "mapping.yaml"
+SHIPPED = [*sorted([*(ROOT / "mappings").glob("*.yaml"), *DESIGNS.glob("*.yaml")]), EXAMPLE]
 SCHEMA = ROOT / "mappings" / "mapping.schema.json"
 
 
