@@ -238,12 +238,9 @@ def step_lines(steps: Sequence[EndStep]) -> Iterator[str]:
         yield f"{number}. {step.what}{f': {step.command}' if step.command else ''}"
         for statement in step.sql:
             text = statement.strip().rstrip(";")
-            end = "" if text.startswith(_NO_SQL) else ";"
+            # SQL begins with a word in capitals; a comment, a command of a shell and a sentence do not.
+            end = ";" if text.partition(" ")[0].isupper() else ""
             yield from (f"     {line}" for line in f"{text}{end}".splitlines())
-
-
-_NO_SQL = ("--", "#", "aws ")
-"""What a comment and a command of a shell begin with."""
 
 
 # ── An estimate in words and as plain data ──

@@ -150,9 +150,8 @@ class DocumentSettings(Settings):
 
     @property
     def aws_options(self) -> str:
-        """By which `aws` finds these tables, with a space before each."""
-        endpoint = None if self.endpoint == "embedded" else self.endpoint
-        options = {"region": self.region, "profile": self.profile, "endpoint-url": endpoint}
+        """By which `aws` finds the part of the account, with a space before each."""
+        options = {"region": self.region, "profile": self.profile}
         return "".join(f" --{name} {value}" for name, value in options.items() if value)
 
     @property

@@ -6,15 +6,17 @@ import hashlib
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from migrator.documents.capture.install import CapturedStream
-from migrator.model.errors import MigratorError, SourceError, StoppedError
+from migrator.model.errors import LostRecordsError, MigratorError, SourceError, StoppedError
 from migrator.model.live import ActivityCounts
 from migrator.model.streams.shards import Checkpoint, Position, StreamRecord
 
 _AT_MOST = 1_000
+_AWS = (".amazonaws.com", ".api.aws")
 _COUNTED_BY = "the last records of the tables' streams"
 _DENIED = (
     "PutItem",
@@ -31,26 +33,33 @@ _DENIED = (
 class StreamActivity:
     """model.live.Activity. DynamoDB keeps no transaction open, and does not tell who writes.
 
-    `real`: the account's name of each table; `where`: options of `aws` that name the account's part. `marks`: those that
-    wait, by table.
+    `captured`: tables whose streams are read. `real`: the account's name of each table that the job names. `marks`: those
+    that wait, by table.
     """
 
     stream_of: Callable[[str], CapturedStream]
     marks: Callable[[], Mapping[str, int]]
+    captured: Collection[str]
     real: Mapping[str, str]
-    where: str
+    aws: AwsCalls
 
     def look(self, tables: Sequence[str]) -> ActivityCounts:
         """Raises: SourceError where a stream cannot be read; StoppedError."""
+        if unread := [name for name in tables if not self.stream_of(name).checkpoints.stream()]:
+            blind = f"the streams of {', '.join(unread)} are not read"
+            return ActivityCounts({}, None, _COUNTED_BY, blind)
         return ActivityCounts({name: self._last(name) for name in tables}, None, _COUNTED_BY)
 
     def views(self) -> set[str]:
         return set()
 
+    def named(self) -> set[str]:
+        return set(self.real)
+
     def waiting(self) -> Mapping[str, int]:
         """Marks, and records that no relay has copied yet: of each shard a thousand at most."""
         waiting = Counter(self.marks())
-        for name in self.real:
+        for name in self.captured:
             waiting[name] += sum(len(records) for _, records in self._unread(name))
         return +waiting
 
@@ -88,12 +97,12 @@ class StreamActivity:
 
     def read_only(self, tables: Sequence[str]) -> list[str]:
         """A policy of each table that nobody may write it by; whoever may change that policy still can."""
-        arns = [self._arn(name) for name in tables]
-        return [
-            f"aws dynamodb put-resource-policy{self.where} --resource-arn {arn}"
-            f" --policy {shlex.quote(json.dumps(_policy(arn)))}"
-            for arn in arns
-        ]
+        return [line for name in tables for line in self._policy(self._arn(name))]
+
+    def _policy(self, arn: str) -> Iterator[str]:
+        yield f"{self.aws.dynamodb('get-resource-policy')} --resource-arn {arn} # put replaces one that is there"
+        written = shlex.quote(json.dumps(_policy(arn)))
+        yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
 
     def _arn(self, table: str) -> str:
         """As the stream's name says it that was begun with."""
@@ -101,38 +110,76 @@ class StreamActivity:
         return arn or f"arn:aws:dynamodb:REGION:ACCOUNT:table/{self.real[table]}"
 
     def drops(self, tables: Sequence[str]) -> list[str]:
-        return [line for name in tables for line in self._drop(self.real[name])]
+        return [
+            line
+            for name in tables
+            for line in self.aws.drop(self.real[name], self.stream_of(name).checkpoints.stream())
+        ]
 
-    def _drop(self, real: str) -> Iterator[str]:
-        """Alarms and scaling first: what watches a table that is gone wakes somebody."""
-        named = shlex.quote(real)
+
+@dataclass(frozen=True)
+class AwsCalls:
+    """Lines for `aws`. `options`: region and profile, a space before each. `endpoint`: of DynamoDB, None is AWS."""
+
+    options: str = ""
+    endpoint: Callable[[], str | None] = lambda: None
+
+    def dynamodb(self, command: str) -> str:
+        endpoint = self.endpoint()
+        return f"aws dynamodb {command}{self.options}{f' --endpoint-url {endpoint}' if endpoint else ''}"
+
+    def other(self, command: str) -> str:
+        """Of another service: a server that is not AWS's has them all, or none; AWS must not be asked in its place."""
+        endpoint = self.endpoint()
+        is_aws = endpoint is None or any(domain in endpoint for domain in _AWS)
+        return f"aws {command}{self.options}{'' if is_aws else f' --endpoint-url {endpoint}'}"
+
+    def drop(self, table: str, stream: str) -> Iterator[str]:
+        """`stream`: its ARN, '' for none. Scaling and alarms first: what watches a table that is gone wakes somebody.
+
+        Scaling has alarms of its own, which go with it.
+        """
+        named = shlex.quote(table)
+        yield f"# {table}: readers of its stream, its scaling, alarms and a backup, then the table"
+        if stream:
+            yield f"{self.other('lambda list-event-source-mappings')} --event-source-arn {stream} # others that read it"
+        yield from self._scaling(named)
+        yield (
+            f"{self.other('cloudwatch describe-alarms')} --query"
+            f" \"MetricAlarms[?Dimensions[?Name=='TableName' && Value=='{table}']].AlarmName\""
+        )
+        yield f"{self.other('cloudwatch delete-alarms')} --alarm-names NAMES # those that the line above gave"
         dimension = f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}"
-        yield f"# {real}: its alarms, scaling and a backup, then the table"
-        yield (
-            f"aws cloudwatch describe-alarms{self.where} --query"
-            f" \"MetricAlarms[?Dimensions[?Name=='TableName' && Value=='{real}']].AlarmName\""
-        )
-        yield f"aws cloudwatch delete-alarms{self.where} --alarm-names NAMES # those that the line above gave"
-        yield f"aws cloudwatch list-metrics{self.where} {dimension} # what dashboards may still show"
-        yield (
-            f"aws application-autoscaling describe-scalable-targets{self.where} --service-namespace dynamodb"
-            f" --resource-ids table/{named} # deregister-scalable-target each, of its indexes, too"
-        )
-        yield f"aws dynamodb create-backup{self.where} --table-name {named} --backup-name {named}-last"
-        yield (
-            f"aws dynamodb update-table{self.where} --table-name {named} --stream-specification StreamEnabled=false"
-        )
-        yield f"aws dynamodb update-table{self.where} --table-name {named} --no-deletion-protection-enabled"
-        yield f"aws dynamodb delete-table{self.where} --table-name {named}"
+        yield f"{self.other('cloudwatch list-metrics')} {dimension} # what dashboards may still show"
+        backup = f"{self.dynamodb('create-backup')} --table-name {named} --backup-name {named}-last"
+        yield f"{backup} # AVAILABLE before the table goes"
+        update = f"{self.dynamodb('update-table')} --table-name {named}"
+        yield f"{update} --stream-specification StreamEnabled=false"
+        yield f"{update} --no-deletion-protection-enabled"
+        yield f"{self.dynamodb('delete-table')} --table-name {named}"
+
+    def _scaling(self, named: str) -> Iterator[str]:
+        space, command = "--service-namespace dynamodb", self.other("application-autoscaling {}")
+        look = f"{command.format('describe-scalable-targets')} {space}"
+        yield f"{look} --resource-ids table/{named} # indexes: table/{named}/index/NAME"
+        for dimension in ("ReadCapacityUnits", "WriteCapacityUnits"):
+            away = f"{command.format('deregister-scalable-target')} {space} --resource-id table/{named}"
+            yield f"{away} --scalable-dimension dynamodb:table:{dimension} # where the line above gave it"
 
 
 def _next(stream: CapturedStream, arn: str, shard: Checkpoint) -> list[StreamRecord]:
     if shard.is_finished:
         return []
-    behind = Position("AFTER_SEQUENCE_NUMBER", shard.sequence)
-    begins = behind if shard.sequence else Position("TRIM_HORIZON")
-    iterator = stream.source.iterator(arn, shard.shard, begins)
+    iterator = _behind(stream, arn, shard)
     return stream.source.records(arn, shard.shard, iterator, _AT_MOST).records
+
+
+def _behind(stream: CapturedStream, arn: str, shard: Checkpoint) -> str:
+    """A stream that tells of all changes, and has dropped this record, still has all that follow it."""
+    if shard.sequence:
+        with suppress(LostRecordsError):
+            return stream.source.iterator(arn, shard.shard, Position("AFTER_SEQUENCE_NUMBER", shard.sequence))
+    return stream.source.iterator(arn, shard.shard, Position("TRIM_HORIZON"))
 
 
 def _policy(arn: str) -> dict[str, object]:

@@ -371,6 +371,10 @@ class SqlActivity:
     def views(self) -> set[str]:
         return self._writing.read("listing views", view_names)
 
+    def named(self) -> set[str]:
+        """None: facts are of the whole catalogue."""
+        return set()
+
     def waiting(self) -> Mapping[str, int]:
         def work(connection: Connection, ddl: Ddl) -> dict[str, int]:
             query = f"SELECT table_name, COUNT(*) FROM {ddl.mark} GROUP BY table_name"
