@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypedDict
 
+from migrator.documents.capture.activity import AwsCalls, StreamActivity
 from migrator.documents.capture.install import CapturedStream, StreamCapture
 from migrator.documents.capture.marks import (
     READER_LEASE_S,
@@ -139,6 +140,7 @@ class DocumentLive:
     capture: StreamCapture
     marks: StreamMarks
     tickets: JournalTickets
+    activity: StreamActivity
 
     def close(self) -> None:
         self.marks.close()
@@ -159,7 +161,9 @@ def open_document_live(
     late = _late(plans, source) if isinstance(source, DocumentSource) else tables
     marking = [streams.marking(name, AGAIN_AFTER_S if name in late else 0.0) for name in tables]
     marks = StreamMarks(kept, images, marking, retry.wait)
-    return DocumentLive(StreamCapture(streams.captured, tickets, kept), marks, tickets)
+    aws = AwsCalls(settings.aws_options, partial(endpoint_of, settings.endpoint))
+    activity = StreamActivity(streams.captured, kept.by_table, tables, settings.real_names, aws)
+    return DocumentLive(StreamCapture(streams.captured, tickets, kept), marks, tickets, activity)
 
 
 def _plans(job: Job) -> list[EntityPlan]:

@@ -60,6 +60,8 @@ class DocumentSource(DocumentAnswers):
 
     dialect = DIALECT
     hides_rows = False
+    takes_rows = False
+    """Rows are made of items for databases alone."""
     _closes = True
 
     def __init__(

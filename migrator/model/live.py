@@ -374,5 +374,14 @@ class Activity(Protocol):
     def views(self) -> set[str]:
         """By their real names."""
 
+    def named(self) -> set[str]:
+        """Tables of the source that the job names, as capture would name them: facts may say nothing of them."""
+
+    def read_only(self, tables: Sequence[str]) -> list[str]:
+        """What takes the right to write these tables away, as somebody runs it by hand."""
+
+    def drops(self, tables: Sequence[str]) -> list[str]:
+        """What takes these tables away, in its order."""
+
     def waiting(self) -> Mapping[str, int]:
         """Marks by table, '' for rows that are to be looked at; capture must be installed."""

@@ -198,17 +198,19 @@ class EndStep:
 
 @dataclass(frozen=True)
 class EndSql:
-    """Statements for the source: take the right to write away, take our triggers and tables away, drop the old tables."""
+    """SQL for the source, or commands of `aws`: take the right to write away, take capture away, drop the old tables."""
 
     read_only: Sequence[str]
     uninstall: Sequence[str]
     drop: Sequence[str]
 
 
-def end_steps(job: str, open_patterns: Sequence[str], sql: EndSql) -> list[EndStep]:
-    """All steps, in their order; those that are done already are no harm."""
+def end_steps(job: str, open_patterns: Sequence[str], sql: EndSql, *, one_way: bool) -> list[EndStep]:
+    """All steps, in their order; those that are done already are no harm. `one_way`: no way back."""
+    words = "--yes --one-way" if one_way else "--yes"
     moves = [
-        EndStep(f"complete {name}", f"migrator cutover advance {job} {name} --yes") for name in open_patterns
+        EndStep(f"complete {name}", f"migrator cutover advance {job} {name} {words}")
+        for name in open_patterns
     ]
     last_steps = [
         EndStep("work the marks that are left", f"migrator relay {job} --once"),
@@ -222,7 +224,7 @@ def end_steps(job: str, open_patterns: Sequence[str], sql: EndSql) -> list[EndSt
             "let services write again; they ask the table themselves, without `Migration`, which needs the source"
         ),
         EndStep(
-            "take our triggers and tables out of the source",
+            "take capture out of the source",
             f"migrator capture uninstall {job}",
             tuple(sql.uninstall),
         ),
@@ -236,9 +238,9 @@ def step_lines(steps: Sequence[EndStep]) -> Iterator[str]:
         yield f"{number}. {step.what}{f': {step.command}' if step.command else ''}"
         for statement in step.sql:
             text = statement.strip().rstrip(";")
-            yield from (
-                f"     {line}" for line in f"{text}{'' if text.startswith('--') else ';'}".splitlines()
-            )
+            # SQL begins with a word in capitals; a comment, a command of a shell and a sentence do not.
+            end = ";" if text.partition(" ")[0].isupper() else ""
+            yield from (f"     {line}" for line in f"{text}{end}".splitlines())
 
 
 # ── An estimate in words and as plain data ──

@@ -149,6 +149,12 @@ class DocumentSettings(Settings):
         return dict(self.tables) if isinstance(self.tables, dict) else {name: name for name in self.tables}
 
     @property
+    def aws_options(self) -> str:
+        """By which `aws` finds the part of the account, with a space before each."""
+        options = {"region": self.region, "profile": self.profile}
+        return "".join(f" --{name} {value}" for name, value in options.items() if value)
+
+    @property
     def identity(self) -> str:
         """What tells these tables from others; two jobs that name the same ones have the same source."""
         where = self.endpoint or self.region or self.profile or "AWS"

@@ -132,6 +132,8 @@ def is_null(column: ColumnElement[Any]) -> ColumnElement[bool]:
 class SqlTotals:
     """What is asked by one reading. Raises, from every method: SourceError, without values, parameters or passwords."""
 
+    takes_rows = True
+
     _reading: Reading | InTransaction
 
     def count(self, plan: EntityPlan) -> int:

@@ -24,7 +24,7 @@ from migrator.mapping.reach import image_keys
 from migrator.model.capture import Capture, Installation, Step
 from migrator.model.instances import Answered, Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.model.journal import Run
-from migrator.model.live import ActivityCounts, Root, TriedMarks, TriedTickets
+from migrator.model.live import Activity, ActivityCounts, Root, TriedMarks, TriedTickets
 from migrator.runtime.retry import Backoff, Retry, running_s
 from migrator.settings.job import Job
 from migrator.settings.source import DocumentSettings
@@ -61,6 +61,7 @@ class Live:
     capture: Capture
     marks: TriedMarks
     tickets: TriedTickets
+    activity: Activity
 
     @property
     def sql_capture(self) -> SqlCapture:
@@ -71,11 +72,6 @@ class Live:
     def sql_marks(self) -> SqlMarks:
         """Raises: SettingsError where the source is no database."""
         return of_kind(self.marks, SqlMarks)
-
-    @property
-    def activity(self) -> SqlActivity:
-        """What the source counts of changes. Raises: SettingsError where it is no database, and counts none."""
-        return SqlActivity(self.sql_marks.writing)
 
 
 @contextmanager
@@ -111,7 +107,7 @@ def open_live(
         source.engine if isinstance(source, SqlSource) else None,
     )
     try:
-        yield Live(SqlCapture(writing), SqlMarks(writing), SqlTickets(writing))
+        yield Live(SqlCapture(writing), SqlMarks(writing), SqlTickets(writing), SqlActivity(writing))
     finally:
         writing.close()
 
@@ -125,7 +121,7 @@ def _open_old_live(
         job_wiring.open_journal(job, retry.stop, retry.backoff) as journal,
         closing(open_document_live(job, tables, journal.database, retry, source)) as opened,
     ):
-        yield Live(opened.capture, opened.marks, opened.tickets)
+        yield Live(opened.capture, opened.marks, opened.tickets, opened.activity)
 
 
 def refuse_unknown(

@@ -100,7 +100,7 @@ OLD_SITES: Mapping[str, str] = {
     "target/streams/stream.DynamoStream._is_enabled": "operator",
     "target/streams/stream.DynamoStream._table": _READS_OLD,
     "target/streams/stream.DynamoStream.iterator": _READS_OLD,
-    "target/streams/stream.DynamoStream.records": "operator relay",
+    "target/streams/stream.DynamoStream.records": "operator relay verify",
     "target/streams/stream.DynamoStream.state": _READS_OLD,
     "target/streams/stream.DynamoStream.switch_on": "operator",
 }

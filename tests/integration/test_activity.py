@@ -176,7 +176,7 @@ def test_a_user_that_owns_nothing_is_told_whose_rights_are_to_go(shop: Capturing
     with plain_user(shop) as (writer, _), plain_user(shop) as (_, theirs):
         whole = "GRANT INSERT, UPDATE ON customer TO"
         shop.run(f"{whole} {writer}{'@' + repr('%') if shop.engine == 'mariadb' else ''}")
-        statements = SqlActivity(theirs.writing).read_only_sql(tables(shop))
+        statements = SqlActivity(theirs.writing).read_only(tables(shop))
         mine = [one for one in statements if one.startswith("REVOKE") and writer in one]
         if shop.engine == "postgresql":
             assert mine == [f"REVOKE INSERT, UPDATE ON public.customer FROM {writer}"]
@@ -184,7 +184,7 @@ def test_a_user_that_owns_nothing_is_told_whose_rights_are_to_go(shop: Capturing
             # information_schema shows no user the rights of others, so they are said to be missing.
             assert mine == []
             assert "shown its own rights alone" in "".join(statements)
-            assert "shown its own" not in "".join(SqlActivity(shop.writing).read_only_sql(tables(shop)))
+            assert "shown its own" not in "".join(SqlActivity(shop.writing).read_only(tables(shop)))
 
 
 @pytest.fixture
@@ -209,14 +209,14 @@ def test_rights_on_columns_and_on_partitions_and_those_handed_on_go_too(parts: C
             service.execute(f"SET ROLE {one}")
             service.execute(f"GRANT INSERT ON oldest TO {other}")
         activity = SqlActivity(parts.writing)
-        mine = [text for text in activity.read_only_sql(["public.orders"]) if one in text or other in text]
+        mine = [text for text in activity.read_only(["public.orders"]) if one in text or other in text]
         assert mine == [
             f"REVOKE INSERT ON public.oldest FROM {min(one, other)}{' CASCADE' if one < other else ''}",
             f"REVOKE INSERT ON public.oldest FROM {max(one, other)}{' CASCADE' if one > other else ''}",
             f"REVOKE UPDATE ON public.orders FROM {one}",
         ]
         parts.run(*mine)
-        left = activity.read_only_sql(["public.orders"])
+        left = activity.read_only(["public.orders"])
         assert not [text for text in left if one in text or other in text]
 
 
@@ -259,16 +259,16 @@ def test_the_sql_of_the_end_runs_and_does_what_it_says(shop: Capturing, activity
     elif shop.engine == "mariadb":
         shop.run(f"CREATE USER '{role}'@'%'", f"GRANT SELECT, INSERT, UPDATE ON customer TO '{role}'@'%'")
     try:
-        statements = activity.read_only_sql(tables(shop))
+        statements = activity.read_only(tables(shop))
         real = [one for one in statements if not one.startswith("--")]
         mine = [one for one in real if role in one]
         assert bool(mine) == (shop.engine != "sqlite")
         shop.run(*mine)
-        assert not [one for one in activity.read_only_sql(tables(shop)) if role in one]
+        assert not [one for one in activity.read_only(tables(shop)) if role in one]
     finally:
         if shop.engine == "postgresql":
             shop.run(f'DROP OWNED BY "{role}"', f'DROP ROLE "{role}"')
         elif shop.engine == "mariadb":
             shop.run(f"DROP USER '{role}'@'%'")
-    shop.run("DROP VIEW names", *activity.drop_sql(tables(shop)))
+    shop.run("DROP VIEW names", *activity.drops(tables(shop)))
     assert not {"customer", "orders"} & set(shop.source.facts().tables)

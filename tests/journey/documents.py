@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,8 +142,8 @@ class Shop:
 
 
 @contextmanager
-def old_shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
-    """Backfilled, and not changed any more."""
+def old_shop(tmp_path: Path, dynamodb_url: str, more: Mapping[str, str] | None = None) -> Iterator[Shop]:
+    """Backfilled, and not changed any more. `more`: tables that the job names, and the mapping says nothing of."""
     mark = secrets.token_hex(3)
     real = {name: f"{mark}-{name.lower()}" for name in KEYS}
     (tmp_path / "mapping.yaml").write_text(MAPPING)
@@ -152,7 +152,7 @@ def old_shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
         "job": 1,
         "name": "shop",
         "mapping": "mapping.yaml",
-        "source": {"dynamodb": {"tables": real, "endpoint": dynamodb_url}},
+        "source": {"dynamodb": {"tables": real | dict(more or {}), "endpoint": dynamodb_url}},
         "target": {"table": made.table, "endpoint": dynamodb_url},
     }
     made.job.write_text(json.dumps(job))

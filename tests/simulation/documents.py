@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -11,18 +12,23 @@ from typing import Any, ClassVar
 from greenlet import getcurrent
 
 from migrator.documents.capture.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
+from migrator.documents.finding import Values, name_of
+from migrator.documents.writing import OldDocuments
 from migrator.mapping.heart.wire import decode, encode_item
 from migrator.model.edges import WiredItem
-from migrator.model.facts import Captured, Column
-from migrator.model.live import KeptMark, Mark
+from migrator.model.errors import MigratorError
+from migrator.model.facts import Captured, Column, TableFacts
+from migrator.model.live import Change, KeptMark, Mark
 from migrator.model.streams.shards import StreamRecord
 from migrator.stages.live.refresh import Refresh
-from migrator.stages.live.writers import WriterLease
+from migrator.stages.live.service import Flush, LeftToTheRelay
+from migrator.stages.live.writers import WriterLease, fence_off
 from migrator.stages.streams.reader import StreamReader
 from tests.fakes.stream_journal import FakeStreamJournal
-from tests.simulation.actors import Cast
-from tests.simulation.database import Database, Kept, Reader, Row, RowId, Saved, Transaction
+from tests.simulation.actors import STRANGE, Cast
+from tests.simulation.database import Database, Kept, Reader, RolledBack, Row, RowId, Saved, Transaction
 from tests.simulation.streamed import SLOTS, Stepping, Stream
+from tests.simulation.world import LIFETIMES
 
 SPLIT_SHARE = 0.1
 
@@ -198,13 +204,78 @@ class IndexReader(TornReader):
         return sorted(older[-1][table].items()) if older else super()._rows(view, table)
 
 
+@dataclass
+class Documents:
+    """The part of a Finder that a service's writes ask for: each document at a moment of its own."""
+
+    database: Database
+
+    def by_keys(self, table: TableFacts, keys: Sequence[WiredItem]) -> dict[Values, WiredItem]:
+        found: dict[Values, WiredItem] = {}
+        for key in keys:
+            self.database.schedule.step()
+            row = self.database.tables[table.name].get(int(key["id"]["N"]))
+            if row is not None:
+                found[name_of(key)] = encode_item(row)
+        return found
+
+
+@dataclass
+class Turns:
+    """The part of SharedLeases that a flush asks for."""
+
+    lease: WriterLease
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        self.lease.beat(begins=True)
+        yield
+
+
 class DocumentCast(Cast):
-    """Services write the old tables, whose shards split; nobody is strict, and there are no policies."""
+    """Services write the old tables, whose shards split; there are no policies. A strict one makes the items of each call
+    before the next, by the product's own listener."""
 
     reader: Callable[[Database], Reader] = TornReader
 
     def service(self, *, strict: bool) -> None:
-        super().service(strict=False)
+        if not strict:
+            super().service(strict=False)
+            return
+        if not self.belongs():
+            return
+        fence_off(self.world.writers, LIFETIMES, self.wait)
+        lease = self.present("relay")
+        for _ in range(3):
+            self.followed(lease)
+        self.world.writers.leave(lease.writer)
+
+    def followed(self, lease: WriterLease) -> None:
+        work = Transaction(self.database)
+        try:
+            self.schedule.step()
+            self.change(work)
+            self.follow(work, lease)
+        except STRANGE as error:
+            self.noticed.append(error)
+        except (RolledBack, MigratorError):
+            return
+        finally:
+            work.release()
+
+    def follow(self, work: Transaction, lease: WriterLease) -> None:
+        database = self.database
+        assert isinstance(database, DocumentDatabase)
+        documents = OldDocuments(database.images, Documents(database))  # type: ignore[arg-type]
+        keys: dict[str, list[WiredItem]] = {}
+        for table, key in work.changes:
+            keys.setdefault(table, []).append(encode_item({"id": key}))
+        before = documents.read(keys)
+        self.commit(work)
+        relay = self.world.relay(self.refresh_of(lease))
+        left = LeftToTheRelay(self.schedule.clock)
+        flush = Flush(documents, lambda: relay, Turns(lease), left)  # type: ignore[arg-type]
+        flush.or_raise([Change(table, one) for table, of in before.items() for one in of.values()])
 
     def policy(self) -> None:
         return

@@ -233,6 +233,14 @@ class JournalMarks:
         return MarksState(waiting, 0.0 if oldest is None else max(0.0, now - oldest), failed, unripe)
 
     @repeatable
+    def by_table(self) -> dict[str, int]:
+        """How many there are, ripe or not; '' for what is no change of a table."""
+        counted = select(source_mark.c.table_name, func.count()).where(self._own)
+        with self.database.begin(reads=True) as connection:
+            rows = connection.execute(counted.group_by(source_mark.c.table_name)).all()
+        return {str(name or ""): int(count) for name, count in rows}
+
+    @repeatable
     def discard(self) -> None:
         """Deletes all marks: capture is taken away."""
         with self.database.begin() as connection:

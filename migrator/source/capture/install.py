@@ -376,6 +376,10 @@ class SqlActivity:
     def views(self) -> set[str]:
         return self._writing.read("listing views", view_names)
 
+    def named(self) -> set[str]:
+        """None: facts are of the whole catalogue."""
+        return set()
+
     def waiting(self) -> Mapping[str, int]:
         def work(connection: Connection, ddl: Ddl) -> dict[str, int]:
             query = f"SELECT table_name, COUNT(*) FROM {ddl.mark} GROUP BY table_name"
@@ -383,13 +387,13 @@ class SqlActivity:
 
         return self._writing.write("counting marks", work)
 
-    def read_only_sql(self, tables: Sequence[str]) -> list[str]:
+    def read_only(self, tables: Sequence[str]) -> list[str]:
         def work(connection: Connection) -> list[str]:
             return list(engine_at(connection).writers.read_only(connection, tables))
 
         return self._writing.read("reading grants", work)
 
-    def drop_sql(self, tables: Sequence[str]) -> list[str]:
+    def drops(self, tables: Sequence[str]) -> list[str]:
         def work(connection: Connection) -> list[str]:
             return engine_at(connection).writers.drops([_quoted(connection, name) for name in tables])
 

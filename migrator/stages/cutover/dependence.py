@@ -232,8 +232,12 @@ def marks_lines(dependence: Dependence) -> Iterator[Line]:
     if isinstance(dependence.marks, Unknown):
         yield Line("marks", requirement, dependence.marks.why, "unknown")
         return
+    by_table: Mapping[str, int] = {}
     left = dependence.marks.waiting + dependence.marks.unripe
-    by_table = dependence.waiting if not isinstance(dependence.waiting, Unknown) else {}
+    if not isinstance(dependence.waiting, Unknown):
+        # It counts changes of which no mark is kept yet, and no shard that merely was not looked at for a while.
+        by_table = dependence.waiting
+        left = sum(by_table.values())
     tables = ", ".join(f"{name or 'rows to look at'}: {count:,}" for name, count in sorted(by_table.items()))
     failed = dependence.marks.failed
     observed = f"{left:,} wait ({tables}), {failed:,} failed before" if left or failed else "none does"

@@ -265,7 +265,8 @@ class EvidenceGatherer:
             self.activity.views(),
         )
         tables = {captured_name(table): table.real for table in self.source.facts().tables.values()}
-        return sorted(name for name, real in tables.items() if name not in read and real not in views)
+        unread = {name for name, real in tables.items() if name not in read and real not in views}
+        return sorted(unread | self.activity.named() - tables.keys())
 
     def _tombstones(self) -> Tombstones:
         """Counted by a scan of the whole table."""

@@ -46,6 +46,7 @@ _READ_OLD = ("BatchGetItem", "DescribeTable", "Query", "Scan")
 _LOOK_OLD = ("dynamodb:DescribeStream", "dynamodb:GetShardIterator")
 """Whether a stream tells of all changes since capture was installed."""
 _COPY_OLD = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
+"""The changes, or the last of them."""
 _PUT_OBJECTS = ("s3:GetObject", "s3:ListBucket", "s3:PutObject")
 
 ROLES = {
@@ -83,7 +84,7 @@ ROLES = {
     "verify": Role(
         # Puts the control item alone: a repair after `capture epoch --raise` says there that the table is whole again.
         "verify, with --repair too", (*_OPEN, "BatchGetItem", "GetItem", "PutItem", "Scan"),
-        objects=("s3:GetObject", "s3:ListBucket"), old_tables=_READ_OLD, old_streams=_LOOK_OLD,
+        objects=("s3:GetObject", "s3:ListBucket"), old_tables=_READ_OLD, old_streams=_COPY_OLD,
     ),
     "reverse": Role(
         "reverse check, start, status, stop and verify, with --repair too",

@@ -103,7 +103,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"transactions": "unknown"},
     ),
     "marks": ({"marks": MarksState(2, 1.0), "waiting": {"shop.a": 2}}, {"marks": "no"}),
-    "marks that are not ripe": ({"marks": MarksState(unripe=1)}, {"marks": "no"}),
+    "marks that are not ripe": ({"marks": MarksState(unripe=1), "waiting": {"shop.a": 1}}, {"marks": "no"}),
     "marks that failed": ({"marks": MarksState(failed=1)}, {"marks": "no"}),
     "a change since the verify": (
         {"verified": replace(CLEAN, look=replace(LOOK, tables={"shop.a": "6", "shop.b": "1"}))},
@@ -181,7 +181,7 @@ def test_with_all_complete_a_verify_does_not_grow_old_while_the_source_rests() -
 def test_a_mark_left_after_the_last_move_is_not_the_relays() -> None:
     said = {
         one.name: one.mend
-        for one in before_the_end(replace(DONE, marks=MarksState(2, 1.0)), CutoverSettings())
+        for one in before_the_end(replace(DONE, marks=MarksState(2, 1.0), waiting={"": 2}), CutoverSettings())
     }
     assert "`migrator relay --once --force`" in said["marks"]
     assert "--discard-marks" in said["marks"]
@@ -212,6 +212,12 @@ def test_tables_are_left_on_purpose_by_name() -> None:
     found = replace(DONE, unread=("audit", "kept_1", "kept_2"))
     assert failing(found, CutoverSettings(leave=("kept_*", "audit"))) == {}
     assert failing(found, CutoverSettings(leave=("kept_*",))) == {"unmigrated": "no"}
+
+
+def test_where_nothing_waits_in_any_table_a_shard_that_no_relay_reads_any_more_is_no_mark() -> None:
+    """A stream of old tables counts as behind once the last relay has ended."""
+    found = replace(DONE, marks=MarksState(3, 900.0), waiting={})
+    assert failing(found) == {}
 
 
 def test_what_waits_is_told_by_table() -> None:

@@ -45,7 +45,7 @@ def test_all_is_well() -> None:
     ("change", "line"),
     [
         (lambda: replace(GOOD, phases={"mine": PatternPhase("mine", State("live"), 3)}), "complete"),
-        (lambda: replace(GOOD, marks=MarksState(unripe=1)), "marks"),
+        (lambda: replace(GOOD, marks=MarksState(unripe=1), waiting={"shop.a": 1}), "marks"),
         (lambda: replace(GOOD, marks=Unknown("the source does not answer")), "marks"),
         (lambda: replace(GOOD, looks=(QUIET, replace(QUIET, tables={"invoice": "4"}))), "changes"),
         (lambda: replace(GOOD, looks=(QUIET, replace(QUIET, open={"3/7": "invoice"}))), "transactions"),

@@ -1,0 +1,193 @@
+"""What old tables of DynamoDB tell of changes, by their streams; and how writes to them end, as commands of `aws`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from migrator.documents.capture.install import CapturedStream
+from migrator.model.errors import LostRecordsError, MigratorError, SourceError, StoppedError
+from migrator.model.live import ActivityCounts
+from migrator.model.streams.shards import Checkpoint, Position, StreamRecord
+
+_AT_MOST = 1_000
+_AWS = (".amazonaws.com", ".api.aws")
+_COUNTED_BY = "the last records of the tables' streams"
+_DENIED = (
+    "PutItem",
+    "UpdateItem",
+    "DeleteItem",
+    "BatchWriteItem",
+    "PartiQLInsert",
+    "PartiQLUpdate",
+    "PartiQLDelete",
+)
+
+
+@dataclass(frozen=True)
+class StreamActivity:
+    """model.live.Activity. DynamoDB keeps no transaction open, and does not tell who writes.
+
+    `captured`: tables whose streams are read. `real`: the account's name of each table that the job names. `marks`: those
+    that wait, by table.
+    """
+
+    stream_of: Callable[[str], CapturedStream]
+    marks: Callable[[], Mapping[str, int]]
+    captured: Collection[str]
+    real: Mapping[str, str]
+    aws: AwsCalls
+
+    def look(self, tables: Sequence[str]) -> ActivityCounts:
+        """Raises: SourceError where a stream cannot be read; StoppedError."""
+        if unread := [name for name in tables if not self.stream_of(name).checkpoints.stream()]:
+            blind = f"the streams of {', '.join(unread)} are not read"
+            return ActivityCounts({}, None, _COUNTED_BY, blind)
+        return ActivityCounts({name: self._last(name) for name in tables}, None, _COUNTED_BY)
+
+    def views(self) -> set[str]:
+        return set()
+
+    def named(self) -> set[str]:
+        return set(self.real)
+
+    def waiting(self) -> Mapping[str, int]:
+        """Marks, and records that no relay has copied yet: of each shard a thousand at most."""
+        waiting = Counter(self.marks())
+        for name in self.captured:
+            waiting[name] += sum(len(records) for _, records in self._unread(name))
+        return +waiting
+
+    def _last(self, table: str) -> str:
+        """A text that is another one after every change: of each shard's last record, read or not."""
+        last = [
+            f"{shard.shard}={records[-1].sequence if records else shard.sequence}"
+            for shard, records in self._unread(table)
+        ]
+        # A shard without a record is no change: shards are closed and opened while nothing is written.
+        told = "\n".join(sorted(one for one in last if not one.endswith("=")))
+        return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+
+    def _unread(self, table: str) -> list[tuple[Checkpoint, list[StreamRecord]]]:
+        """By shard, its next records behind its checkpoint; of a stream that was not begun with nothing.
+
+        Raises: SourceError where the stream does not tell of all changes any more.
+        """
+        stream = self.stream_of(table)
+        try:
+            arn, state = stream.checkpoints.stream(), stream.source.state()
+            known = stream.checkpoints.read(arn).shards
+            names = {shard.shard for shard in known}
+            new = [Checkpoint(one.id, one.parent, "", 0.0) for one in state.shards if one.id not in names]
+            if not stream.is_lost(state):
+                return [(shard, _next(stream, arn, shard)) for shard in [*known, *(new if arn else [])]]
+        except StoppedError:
+            raise
+        except MigratorError as error:
+            raise SourceError(str(error)) from None
+        what = f"the stream of table {stream.source.table} does not tell of all changes any more"
+        raise SourceError(f"{what}; {stream.source.mend}")
+
+    # ── the end of the old tables, printed and never run ──
+
+    def read_only(self, tables: Sequence[str]) -> list[str]:
+        """A policy of each table that nobody may write it by; whoever may change that policy still can."""
+        return [line for name in tables for line in self._policy(self._arn(name))]
+
+    def _policy(self, arn: str) -> Iterator[str]:
+        yield f"{self.aws.dynamodb('get-resource-policy')} --resource-arn {arn} # put replaces one that is there"
+        written = shlex.quote(json.dumps(_policy(arn)))
+        yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
+
+    def _arn(self, table: str) -> str:
+        """As the stream's name says it that was begun with."""
+        arn = self.stream_of(table).checkpoints.stream().partition("/stream/")[0]
+        return arn or f"arn:aws:dynamodb:REGION:ACCOUNT:table/{self.real[table]}"
+
+    def drops(self, tables: Sequence[str]) -> list[str]:
+        return [
+            line
+            for name in tables
+            for line in self.aws.drop(self.real[name], self.stream_of(name).checkpoints.stream())
+        ]
+
+
+@dataclass(frozen=True)
+class AwsCalls:
+    """Lines for `aws`. `options`: region and profile, a space before each. `endpoint`: of DynamoDB, None is AWS."""
+
+    options: str = ""
+    endpoint: Callable[[], str | None] = lambda: None
+
+    def dynamodb(self, command: str) -> str:
+        endpoint = self.endpoint()
+        return f"aws dynamodb {command}{self.options}{f' --endpoint-url {endpoint}' if endpoint else ''}"
+
+    def other(self, command: str) -> str:
+        """Of another service: a server that is not AWS's has them all, or none; AWS must not be asked in its place."""
+        endpoint = self.endpoint()
+        is_aws = endpoint is None or any(domain in endpoint for domain in _AWS)
+        return f"aws {command}{self.options}{'' if is_aws else f' --endpoint-url {endpoint}'}"
+
+    def drop(self, table: str, stream: str) -> Iterator[str]:
+        """`stream`: its ARN, '' for none. Scaling and alarms first: what watches a table that is gone wakes somebody.
+
+        Scaling has alarms of its own, which go with it.
+        """
+        named = shlex.quote(table)
+        yield f"# {table}: readers of its stream, its scaling, alarms and a backup, then the table"
+        if stream:
+            yield f"{self.other('lambda list-event-source-mappings')} --event-source-arn {stream} # others that read it"
+        yield from self._scaling(named)
+        yield (
+            f"{self.other('cloudwatch describe-alarms')} --query"
+            f" \"MetricAlarms[?Dimensions[?Name=='TableName' && Value=='{table}']].AlarmName\""
+        )
+        yield f"{self.other('cloudwatch delete-alarms')} --alarm-names NAMES # those that the line above gave"
+        dimension = f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}"
+        yield f"{self.other('cloudwatch list-metrics')} {dimension} # what dashboards may still show"
+        backup = f"{self.dynamodb('create-backup')} --table-name {named} --backup-name {named}-last"
+        yield f"{backup} # AVAILABLE before the table goes"
+        update = f"{self.dynamodb('update-table')} --table-name {named}"
+        yield f"{update} --stream-specification StreamEnabled=false"
+        yield f"{update} --no-deletion-protection-enabled"
+        yield f"{self.dynamodb('delete-table')} --table-name {named}"
+
+    def _scaling(self, named: str) -> Iterator[str]:
+        space, command = "--service-namespace dynamodb", self.other("application-autoscaling {}")
+        look = f"{command.format('describe-scalable-targets')} {space}"
+        yield f"{look} --resource-ids table/{named} # indexes: table/{named}/index/NAME"
+        for dimension in ("ReadCapacityUnits", "WriteCapacityUnits"):
+            away = f"{command.format('deregister-scalable-target')} {space} --resource-id table/{named}"
+            yield f"{away} --scalable-dimension dynamodb:table:{dimension} # where the line above gave it"
+
+
+def _next(stream: CapturedStream, arn: str, shard: Checkpoint) -> list[StreamRecord]:
+    if shard.is_finished:
+        return []
+    iterator = _behind(stream, arn, shard)
+    return stream.source.records(arn, shard.shard, iterator, _AT_MOST).records
+
+
+def _behind(stream: CapturedStream, arn: str, shard: Checkpoint) -> str:
+    """A stream that tells of all changes, and has dropped this record, still has all that follow it."""
+    if shard.sequence:
+        with suppress(LostRecordsError):
+            return stream.source.iterator(arn, shard.shard, Position("AFTER_SEQUENCE_NUMBER", shard.sequence))
+    return stream.source.iterator(arn, shard.shard, Position("TRIM_HORIZON"))
+
+
+def _policy(arn: str) -> dict[str, object]:
+    statement = {
+        "Sid": "MigratedAway",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": [f"dynamodb:{action}" for action in _DENIED],
+        "Resource": arn,
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
