@@ -32,6 +32,7 @@ from migrator.cli.runs import RunEnd
 from migrator.journal.run_starts import keep_installation
 from migrator.journal.writers import newest_of
 from migrator.mapping.heart.items import CompiledEntity
+from migrator.model.edges import Rows
 from migrator.model.errors import DIFFERENT
 from migrator.model.instances import Share
 from migrator.model.journal import Progress, Run, RunIdentity
@@ -116,7 +117,7 @@ def backfill(
         _need_rows(context, session, flags)
         path_choice = choose_path(stack, context, session, stop, say, force=flags.force)
         identity = _identity(context, session, entities, flags, path_choice.installation)
-        bill = _bill(context, session, entities, flags, identity)
+        bill = _bill(context, session, entities, flags, identity, path_choice.source(context))
         need_allowed(read, bill, Allowed(flags.max_cost, flags.yes or flags.dry_run))
         run = _begin(session, identity, flags)
         keep_installation(session.journal.database, run.id, path_choice.installation)
@@ -304,8 +305,9 @@ def _bill(
     entities: list[CompiledEntity],
     flags: BackfillFlags,
     identity: RunIdentity,
+    rows: Rows,
 ) -> Bill:
-    """What is left to write and what it costs, printed on stderr unless it is nothing."""
+    """What is left to write and what it costs, printed on stderr unless it is nothing. `rows`: as pages are read."""
     unfinished = session.journal.find_run(identity)
     if unfinished is not None and (
         (unfinished.state == "done" and flags.restart) or unfinished.id <= _runs_before(session, identity)
@@ -317,7 +319,7 @@ def _bill(
         else {entity.name: session.journal.tally(unfinished, entity.name).rows for entity in entities}
     )
     allowed, plans = Allowed(flags.max_cost, flags.yes or flags.dry_run), [entity.plan for entity in entities]
-    reading = reading_cost(context.job, context.source, plans, allowed)
+    reading = reading_cost(context.job, rows, plans, allowed)
     left = estimate(context.source, entities, time.time(), limit=flags.limit, done=done)
     bill = bill_of(context.job, left, reading)
     if bill.estimate.rows:

@@ -80,7 +80,12 @@ def segment_bounds(
     """
     begin, end = place_of(after), place_of(upto)
     given = next((place for place in (begin, end) if isinstance(place, SegmentEnd)), None)
-    of = given.of if given else min(most, MOST_SEGMENTS, max(1, math.ceil(rows / page_rows)))
+    of = given.of if given else segments_of(rows, page_rows, most)
     first = begin.number + 1 if isinstance(begin, SegmentEnd) else 0
     last = end.number if isinstance(end, SegmentEnd) else of - 2
     yield from (SegmentEnd(number, of).text for number in range(first, last + 1))
+
+
+def segments_of(rows: int, page_rows: int, most: int) -> int:
+    """How many pages of about `page_rows` about `rows` documents are."""
+    return min(most, MOST_SEGMENTS, max(1, math.ceil(rows / page_rows)))

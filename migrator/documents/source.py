@@ -16,6 +16,7 @@ from migrator.documents.positions import (
     Stretch,
     place_of,
     segment_bounds,
+    segments_of,
     stretches,
 )
 from migrator.documents.trees import SharedScans, Trees, roots_of
@@ -24,7 +25,7 @@ from migrator.mapping.documents import DIALECT, facts_of, key_type
 from migrator.mapping.heart.scalars import Undecodable
 from migrator.model.edges import KeyCounts, RowsSeen, WiredItem
 from migrator.model.errors import NotCountedError, SettingsError, SourceError
-from migrator.model.facts import Column, EntityPlan, JoinPlan, Lookup, SchemaFacts, TableFacts
+from migrator.model.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Lookup, SchemaFacts, TableFacts
 from migrator.model.mapping import Mapping
 from migrator.model.results import Explained
 from migrator.model.table import READ_UNIT_BYTES, RowTree, SourceKey, Value, encode_key
@@ -290,39 +291,46 @@ class DocumentSource(DocumentAnswers):
         """Read units of one consistent scan of the whole table, by the size that DynamoDB told within the last six hours."""
         return float(math.ceil(self.finder.described(table).bytes / READ_UNIT_BYTES))
 
-    def read_units(self, plans: Sequence[EntityPlan]) -> float:
+    def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float:
         """Read units of one pass over all row trees, about: of its scans, and a read for each parent and each Query."""
         units = 0.0
-        scanned: set[str] = set()
+        scanned: set[tuple[str, tuple[str, ...]]] = set()
         for plan in plans:
             rows = self.rows_about(plan)
             units += self.scan_units(plan.table) + rows * len(plan.joins)
             for collection in plan.collections:
-                ours = [child for child, _ in collection.link]
-                if (
-                    collection.collection.kind != "climb"
-                    and self.finder.way(collection.table, ours).kind == "scan"
-                ):
-                    units += self.scan_units(collection.table) * (collection.table.name not in scanned)
-                    scanned.add(collection.table.name)
-                else:
+                ours = tuple(child for child, _ in collection.link)
+                if not self._is_scanned(collection):
                     units += rows
+                elif self._shared is None:
+                    units += self.scan_units(collection.table) * self._pages(plan, page_rows)
+                elif (collection.table.name, ours) not in scanned:
+                    units += self.scan_units(collection.table)
+                    scanned.add((collection.table.name, ours))
         return units
 
-    def read_words(self, plans: Sequence[EntityPlan]) -> Sequence[str]:
-        told: dict[str, str] = {}
+    def read_words(self, plans: Sequence[EntityPlan], page_rows: int) -> Sequence[str]:
+        told: dict[str, tuple[int, str]] = {}
         for plan in plans:
-            for collection in plan.collections:
+            for collection in filter(self._is_scanned, plan.collections):
                 table, ours = collection.table, [child for child, _ in collection.link]
-                if collection.collection.kind == "climb" or self.finder.way(table, ours).kind != "scan":
-                    continue
+                times = self._pages(plan, page_rows) + told.get(table.name, (0, ""))[0]
+                how = "once, and kept in memory" if self._shared else f"{times:,} times, once for each page"
                 size = self.finder.described(table)
-                scan = "is scanned as a whole, once, and kept in memory, or beside a relay for each page"
-                what = f"{self.finder.real_name(table)} {scan}"
                 cost = f"{size.items:,} documents, {size.bytes:,} bytes, {self.scan_units(table):,.0f} read units"
                 why = f"no key and no index of it begins with {' or '.join(ours)}"
-                told[table.name] = f"{what} ({cost}): {why}"
-        return list(told.values())
+                what = f"{self.finder.real_name(table)} is scanned as a whole, {how} ({cost}): {why}"
+                told[table.name] = (times, what)
+        return [what for _, what in told.values()]
+
+    def _is_scanned(self, collection: CollectionPlan) -> bool:
+        """Whether children are found by a scan of their whole table."""
+        ours = [child for child, _ in collection.link]
+        is_climb = collection.collection.kind == "climb"
+        return not is_climb and self.finder.way(collection.table, ours).kind == "scan"
+
+    def _pages(self, plan: EntityPlan, page_rows: int) -> int:
+        return segments_of(self.rows_about(plan), page_rows, self._most_segments)
 
     def goes_by_index(self, plan: EntityPlan) -> bool:
         """Whether row trees, or the rows that a change concerns, are found by a global index of a table: it follows its

@@ -109,10 +109,10 @@ class Rows(RootFinder, Protocol):
 class BilledRows(Protocol):
     """Rows whose reading is paid for, in read units."""
 
-    def read_units(self, plans: Sequence[EntityPlan]) -> float:
-        """What one pass over all row trees takes, about."""
+    def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float:
+        """What one pass over all row trees takes, about, in pages of so many rows."""
 
-    def read_words(self, plans: Sequence[EntityPlan]) -> Sequence[str]:
+    def read_words(self, plans: Sequence[EntityPlan], page_rows: int) -> Sequence[str]:
         """A line for each table that is read as a whole beside the roots, since nothing finds its rows otherwise."""
 
 

@@ -16,6 +16,8 @@ from migrator.model.errors import NotCountedError
 from migrator.model.facts import CollectionPlan, EntityPlan
 from migrator.model.mapping import Collection
 from migrator.model.table import SourceKey
+from migrator.runtime.retry import RateLimit, Retry
+from migrator.target.reads.tables import ReadPage, TableReader
 from tests.fakes.source import MemorySource
 from tests.support_documents import declared, documents_of, key_types, old_tables, plan_declared
 from tests.support_source import (
@@ -228,3 +230,40 @@ def test_nothing_is_added_up(both: Both) -> None:
         both.documents.sums(plan, [column_of(declared(PURCHASE), "total")])
     status = column_of(declared(PURCHASE), "status")
     assert both.documents.count_where(plan, [(status, ("P",))]) == 2
+
+
+class Counting(TableReader):
+    """Knows which tables were scanned, a segment at a time."""
+
+    def __init__(self, client: Any, retry: Retry, units: RateLimit) -> None:
+        super().__init__(client, retry, units)
+        self.scans: list[str] = []
+
+    def scan(self, table: str, *where: Any, **words: Any) -> Iterator[ReadPage]:
+        self.scans.append(table)
+        return super().scan(table, *where, **words)
+
+
+def test_what_is_counted_for_scans_of_children_is_what_pages_scan(dynamodb_url: str) -> None:
+    plan, rows, mark = plan_declared(PLANS["children by a scan"]), rows_of_the_schema(), secrets.token_hex(3)
+    real = {table.name: f"{mark}-{table.name}" for table in (SHELF, LINE)}
+    with old_tables(dynamodb_url) as tables:
+        for table in (SHELF, LINE):
+            tables.make(real[table.name], key_types(table), documents_of(table, rows[table.real]))
+        source = tables.source([declared(SHELF), declared(LINE)], real)
+        reader = source.finder.reader
+        counting = Counting(reader.client, reader.retry, reader.units)
+        source.finder.reader, scans = counting, counting.scans
+        units = {table.name: source.scan_units(declared(table)) for table in (SHELF, LINE)}
+        assert units[LINE.name] > 0
+        pages = min(8, len(rows["shelf"]))  # so many segments at most
+        beside = (source.at_primary(), pages, "once for each page")
+        for rows_of, times, words in ((source, 1, "once, and kept"), beside):
+            scans.clear()
+            bounds: list[SourceKey | None] = [None, *source.page_bounds(plan, 1), None]
+            read = [rows_of.read_page(plan, after, upto) for after, upto in pairwise(bounds)]
+            # A page without rows, as there are few in a small table, asks for no children.
+            assert scans.count(real[LINE.name]) == min(times, sum(map(bool, read)))
+            assert rows_of.read_units([plan], 1) == units[SHELF.name] + times * units[LINE.name]
+            (line,) = rows_of.read_words([plan], 1)
+            assert words in line

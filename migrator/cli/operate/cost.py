@@ -55,14 +55,15 @@ class Bill:
 
 def reading_cost(job: Job, source: object, plans: Sequence[EntityPlan], allowed: Allowed) -> Decimal:
     """US dollars for reading all rows once, told on stderr before anything is read; 0 where reading is not paid for.
+    `source`: as pages are read, which beside other writers takes more.
 
     Raises: SettingsError where that alone is more than --max-cost.
     """
     if not isinstance(source, BilledRows) or job.source.dynamodb is None:
         return Decimal(0)
-    for line in source.read_words(plans):
+    for line in source.read_words(plans, job.tuning.page_rows):
         click.echo(f"reading: {line}", err=True)
-    units = Decimal(round(source.read_units(plans)))
+    units = Decimal(round(source.read_units(plans, job.tuning.page_rows)))
     region = job.source.dynamodb.region or job_wiring.region_of(job) or USUAL_REGION
     price = price_of(region)
     if price is None:
