@@ -272,6 +272,16 @@ def test_a_scan_that_costs_more_than_it_may_does_not_begin(shop: Shop) -> None:
     assert "reading would cost about less than USD 0.01, more than --max-cost 0" in ended.err
 
 
+def test_beside_a_relay_the_scan_of_each_page_is_told_and_counted(shop: Shop) -> None:
+    made, job = shop.project, str(shop.project.job)
+    for command in ("table create", "capture install", "backfill", "relay --once"):
+        made.done(*command.split(), job)
+    told = made.done("backfill", job, "--restart").err
+    assert "path: conditional" in told
+    assert "times, once for each page" in told
+    assert "once, and kept in memory" not in told
+
+
 def test_an_old_table_is_no_target(shop: Shop) -> None:
     made = shop.project
     text = made.job.read_text()
