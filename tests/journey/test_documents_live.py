@@ -159,6 +159,32 @@ def test_what_old_tables_have_no_counterpart_of_is_refused_in_words(shop: Shop, 
     assert "internal error" not in ended.err
 
 
+def test_a_table_that_is_deleted_under_a_relay_ends_it_in_words(shop: Shop) -> None:
+    made, job, gone = shop.project, shop.job, shop.real["Lines"]
+    for command in ("table create", "capture install", "backfill"):
+        made.done(*command.split(), job)
+    relay = made.start("relay", job)
+    need_relay(made)
+    shop.tables.put(shop.real["Lines"], [{"order_id": "o1", "line": 2, "sku": "x", "quantity": 1}])
+    shop.tables.drop(gone)
+    _, err = relay.communicate(timeout=90)
+    assert relay.returncode == 3, err
+    assert f"table {gone}: there is no such table (any more)" in err
+    assert "capture install" in err
+    # Nor does another one begin, or seem well.
+    refused = made.run("relay", job, "--once")
+    assert refused.code == 3
+    assert gone in refused.err
+    shop.tables.make(gone, KEYS["Lines"])
+    anew = made.run("relay", job, "--once")
+    assert anew.code in (2, 3)
+    assert "capture install" in anew.err
+    made.done("capture", "install", job)
+    assert made.run("verify", job, "--repair", "--settle", "0").code == 1
+    made.done("relay", job, "--once")
+    made.done("verify", job)
+
+
 def write(shop: Shop, writer: int, ended: Event) -> None:
     """Users are named anew, orders move from one to another, lines come and go; until the end, or for so many changes."""
     chosen = random.Random(writer)

@@ -171,7 +171,7 @@ class StreamCapture:
         source = self.stream_of(table).source
         try:
             state = source.state()
-        except TargetError as error:
+        except (TargetError, LostRecordsError) as error:
             return str(error)
         if not state.is_on or state.view == ALL_OF_IT:
             return ""
