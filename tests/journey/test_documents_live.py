@@ -7,7 +7,8 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
@@ -79,34 +80,53 @@ class Shop:
         )
 
 
-@pytest.fixture
-def shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
+WriteOne = Callable[[Shop, int, random.Random], None]
+"""One change of an old table, by one of the writers."""
+
+
+@contextmanager
+def live_shop(
+    folder: Path,
+    url: str,
+    mapping: str,
+    keys: Mapping[str, Mapping[str, str]],
+    rows: Mapping[str, list[dict[str, Any]]],
+    *,
+    indexes: Mapping[str, Mapping[str, Mapping[str, str]]] | None = None,
+) -> Iterator[Shop]:
+    """Old tables with these rows, and a job with pages of twenty."""
     mark = secrets.token_hex(3)
-    real = {name: f"{mark}-{name.lower()}" for name in KEYS}
-    (tmp_path / "mapping.yaml").write_text(MAPPING)
-    made = project(tmp_path, "sqlite:///none.db", dynamodb_url, f"L{secrets.token_hex(4)}")
+    real = {name: f"{mark}-{name.lower()}" for name in keys}
+    (folder / "mapping.yaml").write_text(mapping)
+    made = project(folder, "sqlite:///none.db", url, f"L{secrets.token_hex(4)}")
     job = {
         "job": 1,
         "name": "shop",
         "mapping": "mapping.yaml",
-        "source": {"dynamodb": {"tables": real, "endpoint": dynamodb_url}},
-        "target": {"table": made.table, "endpoint": dynamodb_url},
+        "source": {"dynamodb": {"tables": real, "endpoint": url}},
+        "target": {"table": made.table, "endpoint": url},
         "tuning": {"page_rows": 20, "workers": 2, "silent_s": 5, "request_life_s": 5},
     }
     made.job.write_text(json.dumps(job))
-    with old_tables(dynamodb_url) as tables:
-        for name, key in KEYS.items():
-            tables.make(real[name], key)
-        tables.put(real["Users"], [{"id": f"u{n}", "name": f"Name {n}"} for n in range(USERS)])
-        tables.put(
-            real["Orders"],
-            [{"order_id": f"o{n}", "user_id": f"u{n % USERS}", "status": "open"} for n in range(ORDERS)],
-        )
-        tables.put(
-            real["Lines"],
-            [{"order_id": f"o{n}", "line": 1, "sku": f"s{n}", "quantity": n % 5} for n in range(ORDERS)],
-        )
+    with old_tables(url) as tables:
+        for name, key in keys.items():
+            tables.make(real[name], key, rows[name], indexes=(indexes or {}).get(name), projection="ALL")
         yield Shop(made, tables, real)
+
+
+def filled() -> dict[str, list[dict[str, Any]]]:
+    numbers = range(ORDERS)
+    return {
+        "Users": [{"id": f"u{n}", "name": f"Name {n}"} for n in range(USERS)],
+        "Orders": [{"order_id": f"o{n}", "user_id": f"u{n % USERS}", "status": "open"} for n in numbers],
+        "Lines": [{"order_id": f"o{n}", "line": 1, "sku": f"s{n}", "quantity": n % 5} for n in numbers],
+    }
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
+    with live_shop(tmp_path, dynamodb_url, MAPPING, KEYS, filled()) as made:
+        yield made
 
 
 def test_every_command_of_live_change_runs(shop: Shop) -> None:
@@ -185,23 +205,27 @@ def test_a_table_that_is_deleted_under_a_relay_ends_it_in_words(shop: Shop) -> N
     made.done("verify", job)
 
 
-def write(shop: Shop, writer: int, ended: Event) -> None:
-    """Users are named anew, orders move from one to another, lines come and go; until the end, or for so many changes."""
+def write(shop: Shop, writer: int, chosen: random.Random) -> None:
+    """Users are named anew, orders move from one to another, lines come and go."""
+    user, order = f"u{chosen.randrange(USERS)}", f"o{chosen.randrange(ORDERS)}"
+    match chosen.randrange(4):
+        case 0:
+            shop.tables.put(shop.real["Users"], [{"id": user, "name": f"Name {chosen.random()}"}])
+        case 1:
+            shop.tables.put(
+                shop.real["Orders"], [{"order_id": order, "user_id": user, "status": f"by {writer}"}]
+            )
+        case 2:
+            line = {"order_id": order, "line": chosen.randrange(1, 4), "sku": "x", "quantity": writer}
+            shop.tables.put(shop.real["Lines"], [line])
+        case _:
+            shop.delete("Lines", order_id=order, line=chosen.randrange(1, 4))
+
+
+def write_on(write_one: WriteOne, shop: Shop, writer: int, ended: Event) -> None:
     chosen = random.Random(writer)
     while not ended.wait(0.05):
-        user, order = f"u{chosen.randrange(USERS)}", f"o{chosen.randrange(ORDERS)}"
-        match chosen.randrange(4):
-            case 0:
-                shop.tables.put(shop.real["Users"], [{"id": user, "name": f"Name {chosen.random()}"}])
-            case 1:
-                shop.tables.put(
-                    shop.real["Orders"], [{"order_id": order, "user_id": user, "status": f"by {writer}"}]
-                )
-            case 2:
-                line = {"order_id": order, "line": chosen.randrange(1, 4), "sku": "x", "quantity": writer}
-                shop.tables.put(shop.real["Lines"], [line])
-            case _:
-                shop.delete("Lines", order_id=order, line=chosen.randrange(1, 4))
+        write_one(shop, writer, chosen)
 
 
 def killed(process: Popen[str], shop: Shop, items: int) -> None:
@@ -224,13 +248,14 @@ def need_relay(made: Project) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.long_journey
-def test_eight_writers_a_killed_relay_and_a_killed_backfill_end_clean(shop: Shop) -> None:
+def stormed(shop: Shop, write_one: WriteOne) -> None:
+    """Eight writers, while a relay and a backfill are killed in the middle of their work, and begin once more."""
     made, job = shop.project, shop.job
     made.done("table", "create", job)
     made.done("capture", "install", job)
     ended = Event()
-    writers = [Thread(target=write, args=(shop, number, ended)) for number in range(WRITERS)]
+    words = (write_one, shop)
+    writers = [Thread(target=write_on, args=(*words, number, ended)) for number in range(WRITERS)]
     for thread in writers:
         thread.start()
     try:
@@ -246,11 +271,72 @@ def test_eight_writers_a_killed_relay_and_a_killed_backfill_end_clean(shop: Shop
         for thread in writers:
             thread.join()
     made.done_at_last("relay", job, "--once")
-    clean = made.done("verify", job)
-    assert "clean: rows and items say the same" in clean.out
+    assert "clean: rows and items say the same" in made.done("verify", job).out
+
+
+@pytest.mark.long_journey
+def test_eight_writers_a_killed_relay_and_a_killed_backfill_end_clean(shop: Shop) -> None:
+    made, job = shop.project, shop.job
+    stormed(shop, write)
     shop.tables.put(shop.real["Orders"], [{"order_id": "o0", "user_id": "u0", "status": "kept"}])
     shop.tables.put(shop.real["Users"], [{"id": "u0", "name": "At last"}])
     made.done_at_last("relay", job, "--once")
     named = [item for item in shop.items() if item["PK"]["S"] == "USER#u0" and "userName" in item]
     assert {item["userName"]["S"] for item in named} == {"At last"}
     made.done("verify", job)
+
+
+# ── the shipped mapping of four tables ──
+
+SHIPPED = Path(__file__).parents[2] / "mappings" / "old_tables" / "users_and_orders.yaml"
+SHIPPED_KEYS = {
+    "Users": {"id": "S"},
+    "Addresses": {"user_id": "S", "label": "S"},
+    "Orders": {"id": "S"},
+    "OrderItems": {"order_id": "S", "line": "N"},
+}
+
+
+def address(user: str, label: str, city: str) -> dict[str, Any]:
+    return {"user_id": user, "label": label, "street": {"line1": "Main Street 1", "city": city}, "zip": "1"}
+
+
+def order_of(user: str, order: str, day: int) -> dict[str, Any]:
+    return {"id": order, "user_id": user, "ordered": f"2026-05-{day:02}", "total": day, "status": "open"}
+
+
+def order_item(order: str, line: int, quantity: int) -> dict[str, Any]:
+    return {"order_id": order, "line": line, "sku": f"s{line}", "quantity": quantity, "tags": {"a", "b"}}
+
+
+def write_shipped(shop: Shop, writer: int, chosen: random.Random) -> None:
+    """Users are named anew, orders move to other users and days, addresses and items come and go."""
+    user, order = f"u{chosen.randrange(USERS)}", f"o{chosen.randrange(ORDERS)}"
+    label, line = chosen.choice(["home", "work"]), chosen.randrange(1, 4)
+    match chosen.randrange(6):
+        case 0:
+            shop.tables.put(shop.real["Users"], [{"id": user, "name": f"Name {chosen.random()}"}])
+        case 1:
+            shop.tables.put(shop.real["Orders"], [order_of(user, order, chosen.randrange(1, 28))])
+        case 2:
+            shop.tables.put(shop.real["Addresses"], [address(user, label, f"City {writer}")])
+        case 3:
+            shop.delete("Addresses", user_id=user, label=label)
+        case 4:
+            shop.tables.put(shop.real["OrderItems"], [order_item(order, line, writer)])
+        case _:
+            shop.delete("OrderItems", order_id=order, line=line)
+
+
+@pytest.mark.long_journey
+def test_the_shipped_tables_end_clean_and_answer_as_the_old_ones(tmp_path: Path, dynamodb_url: str) -> None:
+    rows = {
+        "Users": [{"id": f"u{n}", "name": f"Name {n}"} for n in range(USERS)],
+        "Addresses": [address(f"u{n}", "home", f"City {n}") for n in range(USERS)],
+        "Orders": [order_of(f"u{n % USERS}", f"o{n}", n % 27 + 1) for n in range(ORDERS)],
+        "OrderItems": [order_item(f"o{n}", 1, n % 5) for n in range(ORDERS)],
+    }
+    indexes = {"Orders": {"ByUser": {"user_id": "S", "ordered": "S"}}}
+    with live_shop(tmp_path, dynamodb_url, SHIPPED.read_text(), SHIPPED_KEYS, rows, indexes=indexes) as shop:
+        stormed(shop, write_shipped)
+        shop.project.done("shadow", "replay", shop.job, "--questions", "40", "--settle", "0")
