@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from migrator.documents.capture.install import CapturedStream
 from migrator.model.errors import LostRecordsError, MigratorError, SourceError, StoppedError
 from migrator.model.live import ActivityCounts
-from migrator.model.streams.shards import Checkpoint, Position, StreamRecord
+from migrator.model.streams.shards import Checkpoint, Position, StreamRecord, StreamState
 
 _AT_MOST = 1_000
 _AWS = (".amazonaws.com", ".api.aws")
@@ -45,10 +45,13 @@ class StreamActivity:
 
     def look(self, tables: Sequence[str]) -> ActivityCounts:
         """Raises: SourceError where a stream cannot be read; StoppedError."""
-        if unread := [name for name in tables if not self.stream_of(name).checkpoints.stream()]:
-            blind = f"the streams of {', '.join(unread)} are not read"
+        if unbegun := [name for name in tables if not self.stream_of(name).checkpoints.stream()]:
+            blind = f"the streams of {', '.join(unbegun)} are not read"
             return ActivityCounts({}, None, _COUNTED_BY, blind)
-        return ActivityCounts({name: self._last(name) for name in tables}, None, _COUNTED_BY)
+        ahead = {name: self._ahead(name) for name in tables}
+        gaps = [name for name, unread in ahead.items() if unread.has_gap]
+        counts = {name: unread.last for name, unread in ahead.items()}
+        return ActivityCounts(counts, None, _COUNTED_BY, _not_told(gaps) if gaps else "")
 
     def views(self) -> set[str]:
         return set()
@@ -58,34 +61,19 @@ class StreamActivity:
 
     def waiting(self) -> Mapping[str, int]:
         """Marks, and records that no relay has copied yet: of each shard a thousand at most."""
-        waiting = Counter(self.marks())
-        for name in self.captured:
-            waiting[name] += sum(len(records) for _, records in self._unread(name))
-        return +waiting
+        ahead = {name: self._ahead(name) for name in self.captured}
+        if gaps := [name for name, unread in ahead.items() if unread.has_gap]:
+            raise SourceError(_not_told(gaps))
+        unread = Counter({name: stream.records for name, stream in ahead.items()})
+        return +(Counter(self.marks()) + unread)
 
-    def _last(self, table: str) -> str:
-        """A text that is another one after every change: of each shard's last record, read or not."""
-        last = [
-            f"{shard.shard}={records[-1].sequence if records else shard.sequence}"
-            for shard, records in self._unread(table)
-        ]
-        # A shard without a record is no change: shards are closed and opened while nothing is written.
-        told = "\n".join(sorted(one for one in last if not one.endswith("=")))
-        return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
-
-    def _unread(self, table: str) -> list[tuple[Checkpoint, list[StreamRecord]]]:
-        """By shard, its next records behind its checkpoint; of a stream that was not begun with nothing.
-
-        Raises: SourceError where the stream does not tell of all changes any more.
-        """
+    def _ahead(self, table: str) -> _Ahead:
+        """Raises: SourceError where the table has another stream than the one that was begun with, or none."""
         stream = self.stream_of(table)
         try:
             arn, state = stream.checkpoints.stream(), stream.source.state()
-            known = stream.checkpoints.read(arn).shards
-            names = {shard.shard for shard in known}
-            new = [Checkpoint(one.id, one.parent, "", 0.0) for one in state.shards if one.id not in names]
-            if not stream.is_lost(state):
-                return [(shard, _next(stream, arn, shard)) for shard in [*known, *(new if arn else [])]]
+            if not arn or (state.is_on and state.arn == arn):
+                return _ahead_of(stream, arn, state)
         except StoppedError:
             raise
         except MigratorError as error:
@@ -100,6 +88,120 @@ class StreamActivity:
         return [line for name in tables for line in self._policy(self._arn(name))]
 
     def _policy(self, arn: str) -> Iterator[str]:
+        yield f"{self.aws.dynamodb('get-resource-policy')} --resource-arn {arn} # put replaces one that is there"
+        written = shlex.quote(json.dumps(_policy(arn)))
+        yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
+
+    def _arn(self, table: str) -> str:
+        """As the stream's name says it that was begun with."""
+        arn = self.stream_of(table).checkpoints.stream().partition("/stream/")[0]
+        return arn or f"arn:aws:dynamodb:REGION:ACCOUNT:table/{self.real[table]}"
+
+    def drops(self, tables: Sequence[str]) -> list[str]:
+        return [
+            line
+            for name in tables
+            for line in self.aws.drop(self.real[name], self.stream_of(name).checkpoints.stream())
+        ]
+
+
+@dataclass(frozen=True)
+class AwsCalls:
+    """Lines for `aws`. `options`: region and profile, a space before each. `endpoint`: of DynamoDB, None is AWS."""
+
+    options: str = ""
+    endpoint: Callable[[], str | None] = lambda: None
+
+    def dynamodb(self, command: str) -> str:
+        endpoint = self.endpoint()
+        return f"aws dynamodb {command}{self.options}{f' --endpoint-url {endpoint}' if endpoint else ''}"
+
+    def other(self, command: str) -> str:
+        """Of another service: a server that is not AWS's has them all, or none; AWS must not be asked in its place."""
+        endpoint = self.endpoint()
+        is_aws = endpoint is None or any(domain in endpoint for domain in _AWS)
+        return f"aws {command}{self.options}{'' if is_aws else f' --endpoint-url {endpoint}'}"
+
+    def drop(self, table: str, stream: str) -> Iterator[str]:
+        """`stream`: its ARN, '' for none. Scaling and alarms first: what watches a table that is gone wakes somebody.
+
+        Scaling has alarms of its own, which go with it.
+        """
+        named = shlex.quote(table)
+        yield f"# {table}: readers of its stream, its scaling, alarms and a backup, then the table"
+        if stream:
+            yield f"{self.other('lambda list-event-source-mappings')} --event-source-arn {stream} # others that read it"
+        yield from self._scaling(named)
+        yield (
+            f"{self.other('cloudwatch describe-alarms')} --query"
+            f" \"MetricAlarms[?Dimensions[?Name=='TableName' && Value=='{table}']].AlarmName\""
+        )
+        yield f"{self.other('cloudwatch delete-alarms')} --alarm-names NAMES # those that the line above gave"
+        dimension = f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}"
+        yield f"{self.other('cloudwatch list-metrics')} {dimension} # what dashboards may still show"
+        backup = f"{self.dynamodb('create-backup')} --table-name {named} --backup-name {named}-last"
+        yield f"{backup} # AVAILABLE before the table goes"
+        update = f"{self.dynamodb('update-table')} --table-name {named}"
+        yield f"{update} --stream-specification StreamEnabled=false"
+        yield f"{update} --no-deletion-protection-enabled"
+        yield f"{self.dynamodb('delete-table')} --table-name {named}"
+
+    def _scaling(self, named: str) -> Iterator[str]:
+        space, command = "--service-namespace dynamodb", self.other("application-autoscaling {}")
+        look = f"{command.format('describe-scalable-targets')} {space}"
+        yield f"{look} --resource-ids table/{named} # indexes: table/{named}/index/NAME"
+        for dimension in ("ReadCapacityUnits", "WriteCapacityUnits"):
+            away = f"{command.format('deregister-scalable-target')} {space} --resource-id table/{named}"
+            yield f"{away} --scalable-dimension dynamodb:table:{dimension} # where the line above gave it"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """What a stream holds behind its checkpoints. `last`: a text that is another one after every change. `has_gap`: it has
+    dropped what no relay has read."""
+
+    last: str
+    records: int
+    has_gap: bool
+
+
+def _ahead_of(stream: CapturedStream, arn: str, state: StreamState) -> _Ahead:
+    """Of a stream that was not begun with nothing."""
+    known = stream.checkpoints.read(arn).shards
+    names = {shard.shard for shard in known}
+    new = [Checkpoint(one.id, one.parent, "", 0.0) for one in state.shards if arn and one.id not in names]
+    unread = [(shard, _next(stream, arn, shard)) for shard in (*known, *new)]
+    last = ((shard.shard, records[-1].sequence if records else shard.sequence) for shard, records in unread)
+    # A shard without a record is no change: shards are closed and opened while nothing is written.
+    told = "\n".join(sorted(f"{shard}={sequence}" for shard, sequence in last if sequence))
+    digest = hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+    return _Ahead(digest, sum(len(records) for _, records in unread), bool(arn) and stream.has_gap(arn))
+
+
+def _not_told(tables: Sequence[str]) -> str:
+    what = f"no relay has read the streams of {', '.join(tables)} for a day, and they keep no more"
+    return f"{what}; the tables' ConsumedWriteCapacityUnits in CloudWatch tell whether they were written"
+
+
+def _next(stream: CapturedStream, arn: str, shard: Checkpoint) -> list[StreamRecord]:
+    """Those behind the checkpoint; none where the stream has dropped the shard itself."""
+    if shard.is_finished:
+        return []
+    with suppress(LostRecordsError):
+        iterator = _behind(stream, arn, shard)
+        return stream.source.records(arn, shard.shard, iterator, _AT_MOST).records
+    return []
+
+
+def _behind(stream: CapturedStream, arn: str, shard: Checkpoint) -> str:
+    """Where the stream has dropped that record, it still has all that it holds after it."""
+    if shard.sequence:
+        with suppress(LostRecordsError):
+            return stream.source.iterator(arn, shard.shard, Position("AFTER_SEQUENCE_NUMBER", shard.sequence))
+    return stream.source.iterator(arn, shard.shard, Position("TRIM_HORIZON"))
+
+
+def _policy(self, arn: str) -> Iterator[str]:
         yield f"{self.aws.dynamodb('get-resource-policy')} --resource-arn {arn} # put replaces one that is there"
         written = shlex.quote(json.dumps(_policy(arn)))
         yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
