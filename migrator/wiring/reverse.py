@@ -119,7 +119,7 @@ class ReverseEdges:
         return list(hindrances(self.inverse, self.entities, self.stream.state(), takes_rows=takes_rows))
 
     def unreadable(self) -> list[str]:
-        return list(unreadable(self.inverse, self.entities))
+        return list(unreadable(self.inverse, self.entities, takes_rows=self.context.source.takes_rows))
 
     def two_ways(self) -> list[str]:
         """Where these entities are direct, and no others."""
@@ -162,7 +162,7 @@ class ReverseEdges:
             rows.move_counters([table.facts for table in self.tables.values()])
 
     def writer(self) -> SqlRowWriter:
-        job, settings = self.context.job, self.context.job.source
+        job, settings, facts = self.context.job, self.context.job.source, self.source.facts()
         address = address_of(settings.url, settings.command, secret_providers(job.path.parent, job.target))
         options = ConnectionOptions(
             name=name_of(job.name, "reverse"),
@@ -170,4 +170,4 @@ class ReverseEdges:
             lock_wait_s=LOCK_WAIT_S,
             statement_timeout_s=settings.statement_timeout_s,
         )
-        return SqlRowWriter(address, options, Retry(backoff_of(job), self.stop), self.context.source.facts())
+        return SqlRowWriter(address, options, Retry(backoff_of(job), self.stop), facts)

@@ -41,10 +41,7 @@ def hindrances(
 ) -> Iterator[str]:
     """Why rows cannot be made of what is written to the table. `takes_rows`: whether the source is one that they are made
     for."""
-    if not takes_rows:
-        yield "rows are made of items for databases alone, and the old side is tables of DynamoDB's"
-        return
-    yield from unreadable(inverse, entities)
+    yield from unreadable(inverse, entities, takes_rows=takes_rows)
     if not state.is_on:
         option = "`target: {options: {stream: new_and_old_images}}` in the job"
         yield f"the table has no stream; switch one on with the view {ALL_OF_IT} ({option})"
@@ -52,8 +49,11 @@ def hindrances(
         yield f"the table's stream has the view {state.view}, and {ALL_OF_IT} is needed"
 
 
-def unreadable(inverse: Inverse, entities: Sequence[CompiledEntity]) -> Iterator[str]:
+def unreadable(inverse: Inverse, entities: Sequence[CompiledEntity], *, takes_rows: bool) -> Iterator[str]:
     """Why the items do not say what their rows are."""
+    if not takes_rows:
+        yield "rows are made of items for databases alone, and the old side is tables of DynamoDB's"
+        return
     for table in inverse.tables:
         if not table.invertible:
             what = table.rows_lost or f"{', '.join(lost.column for lost in table.lost)} would be lost"
