@@ -85,9 +85,11 @@ class StreamActivity:
 
     def read_only(self, tables: Sequence[str]) -> list[str]:
         """A policy of each table that nobody may write it by; whoever may change that policy still can."""
-        return [line for name in tables for line in self._policy(self._arn(name))]
+        return [line for name in tables for line in self._denied(self.real[name], self._arn(name))]
 
-    def _policy(self, arn: str) -> Iterator[str]:
+    def _denied(self, table: str, arn: str) -> Iterator[str]:
+        expiry = f"{self.aws.dynamodb('describe-time-to-live')} --table-name {shlex.quote(table)}"
+        yield f"{expiry} # what expires is a change, too, which no policy denies: update-time-to-live switches it off"
         yield f"{self.aws.dynamodb('get-resource-policy')} --resource-arn {arn} # put replaces one that is there"
         written = shlex.quote(json.dumps(_policy(arn)))
         yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
@@ -128,7 +130,12 @@ class AwsCalls:
         Scaling has alarms of its own, which go with it.
         """
         named = shlex.quote(table)
-        yield f"# {table}: readers of its stream, its scaling, alarms and a backup, then the table"
+        dimension = f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}"
+        yield f"# {table}: who still uses it, readers of its stream, its scaling, alarms and a backup, then the table"
+        for metric, of in (("Read", "reads it"), ("Write", "writes it")):
+            daily = "--period 86400 --statistics Sum --start-time FROM --end-time TO"
+            used = f"{self.other('cloudwatch get-metric-statistics')} --metric-name Consumed{metric}CapacityUnits"
+            yield f"{used} {dimension} {daily} # 0 where nobody {of} any more"
         if stream:
             yield f"{self.other('lambda list-event-source-mappings')} --event-source-arn {stream} # others that read it"
         yield from self._scaling(named)
@@ -137,7 +144,6 @@ class AwsCalls:
             f" \"MetricAlarms[?Dimensions[?Name=='TableName' && Value=='{table}']].AlarmName\""
         )
         yield f"{self.other('cloudwatch delete-alarms')} --alarm-names NAMES # those that the line above gave"
-        dimension = f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}"
         yield f"{self.other('cloudwatch list-metrics')} {dimension} # what dashboards may still show"
         backup = f"{self.dynamodb('create-backup')} --table-name {named} --backup-name {named}-last"
         yield f"{backup} # AVAILABLE before the table goes"
@@ -195,89 +201,6 @@ def _next(stream: CapturedStream, arn: str, shard: Checkpoint) -> list[StreamRec
 
 def _behind(stream: CapturedStream, arn: str, shard: Checkpoint) -> str:
     """Where the stream has dropped that record, it still has all that it holds after it."""
-    if shard.sequence:
-        with suppress(LostRecordsError):
-            return stream.source.iterator(arn, shard.shard, Position("AFTER_SEQUENCE_NUMBER", shard.sequence))
-    return stream.source.iterator(arn, shard.shard, Position("TRIM_HORIZON"))
-
-
-def _policy(self, arn: str) -> Iterator[str]:
-        yield f"{self.aws.dynamodb('get-resource-policy')} --resource-arn {arn} # put replaces one that is there"
-        written = shlex.quote(json.dumps(_policy(arn)))
-        yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
-
-    def _arn(self, table: str) -> str:
-        """As the stream's name says it that was begun with."""
-        arn = self.stream_of(table).checkpoints.stream().partition("/stream/")[0]
-        return arn or f"arn:aws:dynamodb:REGION:ACCOUNT:table/{self.real[table]}"
-
-    def drops(self, tables: Sequence[str]) -> list[str]:
-        return [
-            line
-            for name in tables
-            for line in self.aws.drop(self.real[name], self.stream_of(name).checkpoints.stream())
-        ]
-
-
-@dataclass(frozen=True)
-class AwsCalls:
-    """Lines for `aws`. `options`: region and profile, a space before each. `endpoint`: of DynamoDB, None is AWS."""
-
-    options: str = ""
-    endpoint: Callable[[], str | None] = lambda: None
-
-    def dynamodb(self, command: str) -> str:
-        endpoint = self.endpoint()
-        return f"aws dynamodb {command}{self.options}{f' --endpoint-url {endpoint}' if endpoint else ''}"
-
-    def other(self, command: str) -> str:
-        """Of another service: a server that is not AWS's has them all, or none; AWS must not be asked in its place."""
-        endpoint = self.endpoint()
-        is_aws = endpoint is None or any(domain in endpoint for domain in _AWS)
-        return f"aws {command}{self.options}{'' if is_aws else f' --endpoint-url {endpoint}'}"
-
-    def drop(self, table: str, stream: str) -> Iterator[str]:
-        """`stream`: its ARN, '' for none. Scaling and alarms first: what watches a table that is gone wakes somebody.
-
-        Scaling has alarms of its own, which go with it.
-        """
-        named = shlex.quote(table)
-        yield f"# {table}: readers of its stream, its scaling, alarms and a backup, then the table"
-        if stream:
-            yield f"{self.other('lambda list-event-source-mappings')} --event-source-arn {stream} # others that read it"
-        yield from self._scaling(named)
-        yield (
-            f"{self.other('cloudwatch describe-alarms')} --query"
-            f" \"MetricAlarms[?Dimensions[?Name=='TableName' && Value=='{table}']].AlarmName\""
-        )
-        yield f"{self.other('cloudwatch delete-alarms')} --alarm-names NAMES # those that the line above gave"
-        dimension = f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}"
-        yield f"{self.other('cloudwatch list-metrics')} {dimension} # what dashboards may still show"
-        backup = f"{self.dynamodb('create-backup')} --table-name {named} --backup-name {named}-last"
-        yield f"{backup} # AVAILABLE before the table goes"
-        update = f"{self.dynamodb('update-table')} --table-name {named}"
-        yield f"{update} --stream-specification StreamEnabled=false"
-        yield f"{update} --no-deletion-protection-enabled"
-        yield f"{self.dynamodb('delete-table')} --table-name {named}"
-
-    def _scaling(self, named: str) -> Iterator[str]:
-        space, command = "--service-namespace dynamodb", self.other("application-autoscaling {}")
-        look = f"{command.format('describe-scalable-targets')} {space}"
-        yield f"{look} --resource-ids table/{named} # indexes: table/{named}/index/NAME"
-        for dimension in ("ReadCapacityUnits", "WriteCapacityUnits"):
-            away = f"{command.format('deregister-scalable-target')} {space} --resource-id table/{named}"
-            yield f"{away} --scalable-dimension dynamodb:table:{dimension} # where the line above gave it"
-
-
-def _next(stream: CapturedStream, arn: str, shard: Checkpoint) -> list[StreamRecord]:
-    if shard.is_finished:
-        return []
-    iterator = _behind(stream, arn, shard)
-    return stream.source.records(arn, shard.shard, iterator, _AT_MOST).records
-
-
-def _behind(stream: CapturedStream, arn: str, shard: Checkpoint) -> str:
-    """A stream that tells of all changes, and has dropped this record, still has all that follow it."""
     if shard.sequence:
         with suppress(LostRecordsError):
             return stream.source.iterator(arn, shard.shard, Position("AFTER_SEQUENCE_NUMBER", shard.sequence))

@@ -92,6 +92,26 @@ def test_where_nothing_was_begun_with_nothing_is_known() -> None:
     assert (look.tables, look.blind) == ({}, "the streams of users, orders are not read")
 
 
+def test_after_a_day_without_a_relay_two_looks_still_tell_of_changes_and_the_gap_is_said(
+    documents: Documents,
+) -> None:
+    """No relay runs once all patterns are complete, and old tables go days later: shards roll, and are dropped."""
+    activity = activity_of(documents)
+    documents.drain()
+    for fake in documents.fakes.values():
+        fake.roll()
+    documents.pass_by(3 * 24 * 3600)
+    before = activity.look(TABLES)
+    assert before.blind.startswith("no relay has read the streams of users, orders for a day")
+    assert activity.look(TABLES) == before
+    documents.write("users", 1, name="Eve")
+    after = activity.look(TABLES)
+    assert after.tables["users"] != before.tables["users"]
+    assert after.tables["orders"] == before.tables["orders"]
+    with pytest.raises(SourceError, match="ConsumedWriteCapacityUnits"):
+        activity.waiting()
+
+
 @pytest.mark.parametrize("happens", ["switch_off", "create_anew"])
 def test_a_stream_that_is_lost_is_no_quiet_one(documents: Documents, happens: str) -> None:
     getattr(documents.fakes["users"], happens)()
@@ -101,7 +121,10 @@ def test_a_stream_that_is_lost_is_no_quiet_one(documents: Documents, happens: st
 
 def test_the_calls_of_aws_name_the_account_s_tables(documents: Documents) -> None:
     activity = activity_of(documents)
-    there, policy = activity.read_only(["users"])
+    expiry, there, policy = activity.read_only(["users"])
+    assert expiry.startswith(
+        "aws dynamodb describe-time-to-live --region eu-central-1 --table-name prod-users #"
+    )
     assert there.startswith("aws dynamodb get-resource-policy --region eu-central-1 --resource-arn arn:aws:")
     assert "--resource-arn arn:aws:dynamodb:eu-central-1:123456789012:table/users" in policy
     assert '"Effect": "Deny"' in policy
