@@ -80,8 +80,10 @@ def sink_before(upstream: str, *options: str) -> Iterator[str]:
     command = [sys.executable, "-m", "tests.bench.relay_sink", upstream, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        process.kill()
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.kill()
 
 
 def filled(folder: Path, mapping: str, source: str, endpoint: str) -> Project:

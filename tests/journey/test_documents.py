@@ -296,3 +296,16 @@ def test_what_does_not_run_on_documents_says_so(shop: Shop, command: str, said: 
     made.done("table", "create", job)
     ended = made.run(*command.split(), job)
     assert (ended.code, said in ended.err) == (2, True), ended.err
+
+
+def test_several_processes_share_the_read_units(shop: Shop) -> None:
+    """Of the table that is largest; each reads segments of its own."""
+    made, job = shop.project, str(shop.project.job)
+    made.done("table", "create", job)
+    text = json.loads(made.job.read_text())
+    text["source"]["dynamodb"]["max_read_units"] = 400
+    text["tuning"] |= {"page_rows": 10}
+    made.job.write_text(json.dumps(text))
+    told = made.done("backfill", job, "--processes", "2", "--json").data
+    assert told["total"]["rows"] == USERS + sum(n % 3 != 2 for n in range(ORDERS)) + 2 * ORDERS - 20
+    assert "clean: rows and items say the same" in made.done("verify", job, "--processes", "2").out

@@ -42,6 +42,8 @@ def hindrances(
     """Why rows cannot be made of what is written to the table. `takes_rows`: whether the source is one that they are made
     for."""
     yield from unreadable(inverse, entities, takes_rows=takes_rows)
+    if not takes_rows:
+        return
     if not state.is_on:
         option = "`target: {options: {stream: new_and_old_images}}` in the job"
         yield f"the table has no stream; switch one on with the view {ALL_OF_IT} ({option})"
