@@ -168,7 +168,7 @@ def open_document_live(
     marking = [streams.marking(name, AGAIN_AFTER_S if name in late else 0.0) for name in tables]
     marks = StreamMarks(kept, images, marking, retry.wait, is_over=is_over)
     aws = AwsCalls(settings.aws_options, partial(endpoint_of, settings.endpoint))
-    activity = StreamActivity(streams.captured, kept.by_table, tables, settings.real_names, aws)
+    activity = StreamActivity(streams.captured, kept.by_table, settings.real_names, aws)
     return DocumentLive(StreamCapture(streams.captured, tickets, kept), marks, tickets, activity)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -33,13 +33,11 @@ _DENIED = (
 class StreamActivity:
     """model.live.Activity. DynamoDB keeps no transaction open, and does not tell who writes.
 
-    `captured`: tables whose streams are read. `real`: the account's name of each table that the job names. `marks`: those
-    that wait, by table.
+    `real`: the account's name of each table that the job names. `marks`: those that wait, by table.
     """
 
     stream_of: Callable[[str], CapturedStream]
     marks: Callable[[], Mapping[str, int]]
-    captured: Collection[str]
     real: Mapping[str, str]
     aws: AwsCalls
 
@@ -59,9 +57,9 @@ class StreamActivity:
     def named(self) -> set[str]:
         return set(self.real)
 
-    def waiting(self) -> Mapping[str, int]:
+    def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
         """Marks, and records that no relay has copied yet: of each shard a thousand at most."""
-        ahead = {name: self._ahead(name) for name in self.captured}
+        ahead = {name: self._ahead(name) for name in tables}
         if gaps := [name for name, unread in ahead.items() if unread.has_gap]:
             raise SourceError(_not_told(gaps))
         unread = Counter({name: stream.records for name, stream in ahead.items()})

@@ -28,7 +28,6 @@ def activity_of(documents: Documents) -> StreamActivity:
     return StreamActivity(
         stream_of,
         marks,
-        TABLES,
         {name: f"prod-{name}" for name in (*TABLES, "coupons")},
         AwsCalls(" --region eu-central-1"),
     )
@@ -62,15 +61,15 @@ def test_a_change_in_a_shard_that_nobody_knows_yet_is_seen(documents: Documents)
     before = activity.look(TABLES)
     documents.write("users", 2, name="Bob")
     assert activity.look(TABLES) != before
-    assert activity.waiting() == {"users": 1}
+    assert activity.waiting(TABLES) == {"users": 1}
 
 
 def test_records_that_no_relay_has_read_wait(documents: Documents) -> None:
     activity = activity_of(documents)
     documents.write("orders", 7, user_id=1)
-    assert activity.waiting() == {"users": 1, "orders": 1}
+    assert activity.waiting(TABLES) == {"users": 1, "orders": 1}
     documents.drain()
-    assert activity.waiting() == {}
+    assert activity.waiting(TABLES) == {}
 
 
 def test_a_table_that_nobody_has_written_for_a_day_is_a_quiet_one(documents: Documents) -> None:
@@ -82,7 +81,7 @@ def test_a_table_that_nobody_has_written_for_a_day_is_a_quiet_one(documents: Doc
         documents.pass_by(10 * 3600)
         documents.drain()
     assert activity.look(TABLES) == before
-    assert activity.waiting() == {}
+    assert activity.waiting(TABLES) == {}
     documents.write("users", 1, name="Eve")
     assert activity.look(TABLES) != before
 
@@ -109,7 +108,7 @@ def test_after_a_day_without_a_relay_two_looks_still_tell_of_changes_and_the_gap
     assert after.tables["users"] != before.tables["users"]
     assert after.tables["orders"] == before.tables["orders"]
     with pytest.raises(SourceError, match="ConsumedWriteCapacityUnits"):
-        activity.waiting()
+        activity.waiting(TABLES)
 
 
 @pytest.mark.parametrize("happens", ["switch_off", "create_anew"])
