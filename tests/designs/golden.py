@@ -58,11 +58,14 @@ def script_of(name: str, engine: str) -> str:
 
 def read_golden(name: str) -> Golden:
     """The golden file of the design. Raises: KeyError where `items`, `count` or `queries` are not there."""
-    written = YAML(typ="safe").load((GOLDEN / f"{name}.yaml").read_text(encoding="utf-8"))
+    return golden_of(YAML(typ="safe").load((GOLDEN / f"{name}.yaml").read_text(encoding="utf-8")))
+
+
+def golden_of(written: dict[str, Any]) -> Golden:
     return Golden(
-        items=[_value(item) for item in written["items"]],
-        absent=[tuple(_value(key)) for key in written.get("absent", [])],
-        in_index=_value(written.get("in_index", {})),
+        items=[value_of(item) for item in written["items"]],
+        absent=[tuple(value_of(key)) for key in written.get("absent", [])],
+        in_index=value_of(written.get("in_index", {})),
         count=written["count"],
         queries=[_query(one) for one in written["queries"]],
     )
@@ -70,7 +73,7 @@ def read_golden(name: str) -> Golden:
 
 def _query(written: dict[str, Any]) -> GoldenQuery:
     params = {name: _param(value) for name, value in written.get("params", {}).items()}
-    answer = _value(written["answer"])
+    answer = value_of(written["answer"])
     return GoldenQuery(written["pattern"], params, answer if isinstance(answer, dict) else {"": answer})
 
 
@@ -78,13 +81,15 @@ def _param(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _value(written: Any) -> Any:
+def value_of(written: Any) -> Any:
     """The value with {n: "149.99"} as the exact number that it is."""
     if isinstance(written, list):
-        return [_value(one) for one in written]
+        return [value_of(one) for one in written]
     if isinstance(written, dict):
         number = written.get("n") if len(written) == 1 else None
-        return Decimal(number) if number is not None else {name: _value(one) for name, one in written.items()}
+        return (
+            Decimal(number) if number is not None else {name: value_of(one) for name, one in written.items()}
+        )
     assert not isinstance(written, float), f"{written}: write a number with decimals as {{n: …}}"
     return written
 

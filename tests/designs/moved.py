@@ -20,7 +20,6 @@ from migrator.output.runs import Lines
 from migrator.runtime.logs import get_logger
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
-from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import Claims
 from migrator.stages.patterns.question import ask
@@ -28,19 +27,19 @@ from migrator.stages.verify.stage import Verify
 from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
-from migrator.wiring.job import Work, open_source
+from migrator.wiring.job import JobSource, Work, open_source
 from tests.designs.golden import DESIGNS, Golden, GoldenQuery, read_golden
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A design's rows in a database and, after `backfilled`, their items in a table."""
+    """A design's rows in a database, or old tables, and, after `backfilled`, their items in a table."""
 
     name: str
     golden: Golden
     checked: Checked
-    source: SqlSource
+    source: JobSource
     store: DynamoStore
     journal: SqlJournal
     backfilled: BackfillResult
@@ -83,8 +82,15 @@ def moved(name: str, url: str, endpoint: str) -> Iterator[Moved]:
 @contextmanager
 def moved_by(mapping: Path, url: str, endpoint: str, golden: Golden) -> Iterator[Moved]:
     """The same of any mapping."""
+    with moved_from(SourceSettings(url=url), mapping, endpoint, golden) as design:
+        yield design
+
+
+@contextmanager
+def moved_from(settings: SourceSettings, mapping: Path, endpoint: str, golden: Golden) -> Iterator[Moved]:
+    """The same of any source."""
     name, parsed = mapping.stem, read_mapping(mapping)
-    with open_source(SourceSettings(url=url), parsed, Work(workers=4)) as source:
+    with open_source(settings, parsed, Work(workers=4)) as source:
         checked = checked_on(source, parsed)
         design = replace(checked.mapping.table, name=f"{name}-{secrets.token_hex(4)}")
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
@@ -99,7 +105,7 @@ def moved_by(mapping: Path, url: str, endpoint: str, golden: Golden) -> Iterator
 
 
 def _backfill(
-    checked: Checked, source: SqlSource, store: DynamoStore, journal: SqlJournal, table_id: str
+    checked: Checked, source: JobSource, store: DynamoStore, journal: SqlJournal, table_id: str
 ) -> BackfillResult:
     entities = {entity.name: entity for entity in checked.entities}
     claims = Claims(journal, source, entities, checked.unproved, table_id, memory=None)

@@ -48,16 +48,16 @@ def test_a_design_is_what_its_golden_file_says(
     with moved(name, url, dynamodb_url) as design:
         assert list(statement_faults(design.source, design.checked.mapping)) == []
         assert design.backfilled.findings == {}
-        _check_items(design)
-        _check_indexes(design)
-        _check_queries(design)
-        _check_collections(design)
+        check_items(design)
+        check_indexes(design)
+        check_queries(design)
+        check_collections(design)
         result = design.verify()
         assert result.findings == {}, design.journal.findings(result.run)
         assert result.scanned == design.golden.count
 
 
-def _check_items(design: Moved) -> None:
+def check_items(design: Moved) -> None:
     golden, table = design.golden, design.store.design
     stored = {table.key_of(item): item for item in design.items()}
     for item in golden.items:
@@ -70,12 +70,12 @@ def _check_items(design: Moved) -> None:
     assert {table.type_of(item) for item in golden.items} == types, "an item of every type"
 
 
-def _check_indexes(design: Moved) -> None:
+def check_indexes(design: Moved) -> None:
     for index, keys in design.golden.in_index.items():
         assert [list(key) for key in design.entries(index)] == keys, index
 
 
-def _check_queries(design: Moved) -> None:
+def check_queries(design: Moved) -> None:
     for query in design.golden.queries:
         answer = design.ask(query)
         order = answer.pattern.order
@@ -84,7 +84,7 @@ def _check_queries(design: Moved) -> None:
         assert answer.same, (query.name, {one.part.name: one.rows for one in answer.parts})
 
 
-def _check_collections(design: Moved) -> None:
+def check_collections(design: Moved) -> None:
     """Every collection of the table and of each index is found again from its key: from rows alone, and as what is stored."""
     checked, table = design.checked, design.store.design
     stored = [item for page in design.store.scan(0, 1) for item in page.items]

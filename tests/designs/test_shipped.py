@@ -11,9 +11,9 @@ from docs.generate_patterns import PAGE, page
 from migrator.mapping.check.check import check_form
 from migrator.mapping.language.forms import mapping_schema
 from migrator.settings.transforms import read_mapping
-from tests.designs.golden import DESIGNS, ROOT
+from tests.designs.golden import ROOT
 
-SHIPPED = sorted([*(ROOT / "mappings").glob("*.yaml"), *DESIGNS.glob("*.yaml")])
+SHIPPED = sorted([*(ROOT / "mappings").glob("*.yaml"), *(ROOT / "mappings").glob("*/*.yaml")])
 SCHEMA = ROOT / "mappings" / "mapping.schema.json"
 
 

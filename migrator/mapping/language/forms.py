@@ -192,6 +192,10 @@ class BudgetForm(Form):
 
 
 class PatternForm(Form):
+    """`sql` or `old`, one of the two: what the old side is asked."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["sql"]}, {"required": ["old"]}]})
+
     params: dict[Name, str] = {}
     query: QueryForm | None = None
     get: GetForm | None = None
