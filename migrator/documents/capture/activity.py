@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from migrator.documents.capture.install import CapturedStream
 from migrator.model.errors import LostRecordsError, MigratorError, SourceError, StoppedError
 from migrator.model.live import ActivityCounts
-from migrator.model.streams.shards import Checkpoint, Position, StreamRecord, StreamState
+from migrator.model.streams.shards import Checkpoint, Position, StreamRecord
 
 _AT_MOST = 1_000
+_CALLS = 4
+"""Several may be needed to come to records, and nothing says how many (docs/decisions/0029-streams.md)."""
 _AWS = (".amazonaws.com", ".api.aws")
 _COUNTED_BY = "the last records of the tables' streams"
 _DENIED = (
@@ -46,7 +48,7 @@ class StreamActivity:
         if unbegun := [name for name in tables if not self.stream_of(name).checkpoints.stream()]:
             blind = f"the streams of {', '.join(unbegun)} are not read"
             return ActivityCounts({}, None, _COUNTED_BY, blind)
-        ahead = {name: self._ahead(name) for name in tables}
+        ahead = self._ahead(tables)
         gaps = [name for name, unread in ahead.items() if unread.has_gap]
         counts = {name: unread.last for name, unread in ahead.items()}
         return ActivityCounts(counts, None, _COUNTED_BY, _not_told(gaps) if gaps else "")
@@ -59,25 +61,24 @@ class StreamActivity:
 
     def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
         """Marks, and records that no relay has copied yet: of each shard a thousand at most."""
-        ahead = {name: self._ahead(name) for name in tables}
+        ahead = self._ahead(tables)
         if gaps := [name for name, unread in ahead.items() if unread.has_gap]:
             raise SourceError(_not_told(gaps))
-        unread = Counter({name: stream.records for name, stream in ahead.items()})
+        unread = Counter({name: stream.unread for name, stream in ahead.items()})
         return +(Counter(self.marks()) + unread)
 
-    def _ahead(self, table: str) -> _Ahead:
-        """Raises: SourceError where the table has another stream than the one that was begun with, or none."""
-        stream = self.stream_of(table)
+    def _ahead(self, tables: Sequence[str]) -> dict[str, _Ahead]:
+        """Raises: SourceError where a table has another stream than the one that was begun with, or none."""
         try:
-            arn, state = stream.checkpoints.stream(), stream.source.state()
-            if not arn or (state.is_on and state.arn == arn):
-                return _ahead_of(stream, arn, state)
-        except StoppedError:
+            ahead = {name: _ahead_of(self.stream_of(name)) for name in tables}
+            for _ in range(_CALLS):
+                for stream in ahead.values():
+                    stream.read_on()
+        except (StoppedError, SourceError):
             raise
         except MigratorError as error:
             raise SourceError(str(error)) from None
-        what = f"the stream of table {stream.source.table} does not tell of all changes any more"
-        raise SourceError(f"{what}; {stream.source.mend}")
+        return ahead
 
     # ── the end of the old tables, printed and never run ──
 
@@ -159,50 +160,82 @@ class AwsCalls:
             yield f"{away} --scalable-dimension dynamodb:table:{dimension} # where the line above gave it"
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """What a stream holds behind its checkpoints. `last`: a text that is another one after every change. `has_gap`: it has
-    dropped what no relay has read."""
+# ── what streams hold behind their checkpoints ──
 
-    last: str
-    records: int
+
+@dataclass
+class _Place:
+    """How far a shard is read here: its first page of records, and where that ends or none was found yet."""
+
+    shard: Checkpoint
+    iterator: str | None
+    records: list[StreamRecord]
+
+    @property
+    def sequence(self) -> str:
+        return self.records[-1].sequence if self.records else self.shard.sequence
+
+
+@dataclass
+class _Ahead:
+    """`has_gap`: the stream has dropped what no relay has read. Nothing is claimed or kept by reading on."""
+
+    stream: CapturedStream
+    arn: str
+    places: list[_Place]
     has_gap: bool
 
+    def read_on(self) -> None:
+        for place in self.places:
+            if place.iterator is None or place.records:
+                continue
+            # What the stream has dropped by now is a gap, or was read.
+            with suppress(LostRecordsError):
+                page = self.stream.source.records(self.arn, place.shard.shard, place.iterator, _AT_MOST)
+                place.records, place.iterator = page.records, page.next_iterator
 
-def _ahead_of(stream: CapturedStream, arn: str, state: StreamState) -> _Ahead:
+    @property
+    def unread(self) -> int:
+        return sum(len(place.records) for place in self.places)
+
+    @property
+    def last(self) -> str:
+        """A text that is another one after every change: of each shard's last record, read by a relay or not."""
+        # A shard without a record is no change: shards are closed and opened while nothing is written.
+        last = sorted(f"{place.shard.shard}={place.sequence}" for place in self.places if place.sequence)
+        return hashlib.blake2b("\n".join(last).encode(), digest_size=8).hexdigest()
+
+
+def _ahead_of(stream: CapturedStream) -> _Ahead:
     """Of a stream that was not begun with nothing."""
+    arn, state = stream.checkpoints.stream(), stream.source.state()
+    if not arn:
+        return _Ahead(stream, "", [], has_gap=False)
+    if not state.is_on or state.arn != arn:
+        what = f"the stream of table {stream.source.table} does not tell of all changes any more"
+        raise SourceError(f"{what}; {stream.source.mend}")
     known = stream.checkpoints.read(arn).shards
     names = {shard.shard for shard in known}
-    new = [Checkpoint(one.id, one.parent, "", 0.0) for one in state.shards if arn and one.id not in names]
-    unread = [(shard, _next(stream, arn, shard)) for shard in (*known, *new)]
-    last = ((shard.shard, records[-1].sequence if records else shard.sequence) for shard, records in unread)
-    # A shard without a record is no change: shards are closed and opened while nothing is written.
-    told = "\n".join(sorted(f"{shard}={sequence}" for shard, sequence in last if sequence))
-    digest = hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
-    return _Ahead(digest, sum(len(records) for _, records in unread), bool(arn) and stream.has_gap(arn))
+    new = [Checkpoint(one.id, one.parent, "", 0.0) for one in state.shards if one.id not in names]
+    places = [_Place(shard, _iterator(stream, arn, shard), []) for shard in (*known, *new)]
+    return _Ahead(stream, arn, places, stream.has_gap(arn))
+
+
+def _iterator(stream: CapturedStream, arn: str, shard: Checkpoint) -> str | None:
+    """Behind the checkpoint; where the stream has dropped that record, at the first that it holds; None where it holds the
+    shard no more."""
+    if shard.is_finished:
+        return None
+    after = [Position("AFTER_SEQUENCE_NUMBER", shard.sequence)] if shard.sequence else []
+    for position in (*after, Position("TRIM_HORIZON")):
+        with suppress(LostRecordsError):
+            return stream.source.iterator(arn, shard.shard, position)
+    return None
 
 
 def _not_told(tables: Sequence[str]) -> str:
     what = f"no relay has read the streams of {', '.join(tables)} for a day, and they keep no more"
     return f"{what}; the tables' ConsumedWriteCapacityUnits in CloudWatch tell whether they were written"
-
-
-def _next(stream: CapturedStream, arn: str, shard: Checkpoint) -> list[StreamRecord]:
-    """Those behind the checkpoint; none where the stream has dropped the shard itself."""
-    if shard.is_finished:
-        return []
-    with suppress(LostRecordsError):
-        iterator = _behind(stream, arn, shard)
-        return stream.source.records(arn, shard.shard, iterator, _AT_MOST).records
-    return []
-
-
-def _behind(stream: CapturedStream, arn: str, shard: Checkpoint) -> str:
-    """Where the stream has dropped that record, it still has all that it holds after it."""
-    if shard.sequence:
-        with suppress(LostRecordsError):
-            return stream.source.iterator(arn, shard.shard, Position("AFTER_SEQUENCE_NUMBER", shard.sequence))
-    return stream.source.iterator(arn, shard.shard, Position("TRIM_HORIZON"))
 
 
 def _policy(arn: str) -> dict[str, object]:

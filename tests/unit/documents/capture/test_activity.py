@@ -72,6 +72,18 @@ def test_records_that_no_relay_has_read_wait(documents: Documents) -> None:
     assert activity.waiting(TABLES) == {}
 
 
+def test_pages_without_records_before_them_hide_no_change(documents: Documents) -> None:
+    """GetRecords may have to be called several times to come to records."""
+    activity = activity_of(documents)
+    documents.drain()
+    before = activity.look(TABLES)
+    documents.fakes["users"].empty_pages = 3
+    assert activity.look(TABLES) == before
+    documents.write("users", 1, name="Eve")
+    assert activity.look(TABLES) != before
+    assert activity.waiting(TABLES) == {"users": 1}
+
+
 def test_a_table_that_nobody_has_written_for_a_day_is_a_quiet_one(documents: Documents) -> None:
     """The record of its checkpoint is older than what the stream keeps, and relays went on all the while."""
     activity = activity_of(documents)
