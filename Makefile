@@ -10,7 +10,7 @@ PORT   ?= 8000
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
-MAPPINGS = mappings/*.yaml mappings/designs/*.yaml
+MAPPINGS = mappings/*.yaml mappings/designs/*.yaml docker/tables/mapping.yaml
 PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -20,10 +20,10 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test journeys engines soak nightly alone bench runbook demo shop pins docs pages lock bases clean
+.PHONY: help setup lint format test journeys engines soak nightly alone bench runbook demo demo-tables shop pins docs pages lock bases clean
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## install everything into .venv, from the lock alone
 
@@ -91,6 +91,9 @@ runbook: setup ## every command of docs/runbook.md and docs/tutorial.md, as prin
 
 demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10: ten times as much; END=1: until it needs no SQL)
 	$(BIN)/python docker/shop/demo.py --scale $(SCALE) $(if $(END),--end)
+
+demo-tables: setup ## the same shop on boto3, from three old tables of an embedded DynamoDB to one
+	$(BIN)/python docker/tables/demo.py
 
 shop: setup ## the shop as a web service, until Ctrl-C (PORT=8001 for another port)
 	PATH="$(CURDIR)/$(BIN):$$PATH" PORT=$(PORT) bash jobs/shop.sh

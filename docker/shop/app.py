@@ -13,14 +13,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from forms import MovedOn, NewOrder, NewUser, Number, Price, Priced, Status, wrong
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from pydantic import AfterValidator, BaseModel, EmailStr, Field
+from pydantic import Field
 from service import engine_for
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import sessionmaker
@@ -36,17 +36,6 @@ DATABASE = os.environ.get("SHOP_DATABASE_URL") or os.environ.get(
 WRITES = os.environ.get("SHOP_WRITES", "yes") != "no"
 """No: customers may look and change nothing, as in the minutes in which a migration ends."""
 
-
-def encodable(text: str) -> str:
-    """The text, if it can be stored. Raises: ValueError for half a surrogate pair, which JSON can hold."""
-    text.encode()
-    return text
-
-
-Status = Literal["pending", "processing", "shipped", "delivered", "cancelled"]
-Number = Annotated[int, Field(ge=1, le=2**31 - 1)]
-Text = Annotated[str, AfterValidator(encodable), Field(min_length=1, max_length=120)]
-Price = Annotated[Decimal, Field(ge=0, max_digits=10, decimal_places=2)]
 
 REGISTRY = CollectorRegistry()
 ANSWERS = Counter("shop_answers", "Answers by route and status.", ["route", "status"], registry=REGISTRY)
@@ -68,24 +57,6 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(title="The shop", version="1.0.0", lifespan=lifespan)
-
-
-class NewUser(BaseModel):
-    email: EmailStr
-    name: Text
-
-
-class NewOrder(BaseModel):
-    user_id: Number
-    lines: Annotated[dict[Number, Annotated[int, Field(ge=1, le=99)]], Field(min_length=1, max_length=50)]
-
-
-class MovedOn(BaseModel):
-    status: Status
-
-
-class Priced(BaseModel):
-    price: Price
 
 
 def read(request: Request, pattern: str, **params: Any) -> Any:
@@ -211,11 +182,7 @@ async def count(request: Request, call_next: Callable[[Request], Awaitable[Respo
     return response
 
 
-@app.exception_handler(RequestValidationError)
-def wrong(_: Request, error: RequestValidationError) -> JSONResponse:
-    """What is wrong and where, without what was sent: that may be no text at all."""
-    faults = [{"where": [str(part) for part in one["loc"]], "what": one["type"]} for one in error.errors()]
-    return JSONResponse({"detail": faults}, 422)
+app.exception_handler(RequestValidationError)(wrong)
 
 
 @app.exception_handler(NotThereError)

@@ -24,10 +24,15 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Customers:
-    """Safe to share between threads. `looking`: how much of what they do is looking at their orders, in percent."""
+    """Safe to share between threads.
 
-    def __init__(self, url: str, seed: int, looking: int, wait_s: float) -> None:
+    `looking`: how much of what they do is looking at their orders, in percent; of a shop without products (`tables`) it
+    is looking at any of its pages.
+    """
+
+    def __init__(self, url: str, seed: int, looking: int, wait_s: float, *, tables: bool) -> None:
         self.url = url.rstrip("/")
+        self.tables = tables
         self.looking = looking
         self.random = random.Random(seed)
         self.pool = urllib3.PoolManager(maxsize=16, retries=False, timeout=urllib3.Timeout(wait_s))
@@ -42,16 +47,21 @@ class Customers:
         user, product = rng.randint(1, 2000), rng.randint(1, 500)
         order = rng.choice(self.orders) if self.orders else rng.randint(1, 8000)
         size = rng.choice((5, 10))
-        choices: list[tuple[int, str, str, Any]] = [
-            (self.looking * 80 // (100 - self.looking), "GET", f"/users/{user}/orders?limit={size}", None),
+        looking = self.looking * 80 // (100 - self.looking)
+        catalogue: list[tuple[int, str, str, Any]] = [
             (15, "GET", f"/products/{product}", None),
-            (10, "GET", f"/users/{user}", None),
-            (10, "GET", f"/users/{user}/account", None),
             (8, "GET", f"/products?category={rng.choice(CATEGORIES)}", None),
-            (8, "GET", f"/orders/{order}/lines", None),
+            (4, "PATCH", f"/products/{product}", {"price": f"{rng.randint(100, 99_999) / 100:.2f}"}),
+        ]
+        page = looking // 4 if self.tables else 10
+        choices: list[tuple[int, str, str, Any]] = [
+            (page if self.tables else looking, "GET", f"/users/{user}/orders?limit={size}", None),
+            (page, "GET", f"/users/{user}", None),
+            (page, "GET", f"/users/{user}/account", None),
+            (page if self.tables else 8, "GET", f"/orders/{order}/lines", None),
+            *([] if self.tables else catalogue),
             (12, "POST", "/orders", {"user_id": user, "lines": {str(product): rng.randint(1, 3)}}),
             (8, "PATCH", f"/orders/{order}", {"status": rng.choice(("processing", "shipped", "delivered"))}),
-            (4, "PATCH", f"/products/{product}", {"price": f"{rng.randint(100, 99_999) / 100:.2f}"}),
             (3, "POST", "/users", {"email": f"c{rng.getrandbits(48):x}@example.com", "name": "New Customer"}),
             (2, "DELETE", f"/orders/{order}", None),
         ]
@@ -114,12 +124,12 @@ def main() -> int:
     parser.add_argument("--looking", type=int, default=20, help="percent of them for recent orders (0 to 90)")
     parser.add_argument("--wait", type=float, default=10, help="seconds for an answer (at most 30)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tables", action="store_true", help="of the shop on old tables (docker/tables)")
     asked = parser.parse_args()
     if urlsplit(asked.url).hostname not in LOOPBACK:
         parser.error("load is for a service on this machine alone: http://127.0.0.1:8000")
-    customers = Customers(
-        asked.url, asked.seed, min(max(asked.looking, 0), 90), min(max(asked.wait, 0.1), 30)
-    )
+    looking, wait_s = min(max(asked.looking, 0), 90), min(max(asked.wait, 0.1), 30)
+    customers = Customers(asked.url, asked.seed, looking, wait_s, tables=asked.tables)
     drive(customers, min(max(asked.seconds, 1), 600), min(max(asked.rate, 0.1), 500))
     took = sorted(customers.took_ms)
     told = ", ".join(f"{count:,} × {what}" for what, count in sorted(customers.counts.items()))

@@ -209,9 +209,10 @@ def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob, role: s
     if context is None:
         return
     rights = SQL_ROLES.get(role or "", _EVERYTHING)
-    if not context.checked.mapping.documents:
+    is_database = not context.checked.mapping.documents
+    if is_database:
         check_server(checkup, lambda: health_of(context))
-    if role is not None and not engine_of(context.source.dialect).is_file:
+    if role is not None and is_database and not engine_of(context.source.dialect).is_file:
         grants = stack.enter_context(open_grants(context))
         check_grants(checkup, lambda: _grants(grants, role))
     if rights.rows:

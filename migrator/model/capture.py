@@ -75,6 +75,10 @@ class Capture(Protocol):
     Raises, from every method: SourceError, without values; Interrupted.
     """
 
+    @property
+    def means(self) -> str:
+        """What tells of changes, in the plural: triggers, streams."""
+
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
         """The tables to capture, in the order of their names; no view of which the mapping says what changes it."""
 
@@ -102,6 +106,9 @@ class Capture(Protocol):
 
     def uninstall_steps(self) -> list[Step]:
         """What takes away everything of ours; our tables last."""
+
+    def taken_away(self, tables: Sequence[str]) -> str:
+        """What an uninstall has done, whose steps were of these tables, as a sentence for people."""
 
     def do(self, step: Step) -> None: ...
 

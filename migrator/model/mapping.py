@@ -409,6 +409,12 @@ class Mapping:
     text: str = field(default="", compare=False, repr=False)
 
     @property
+    def old_questions(self) -> list[DocumentQuestion]:
+        """What its patterns ask old tables of DynamoDB's."""
+        asked = [one for pattern in self.patterns.values() for one in pattern.statements.values()]
+        return [one for one in asked if isinstance(one, DocumentQuestion)]
+
+    @property
     def schemas_read(self) -> tuple[str, ...]:
         """Schemas that the mapping may mean: those that it lists, and what stands before the dot of a table."""
         if self.documents:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 from migrator.mapping.heart.wire import encode_item
-from migrator.model.errors import TargetError
+from migrator.model.errors import LostRecordsError
 from migrator.model.streams.shards import Position, StreamRecord
 from migrator.model.table import Item
 from migrator.runtime.retry import Retry
@@ -231,7 +231,7 @@ def test_a_table_that_is_created_anew_has_another_stream(stream_of: tuple[Table,
 def test_a_table_that_is_not_there_is_told(stream_of: tuple[Table, DynamoStream]) -> None:
     source = stream_of[1]
     gone = DynamoStream(source.tables, source.streams, "NoSuchTable", source.retry)
-    with pytest.raises(TargetError, match=r"describe_table on table NoSuchTable .*no such table"):
+    with pytest.raises(LostRecordsError, match="table NoSuchTable: there is no such table"):
         gone.state()
 
 

@@ -13,7 +13,10 @@ from migrator.mapping.language.forms import mapping_schema
 from migrator.settings.transforms import read_mapping
 from tests.designs.golden import ROOT
 
-SHIPPED = sorted([*(ROOT / "mappings").glob("*.yaml"), *(ROOT / "mappings").glob("*/*.yaml")])
+SHIPPED = [
+    *sorted([*(ROOT / "mappings").glob("*.yaml"), *(ROOT / "mappings").glob("*/*.yaml")]),
+    ROOT / "docker" / "tables" / "mapping.yaml",
+]
 SCHEMA = ROOT / "mappings" / "mapping.schema.json"
 
 

@@ -117,7 +117,7 @@ def test_every_command_of_live_change_runs(shop: Shop) -> None:
     assert refused.code == 2
     assert "capture install" in refused.err
     assert f"--table-name {shop.real['Users']}" in made.done("capture", "install", job, "--dry-run").out
-    made.done("capture", "install", job)
+    assert "streams changed: Users" in made.done("capture", "install", job).out
     assert "nothing to change" in made.done("capture", "install", job).out
     assert "every change leaves a mark" in made.done("capture", "status", job).out
     made.done("backfill", job)
@@ -143,7 +143,10 @@ def test_every_command_of_live_change_runs(shop: Shop) -> None:
         assert ended.code in (0, 1), (command, ended.out, ended.err)
     made.done("undo", job, "--yes")
     assert not [item for item in shop.items() if not item["type"]["S"].startswith("_")]
-    made.done("capture", "uninstall", job, "--force", "--discard-marks")
+    assert "streams mark changes of 3 table(s)" in made.run("doctor", job).out
+    uninstalled = made.done("capture", "uninstall", job, "--force", "--discard-marks")
+    assert "streams stay on" in uninstalled.out
+    assert "trigger" not in uninstalled.out
     assert made.run("capture", "status", job).code == 1
 
 
@@ -154,6 +157,32 @@ def test_what_old_tables_have_no_counterpart_of_is_refused_in_words(shop: Shop, 
     made.done("capture", "install", shop.job)
     ended = made.run(*command.split(), shop.job)
     assert "internal error" not in ended.err
+
+
+def test_a_table_that_is_deleted_under_a_relay_ends_it_in_words(shop: Shop) -> None:
+    made, job, gone = shop.project, shop.job, shop.real["Lines"]
+    for command in ("table create", "capture install", "backfill"):
+        made.done(*command.split(), job)
+    relay = made.start("relay", job)
+    need_relay(made)
+    shop.tables.put(shop.real["Lines"], [{"order_id": "o1", "line": 2, "sku": "x", "quantity": 1}])
+    shop.tables.drop(gone)
+    _, err = relay.communicate(timeout=90)
+    assert relay.returncode == 3, err
+    assert f"table {gone}: there is no such table (any more)" in err
+    assert "capture install" in err
+    # Nor does another one begin, or seem well.
+    refused = made.run("relay", job, "--once")
+    assert refused.code == 3
+    assert gone in refused.err
+    shop.tables.make(gone, KEYS["Lines"])
+    anew = made.run("relay", job, "--once")
+    assert anew.code in (2, 3)
+    assert "capture install" in anew.err
+    made.done("capture", "install", job)
+    assert made.run("verify", job, "--repair", "--settle", "0").code == 1
+    made.done("relay", job, "--once")
+    made.done("verify", job)
 
 
 def write(shop: Shop, writer: int, ended: Event) -> None:

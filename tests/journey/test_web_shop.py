@@ -12,15 +12,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 
-from tests.journey.command import ROOT, Project, project
-from tests.support_services import free_port
+from tests.journey.command import ROOT, project
+from tests.journey.web import Web, served
 
 SHOP = ROOT / "docker" / "shop"
 FEWER = """
@@ -30,24 +27,6 @@ DELETE FROM sessions;
 """
 
 pytestmark = pytest.mark.xdist_group("web shop")
-
-
-@dataclass(frozen=True)
-class Web:
-    """The service and the project whose job it is part of."""
-
-    made: Project
-    url: str
-    http: urllib3.PoolManager
-
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        sent = None if body is None else json.dumps(body).encode()  # urllib3's own would not send half a pair
-        headers = {"Content-Type": "application/json"}
-        answer = self.http.request(method, self.url + path, body=sent, headers=headers)
-        return answer.status, json.loads(answer.data) if answer.data else None
-
-    def relay(self) -> None:
-        self.made.done("relay", str(self.made.job), "--once")
 
 
 @pytest.fixture(scope="module")
@@ -64,32 +43,8 @@ def web(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Iterator
     made.job.write_text(job.replace("tuning: {}", "tuning: {request_life_s: 1, silent_s: 20}"))
     for words in (["table", "create"], ["capture", "install"], ["backfill"]):
         made.done(*words, str(made.job))
-    port = free_port()
-    environment = {**made.environment, "SHOP_JOB": str(made.job), "SHOP_DATABASE_URL": source}
-    server = [sys.executable, "-m", "uvicorn", "--app-dir", str(SHOP), "--port", str(port), "app:app"]
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(server, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        shop = Web(made, f"http://127.0.0.1:{port}", urllib3.PoolManager(retries=False, timeout=60))
-        _await(shop, process, folder / "server.log")
+    with served(made, SHOP, SHOP_DATABASE_URL=source) as shop:
         yield shop
-    finally:
-        process.terminate()
-        process.wait(120)
-    assert "Traceback" not in (folder / "server.log").read_text()
-
-
-def _await(shop: Web, process: subprocess.Popen[bytes], log: Path) -> None:
-    ends_at = time.monotonic() + 120
-    while time.monotonic() < ends_at:
-        assert process.poll() is None, log.read_text()[-3000:]
-        try:
-            assert shop.ask("GET", "/healthz")[0] == 200
-        except urllib3.exceptions.HTTPError:
-            time.sleep(0.1)
-        else:
-            return
-    pytest.fail("the shop does not answer")
 
 
 def test_what_is_ordered_is_read_and_its_items_follow(web: Web) -> None:

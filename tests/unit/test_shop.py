@@ -219,36 +219,39 @@ def test_an_item_has_the_keys_of_the_design(items: list[Item], key: tuple[str, s
 
 
 @pytest.fixture
-def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module, in a folder of its own."""
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module by which both demos are told, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MIGRATOR_HOME", ".migrator/demo")
-    module = SimpleNamespace(**runpy.run_path(str(REPOSITORY / "docker" / "shop" / "demo.py")))
-    module.HOME.mkdir(parents=True)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(REPOSITORY / "docker" / "shop" / "story.py")))
 
 
-def test_the_demo_leaves_no_process_of_ours_behind(demo: Any) -> None:
-    story = demo.Demo("http://127.0.0.1:1")
+@pytest.fixture
+def story(told: Any) -> Any:
+    made = told.Story("none.yaml", Path(".migrator/demo"), "http://127.0.0.1:1")
+    made.home.mkdir(parents=True)
+    return made
+
+
+def test_a_demo_leaves_no_process_of_ours_behind(story: Any) -> None:
     customers = story.beside([sys.executable, "-c", "import time; time.sleep(600)"], "customers.txt")
     assert customers.poll() is None
     story.end()
     assert customers.poll() is not None
 
 
-def test_the_demo_waits_for_nothing_that_cannot_come(demo: Any) -> None:
-    story = demo.Demo("http://127.0.0.1:1")
+def test_a_demo_waits_for_nothing_that_cannot_come(told: Any, story: Any) -> None:
     shop = story.beside([sys.executable, "-c", "raise SystemExit(7)"], "shop.log")
-    with pytest.raises(demo.Failed, match="the shop answers: never, its process has ended with 7"):
-        demo.until("the shop answers", lambda: demo.answers(story.shop), shop)
+    with pytest.raises(told.Failed, match="the shop answers: never, its process has ended with 7"):
+        told.until("the shop answers", lambda: told.answers(story.service), shop)
 
 
 VERIFY = {"kind": "verify", "findings": {}}
 
 
-def test_the_demo_ends_with_the_reports_own_verdict(demo: Any) -> None:
+def test_a_demo_ends_with_the_reports_own_verdict(told: Any) -> None:
     clean = {"standing": "clean", "title": "Both sides say the same", "reasons": ["60 rows", "none differs"]}
-    assert demo.judged({"verdict": clean, "runs": [VERIFY]}) == ["60 rows", "none differs"]
+    assert told.judged({"verdict": clean, "runs": [VERIFY]}) == ["60 rows", "none differs"]
 
 
 @pytest.mark.parametrize(
@@ -260,14 +263,14 @@ def test_the_demo_ends_with_the_reports_own_verdict(demo: Any) -> None:
         ("clean", [VERIFY | {"findings": {"missing": 1}}]),
     ],
 )
-def test_the_demo_fails_where_the_report_is_not_clean(demo: Any, standing: str, runs: Any) -> None:
+def test_a_demo_fails_where_the_report_is_not_clean(told: Any, standing: str, runs: Any) -> None:
     verdict = {"standing": standing, "title": "Differences stand", "reasons": ["1 of order"]}
-    with pytest.raises(demo.Failed, match="the report is not clean: Differences stand: 1 of order"):
-        demo.judged({"verdict": verdict, "runs": runs})
+    with pytest.raises(told.Failed, match="the report is not clean: Differences stand: 1 of order"):
+        told.judged({"verdict": verdict, "runs": runs})
 
 
-def test_the_demo_ends_where_a_command_does_not_end_as_its_story_says(demo: Any) -> None:
-    with pytest.raises(demo.Failed, match="migrator mapping ended with 2"):
-        demo.migrator("mapping", "check", "none.yaml")
-    with pytest.raises(demo.Failed, match="migrator local ended with 0"):
-        demo.migrator("local", "status", says_no=True)
+def test_a_demo_ends_where_a_command_does_not_end_as_its_story_says(told: Any, story: Any) -> None:
+    with pytest.raises(told.Failed, match="migrator mapping ended with 2"):
+        story.migrator("mapping", "check", "none.yaml")
+    with pytest.raises(told.Failed, match="migrator local ended with 0"):
+        story.migrator("local", "status", says_no=True)

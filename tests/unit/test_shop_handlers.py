@@ -31,7 +31,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     before = set(sys.modules)
     yield importlib.import_module("app")
     for name in set(sys.modules) - before:
-        if name in ("app", "models", "service", "writing"):
+        if name in ("app", "forms", "models", "service", "writing"):
             del sys.modules[name]
 
 

@@ -20,7 +20,8 @@ from migrator.cli.command_line import (
 
 @click.group(cls=Branch)
 def capture() -> None:
-    """Leave a mark of every change in the source, by triggers or by the services themselves, for the relay to work."""
+    """Leave a mark of every change in the source, by triggers, by streams of old tables of DynamoDB, or by the services
+    themselves, for the relay to work."""
 
 
 @capture.command(example="jobs/shop.yaml --dry-run")
@@ -52,6 +53,8 @@ def install() -> Work:
 
     With --by-services only the tables are made. Without it on such an installation, triggers are made, and leave
     the marks from then on.
+
+    Of old tables of DynamoDB the streams are switched on and begun with, and --dry-run prints calls of aws.
     """
     from migrator.cli.live.capture import install
 
@@ -62,7 +65,7 @@ def install() -> Work:
 @job_argument
 @json_option
 def status() -> Work:
-    """Compare the triggers with mapping and schema, or count the services that leave the marks.
+    """Compare triggers with mapping and schema, look at streams of old tables, or count the services that leave marks.
 
     Exit code 1 where a change could leave no mark.
     """
@@ -80,7 +83,10 @@ def status() -> Work:
 @force_option("Also while services run that mark changes; their writes fail then.")
 @json_option
 def uninstall() -> Work:
-    """Take away the triggers and our tables, so that nothing of ours is left in the source."""
+    """Take away the triggers and our tables, so that nothing of ours is left in the source.
+
+    Streams of old tables of DynamoDB stay on: others may read them.
+    """
     from migrator.cli.live.capture import uninstall
 
     return uninstall

@@ -33,7 +33,7 @@ from migrator.settings.transforms import checked_on, sound_mapping
 from migrator.source.engines.base import name_of
 from migrator.source.rights import SQL_ROLES
 from migrator.target.admin.create import definition
-from migrator.target.admin.permissions import ROLES, rights_of
+from migrator.target.admin.permissions import ROLES, old_rights_of, rights_of
 from migrator.wiring import job as job_wiring
 from migrator.wiring.job import JobContext
 from migrator.wiring.reverse import open_grants
@@ -72,12 +72,15 @@ def export_iam(
     """The exit code of `migrator export iam`."""
     read, mapping = _read(job)
     place = _place(read, job_wiring.design_for(read, mapping.table), region, account)
+    place = replace(place, old=_old_places(read, mapping, place))
     place = replace(place, items_at=f"{items_at.removeprefix('s3://').strip('/')}/" if items_at else "")
     files = {}
     for name in roles or ROLES:
         role = ROLES[name]
         found = rights_of(role, mapping.patterns.values())
-        rights = Rights(found.table, found.indexes, role.objects, role.files, role.logs, role.stream)
+        old = old_rights_of(role, mapping)
+        of_old = (old.tables, old.indexes, old.streams)
+        rights = Rights(found.table, found.indexes, role.objects, role.files, role.logs, role.stream, *of_old)
         files[f"iam-{name}.json"] = policy(name, rights, place, mapping.revision)
     return _finish("iam", files, **asked)
 
@@ -96,6 +99,8 @@ def describer(kind: str) -> Callable[..., int]:
 def export_grants(job: Path, roles: tuple[str, ...], user: str | None, **asked: Any) -> int:
     """The exit code of `migrator export grants`."""
     read = job_wiring.read_job(job)
+    if read.source.dynamodb is not None:
+        raise SettingsError(_NO_GRANTS)
     files = {}
     with job_wiring.open_job(read, "grants") as context, open_grants(context) as grants:
         revision = context.checked.mapping.revision
@@ -107,6 +112,12 @@ def export_grants(job: Path, roles: tuple[str, ...], user: str | None, **asked: 
                 [comment("--", head), *(f"{line};" for line in lines), ""]
             )
     return _finish("grants", files, **asked)
+
+
+_NO_GRANTS = (
+    "the source is old tables of DynamoDB, which know no SQL grants: what each role needs on them is in its policy of IAM;"
+    " use `migrator export iam`"
+)
 
 
 def export_workbench(job: Path, real: bool, **asked: Any) -> int:
@@ -174,12 +185,27 @@ def _described(job: Path) -> Model:
 
 def _place(job: Job, design: TableDesign, region: str | None, account: str) -> Place:
     target = job.target
-    found = region or target.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    found = region or target.region or _region_of_aws()
     if not found:
         raise SettingsError(
             "a policy names the table's region; give --region, or target: {region: …} in the job"
         )
     return Place(design.name, found, account, target.bucket or "", target.prefix_for(design.name))
+
+
+def _old_places(job: Job, mapping: Mapping, table: Place) -> dict[str, Place]:
+    """Of the old tables that the mapping declares. Another profile may be another account, whose number nothing says."""
+    old = job.source.dynamodb
+    if old is None:
+        return {}
+    region = old.region or _region_of_aws() or table.region
+    account = table.account if old.profile in (None, job.target.profile) else "*"
+    real = old.real_names
+    return {name: Place(real.get(name, name), region, account) for name in mapping.documents}
+
+
+def _region_of_aws() -> str | None:
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
 
 
 def _read(path: Path) -> tuple[Job, Mapping]:

@@ -1,4 +1,4 @@
-"""`migrator capture`: the triggers in the source that leave a mark of every change."""
+"""`migrator capture`: what tells of every change in the source: triggers that leave marks, or streams of old tables."""
 
 from __future__ import annotations
 
@@ -86,10 +86,11 @@ def install(
             done = session.stage.install(session.plans)
         except MigratorError:
             if before in ("new", "old"):
-                click.echo(_HALF, err=True)
+                click.echo(_HALF.format(means=session.live.capture.means), err=True)
             raise
         for limit in session.stage.limits():
             click.echo(f"warning: {limit}", err=True)
+        means = session.live.capture.means
         unverified = _unverified(session, session.live.capture.installation())
     if done.lost_marks:
         what = "warning: the table of marks was gone, and changes with it; it is there again"
@@ -99,7 +100,7 @@ def install(
     if as_json:
         print_json(asdict(done) | {"unverified": unverified})
     else:
-        click.echo("\n".join(_installed_by_services(done) if by_services else _installed(done)))
+        click.echo("\n".join(_installed_by_services(done) if by_services else _installed(done, means)))
     return 0
 
 
@@ -121,7 +122,7 @@ def _print_text(form: str, text: str, *, as_json: bool) -> None:
 
 
 _HALF = (
-    "the job has gone on to this mapping already, and not all of its triggers are there: no writer goes on until the same"
+    "the job has gone on to this mapping already, and not all of its {means} are there: no writer goes on until the same"
     " command has succeeded, or one with the mapping of before and --go-back"
 )
 
@@ -169,13 +170,13 @@ def _need_proof(job: Job, lines: Sequence[Line], *, as_json: bool) -> None:
         raise RefusedError(f"{what}. Nothing was changed")
 
 
-def _installed(done: Installed) -> Iterator[str]:
+def _installed(done: Installed, means: str) -> Iterator[str]:
     for table in done.changed:
-        yield f"triggers changed: {table}"
+        yield f"{means} changed: {table}"
     what = f"{len(done.changed)} table(s) changed" if done.changed or done.new else "nothing to change"
     yield f"{len(done.tables)} table(s) captured, {what}"
     if done.switched:
-        yield "triggers leave the marks from now on; services that run may go on, and stop marking when they start again"
+        yield f"{means} leave the marks from now on; services that run may go on, and stop marking when they start again"
 
 
 def _installed_by_services(done: Installed) -> Iterator[str]:
@@ -246,11 +247,11 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_jso
         steps = CaptureStage(live.capture, read.name, design).uninstall(
             live.marks, discard_marks=discard_marks
         )
-    tables = [step.table for step in steps if step.table]
+        tables = [step.table for step in steps if step.table]
+        message = live.capture.taken_away(tables)
     if as_json:
         print_json({"was_installed": bool(steps), "tables": tables})
     else:
-        message = f"triggers of {len(tables)} table(s) taken away"
         click.echo(message if steps else "capture is not installed")
     return 0
 

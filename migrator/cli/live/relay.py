@@ -45,7 +45,7 @@ from migrator.wiring.job import CommandJob, JobContext, write_ownership
 from migrator.wiring.live import ConcurrentEdges
 
 # ──
-# Whether changes still leave marks: a relay whose triggers are gone would be idle, without an error.
+# Whether changes still leave marks: a relay whose triggers or streams are gone would be idle, without an error.
 
 LOOK_S = 10.0
 _SHARE = 0.02
@@ -85,7 +85,7 @@ class CaptureCheck:
             )
         before, self._unmarked = self._unmarked, frozenset(capture.unmarked_tables)
         if lasting := sorted(before & self._unmarked):
-            what = f"changes of {', '.join(lasting)} leave no mark any more: triggers are gone or disabled"
+            what = f"changes of {', '.join(lasting)} leave no mark any more: {capture.means} are gone or disabled"
             raise SettingsError(f"{what}, and the relay ends rather than seem well; {_MEND}")
         if set(capture.partitions) - self._partitions:
             _log.warning("truncate_leaves_no_mark", new_partitions=capture.partitions, mend=_INSTALL)

@@ -215,7 +215,8 @@ class Revising:
             say("processes that write by another mapping are told to stop")
         changed = () if stage.status(plans).whole else stage.install(plans).changed
         with self._writing():
-            captured = f"triggers changed: {', '.join(changed)}" if changed else "capture fits"
+            means = edges.live.capture.means
+            captured = f"{means} changed: {', '.join(changed)}" if changed else "capture fits"
             return f"the job works by mapping {self.context.checked.mapping.revision}; {captured}"
 
     def _installation(self) -> Installation:

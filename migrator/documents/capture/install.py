@@ -96,6 +96,7 @@ class StreamCapture:
     stream_of: Callable[[str], CapturedStream]
     record: CaptureRecord
     marks: MarkKeeper
+    means = "streams"
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
         return [table for _, table in sorted(captured_tables(plans).items())]
@@ -139,6 +140,9 @@ class StreamCapture:
     def uninstall_steps(self) -> list[Step]:
         return [] if self.record.installed() is None else [Step("", (_FORGET,))]
 
+    def taken_away(self, tables: Sequence[str]) -> str:
+        return "capture's record and marks are taken out of the journal; streams stay on, for others may read them"
+
     def do(self, step: Step) -> None:
         actions: dict[str, Callable[[], None]] = {_RECORD: self.record.install, _FORGET: self._forget}
         if step.table:
@@ -169,7 +173,7 @@ class StreamCapture:
         source = self.stream_of(table).source
         try:
             state = source.state()
-        except TargetError as error:
+        except (TargetError, LostRecordsError) as error:
             return str(error)
         if not state.is_on or state.view == ALL_OF_IT:
             return ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from migrator.output.export.file import REVISION_DIGITS
 
@@ -17,7 +17,8 @@ _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
 class Rights:
     """What a role may do. `table`: rights on the table, `indexes`: those that it queries, `objects`: rights of S3 on the
     job's bucket, `files`: on the place of exported items, `logs`: of CloudWatch on the log of imports, `stream`: on the
-    table's stream."""
+    table's stream. `old_tables`, `old_streams`: on each old table that is the source, and on its stream; `old_indexes`: of
+    them, by their names in the mapping."""
 
     table: Sequence[str]
     indexes: Sequence[str] = ()
@@ -25,6 +26,9 @@ class Rights:
     files: Sequence[str] = ()
     logs: Sequence[str] = ()
     stream: Sequence[str] = ()
+    old_tables: Sequence[str] = ()
+    old_indexes: Sequence[tuple[str, str]] = ()
+    old_streams: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Place:
     """Where the table is. `account`: 12 digits, or * for any, which is the role's own.
 
     `bucket`: of the job, with the prefix of its objects; '' where it has none. `items_at`: bucket and prefix of exported
-    items, as bucket/prefix; '' where they are in a folder.
+    items, as bucket/prefix; '' where they are in a folder. `old`: the place of each old table by its name in the mapping.
     """
 
     table: str
@@ -41,6 +45,7 @@ class Place:
     bucket: str = ""
     prefix: str = ""
     items_at: str = ""
+    old: Mapping[str, Place] = field(default_factory=dict)
 
     @property
     def partition(self) -> str:
@@ -56,6 +61,8 @@ def policy(role: str, rights: Rights, place: Place, revision: str) -> str:
     of_table = [right for right in rights.table if right not in _OF_IMPORTS]
     of_imports = [right for right in rights.table if right in _OF_IMPORTS]
     indexes = [f"{place.table_arn}/index/{index}" for index in rights.indexes]
+    old_indexes = [f"{place.old[table].table_arn}/index/{index}" for table, index in rights.old_indexes]
+    old_tables = [old.table_arn for _, old in sorted(place.old.items())]
     log = f"arn:{place.partition}:logs:{place.region}:{place.account}:log-group:/aws-dynamodb/*"
     statements = [
         ("Table", _named(of_table), [place.table_arn]),
@@ -65,6 +72,9 @@ def policy(role: str, rights: Rights, place: Place, revision: str) -> str:
         *_of_bucket("Items", rights.files, place, place.items_at),
         ("Logs", list(rights.logs), [log]),
         ("Stream", list(rights.stream), [f"{place.table_arn}/stream/*"]),
+        ("OldTables", _named(rights.old_tables), old_tables),
+        ("OldIndexes", ["dynamodb:Query"], old_indexes),
+        ("OldStreams", list(rights.old_streams), [f"{table}/stream/*" for table in old_tables]),
     ]
     # Letters and digits alone are allowed in a Sid.
     made = f"{role.title().replace('-', '')}{revision[:REVISION_DIGITS]}"

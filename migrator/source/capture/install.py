@@ -83,6 +83,8 @@ _UNMARKED = (
 class SqlCapture:
     """Its `writing` waits for locks only for seconds: a table that waits for us would make the service wait."""
 
+    means = "triggers"
+
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
 
@@ -149,6 +151,9 @@ class SqlCapture:
             return [*steps, Step("", last)] if last else steps
 
         return self._writing.look("looking for triggers", work)
+
+    def taken_away(self, tables: Sequence[str]) -> str:
+        return f"triggers of {len(tables)} table(s) taken away"
 
     def do(self, step: Step) -> None:
         def work(connection: Connection, _: Ddl) -> None:

@@ -42,7 +42,7 @@ _log = get_logger("capture")
 
 @dataclass(frozen=True)
 class Installed:
-    """What an install did. `changed`: tables whose triggers were made or taken away.
+    """What an install did. `changed`: tables whose triggers were made or taken away, or whose streams were begun with.
 
     `lost_marks`: the table of marks was gone, and was made anew. `switched`: services left the marks before, and it is
     triggers that do now.
@@ -57,8 +57,11 @@ class Installed:
 
 @dataclass(frozen=True)
 class CaptureStatus:
+    """`means`: what tells of changes, as Capture has it."""
+
     installation: Installation | None
     tables: tuple[TableCapture, ...]
+    means: str
 
     @property
     def marked_by(self) -> MarkedBy | None:
@@ -130,7 +133,11 @@ class CaptureStage:
         return Installed(tables, changed, before is None, lost, switched)
 
     def status(self, plans: Sequence[EntityPlan]) -> CaptureStatus:
-        return CaptureStatus(self.capture.installation(), tuple(self.capture.states(self._tables(plans))))
+        return self._status(plans, self.capture.installation())
+
+    def _status(self, plans: Sequence[EntityPlan], installation: Installation | None) -> CaptureStatus:
+        states = self.capture.states(self._tables(plans))
+        return CaptureStatus(installation, tuple(states), self.capture.means)
 
     def installation_of_job(self, plans: Sequence[EntityPlan]) -> Installation | None:
         """The job's installation, None where there is none. Raises: as need_captured does."""
@@ -153,7 +160,7 @@ class CaptureStage:
         Raises: SettingsError where nothing is, where it is another job's, or where a table is not captured.
         """
         own = owned(installation, self.job)
-        status = CaptureStatus(own, tuple(self.capture.states(self._tables(plans))))
+        status = self._status(plans, own)
         open_ = [table.table for table in status.tables if table.state not in ROWS_CAPTURED]
         if open_:
             what = f"changes of {', '.join(open_)} would leave no mark, or not the mapping's (see `migrator capture status`)"

@@ -83,11 +83,13 @@ class Daemon:
         with ThreadPoolExecutor(self.workers, thread_name_prefix="relay") as pool:
             running = [pool.submit(self._work, once=once) for _ in range(self.workers)]
             wait(running, return_when=FIRST_EXCEPTION)
-            if any(worker.done() and worker.exception() for worker in running):
+            failed = [error for worker in running if worker.done() and (error := worker.exception())]
+            if failed:
                 # What ends one worker would end the others one by one, unseen.
                 self.stop.set()
-            for worker in running:
-                worker.result()
+        # Not what the others raise: that they were stopped says nothing of why.
+        for error in sorted(failed, key=lambda error: isinstance(error, Interrupted)):
+            raise error
 
     def _work(self, *, once: bool) -> None:
         failures = 0

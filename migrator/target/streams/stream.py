@@ -171,7 +171,14 @@ def _lost(table: str, mend: str) -> MigratorError:
     return LostRecordsError(f"{what} (it keeps a change for 24 hours), so changes may be lost; {mend}")
 
 
+def _gone(table: str, mend: str) -> MigratorError:
+    """A table that is made again has another stream, so waiting for it would be in vain."""
+    what = f"table {table}: there is no such table (any more), and so no stream that tells what changes in it"
+    return LostRecordsError(f"{what}; once it is there (again), {mend}")
+
+
 _KNOWN: dict[tuple[str, str], Callable[[str, str], MigratorError]] = {
+    ("describe_table", "ResourceNotFoundException"): _gone,
     ("get_records", "ExpiredIteratorException"): _expired,
     ("get_records", "TrimmedDataAccessException"): _lost,
     ("get_shard_iterator", "TrimmedDataAccessException"): _lost,

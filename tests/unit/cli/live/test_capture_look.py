@@ -27,7 +27,7 @@ class Source:
     def status(self) -> CaptureStatus:
         self.asked.append(self.now)
         self.now += self.took_s
-        return CaptureStatus(INSTALLED, (TableCapture("customer", self.state),))
+        return CaptureStatus(INSTALLED, (TableCapture("customer", self.state),), "triggers")
 
     def looks_at(self, *moments: float) -> None:
         for self.now in moments:

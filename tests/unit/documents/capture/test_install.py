@@ -62,8 +62,8 @@ def test_a_table_that_is_not_there_is_refused_by_its_name() -> None:
     documents = Documents()
     documents.fakes["orders"].table = "renamed"
     (refusal,) = documents.capture.refusals(documents.tables)
-    assert "describe_table on table orders" in refusal
-    assert "no such table" in refusal
+    assert "table orders: there is no such table" in refusal
+    assert "migrator capture install" in refusal
 
 
 def test_services_leave_no_marks() -> None:

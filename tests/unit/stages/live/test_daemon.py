@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Event
+from threading import Event, current_thread
 
 import pytest
 
-from migrator.model.errors import MigratorError, StoppedError
+from migrator.model.errors import Interrupted, MigratorError, StoppedError
 from migrator.model.instances import Lifetimes
 from migrator.model.live import Writer, WriterKind
 from migrator.model.results import Worked
@@ -70,6 +70,22 @@ def test_it_waits_for_a_journal_that_is_away(monkeypatch: pytest.MonkeyPatch) ->
 def test_one_that_runs_once_says_that_it_cannot() -> None:
     with pytest.raises(StoppedError, match="does not answer"):
         daemon(Shop(), Away(lambda: 0.0), Told()).run(once=True)
+
+
+def test_it_says_what_one_worker_met_and_not_that_the_others_were_stopped() -> None:
+    told = Told()
+
+    def relay(check: Callable[[], None]) -> Relay:
+        # The first worker is asked first how it ended.
+        if current_thread().name == "relay_0":
+            told.stop.wait()
+            raise Interrupted("stopped while it waited")
+        raise StoppedError("the table is gone")
+
+    both = daemon(Shop(), FakeWriters(lambda: 0.0), told)
+    both.relay, both.workers = relay, 2
+    with pytest.raises(StoppedError, match="is gone"):
+        both.run(once=True)
 
 
 def test_one_that_is_held_takes_nothing_and_goes_on_when_it_is_let_go() -> None:

@@ -1,0 +1,156 @@
+"""The shop's three old tables of DynamoDB, into one while it is open, in six chapters: fitted, filled, followed, compared,
+moved, proved. `make demo-tables` runs it; it writes demo-tables-report.html.
+
+    python docker/tables/demo.py
+
+Each line that begins with `$` can be typed as it stands; docker/shop/story.py has how it is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shop"))
+from story import WAIT_S, Failed, Story, chapter, free_port, say, script, stop
+
+from migrator.target import embedded
+
+JOB = "jobs/demo-tables.yaml"
+HOME = Path(".migrator/demo-tables")
+REPORT = "demo-tables-report.html"
+PATTERNS = ("account", "recent_orders", "get_user", "order_lines")
+CUSTOMER = 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--port", type=int, help="of the shop's web service (default: a free one)")
+    asked = parser.parse_args()
+    demo = Demo(JOB, HOME, f"http://127.0.0.1:{asked.port or free_port()}")
+    return demo.tell(demo.play)
+
+
+class Demo(Story):
+    def play(self) -> None:
+        self.fitted()
+        self.filled()
+        self.followed()
+        self.compared()
+        reasons = self.proved(self.moved())
+        self.closing("filled, followed, compared, moved, taken back, moved again, proved", REPORT, reasons)
+
+    # ── The chapters ──
+
+    def fitted(self) -> None:
+        chapter(
+            "1. Three old tables, and where they are to go",
+            "Look at: what each question will take of the new table, before there is one.",
+        )
+        embedded.ensure_running(embedded.folder())
+        script("docker/tables/fill.py", "--fewer", "4", self.endpoint())
+        self.migrator("mapping", "check", JOB)
+        say(f"migrator plan {JOB} | head -n 8")
+        print(*(line.rstrip() for line in self.answer("plan", JOB).splitlines()[:8]), sep="\n", flush=True)
+        self.migrator("table", "create", JOB)
+
+    def filled(self) -> None:
+        chapter(
+            "2. Filled while customers go on ordering",
+            "Look at: the streams tell of every change from here on, so that the backfill may take its time.",
+        )
+        self.migrator("capture", "install", JOB)
+        os.environ |= {
+            "AWS_ENDPOINT_URL_DYNAMODB": self.endpoint(),
+            "AWS_REGION": "eu-central-1",
+            "AWS_DEFAULT_REGION": "eu-central-1",
+            "AWS_ACCESS_KEY_ID": "demo",
+            "AWS_SECRET_ACCESS_KEY": "demo",
+        }
+        self.served("docker/tables")
+        customers = self.customers(5, 40, "--tables")
+        self.migrator("backfill", JOB)
+        self.migrator_beside("relay", "from here to the end")
+        customers.wait(WAIT_S)
+        print((HOME / "customers.txt").read_text(), end="")
+
+    def followed(self) -> None:
+        chapter(
+            "3. Followed: a customer is named anew, and so are all of her orders",
+            "Look at: nobody wrote these orders; the relay found them by an index of their table, and will look once more.",
+        )
+        self.asked("PATCH", f"/users/{CUSTOMER}", {"name": "Ada Lovelace"})
+        self.migrator("relay", JOB, "--once")
+        self.migrator("verify", JOB)
+        self.migrator("query", JOB, "recent_orders", "-p", f"user_id={CUSTOMER}", "-p", "limit=3")
+
+    def compared(self) -> None:
+        chapter(
+            "4. Compared: the old tables' answers, and the new one's",
+            "Look at: questions that the documents themselves suggest, and one answer to each from both sides.",
+        )
+        self.migrator("shadow", "replay", JOB, "--questions", "25", "--seed", "1", "--settle", "1")
+
+    def moved(self) -> subprocess.Popen[bytes]:
+        """The customers, who go on."""
+        chapter(
+            "5. Moved: pattern by pattern, on evidence; one goes back, and comes again",
+            "Look at: a move is made when every line of its evidence is ok; until then customers go on, and it waits.",
+        )
+        customers = self.customers(900, 140, "--tables")
+        for pattern in PATTERNS:
+            self.migrator("cutover", "advance", JOB, pattern, "--wait")
+        for pattern in PATTERNS:
+            self.again_until_yes("cutover", "ramp", JOB, pattern, "100", "--wait")
+        self.migrator("cutover", "rollback", JOB, PATTERNS[0], "--wait")
+        self.again_until_yes("cutover", "ramp", JOB, PATTERNS[0], "100", "--wait")
+        for pattern in reversed(PATTERNS):
+            self.again_until_yes("cutover", "advance", JOB, pattern, "--wait")
+        self.migrator("cutover", "status", JOB)
+        return customers
+
+    def proved(self, customers: subprocess.Popen[bytes]) -> list[str]:
+        """What the report is judged by, which is clean."""
+        chapter(
+            "6. Proved: an order is in the new table when its call returns, and in the end both sides say the same",
+            "Look at: the shop reads the order from the new table at once; the write was to the old ones.",
+        )
+        order = self.asked("POST", "/orders", {"user_id": CUSTOMER, "lines": {"5": 2, "7": 1}})["order_id"]
+        if len(self.asked("GET", f"/orders/{order}/lines")) != 2:
+            raise Failed("the order that was just placed is not whole in the new table")
+        stop(customers)
+        self.migrator("relay", JOB, "--once")
+        self.migrator("verify", JOB)
+        self.migrator("shadow", "replay", JOB, "--questions", "10", "--seed", "2", "--settle", "1")
+        self.migrator("cutover", "history", JOB, PATTERNS[0])
+        return self.reported(REPORT)
+
+    def asked(self, method: str, path: str, body: Any = None) -> Any:
+        """What the shop answers."""
+        sent = None if body is None else json.dumps(body)
+        say(f"curl -X {method} {self.service}{path}" + (f" --json '{sent}'" if sent else ""))
+        request = urllib.request.Request(
+            self.service + path,
+            method=method,
+            data=sent.encode() if sent else None,
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+                text = answer.read().decode()
+        except OSError as error:
+            raise Failed(f"{method} {path}: {error}") from None
+        print(text, flush=True)
+        return json.loads(text) if text else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
