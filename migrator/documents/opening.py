@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypedDict
@@ -147,9 +147,15 @@ class DocumentLive:
 
 
 def open_document_live(
-    job: Job, settings: DocumentSettings, database: Database, retry: Retry, source: object
+    job: Job,
+    settings: DocumentSettings,
+    database: Database,
+    retry: Retry,
+    source: object,
+    is_over: Callable[[], bool],
 ) -> DocumentLive:
-    """`source`: the open tables, which know their indexes; None: each change is looked at a second time.
+    """`source`: the open tables, which know their indexes; None: each change is looked at a second time. `is_over`: whether
+    no relay is to read the streams any more.
 
     Raises: MappingError.
     """
@@ -160,9 +166,9 @@ def open_document_live(
     streams = OldStreams(job.name, settings, database, retry)
     late = _late(plans, source) if isinstance(source, DocumentSource) else tables
     marking = [streams.marking(name, AGAIN_AFTER_S if name in late else 0.0) for name in tables]
-    marks = StreamMarks(kept, images, marking, retry.wait)
+    marks = StreamMarks(kept, images, marking, retry.wait, is_over=is_over)
     aws = AwsCalls(settings.aws_options, partial(endpoint_of, settings.endpoint))
-    activity = StreamActivity(streams.captured, kept.by_table, tables, settings.real_names, aws)
+    activity = StreamActivity(streams.captured, kept.by_table, settings.real_names, aws)
     return DocumentLive(StreamCapture(streams.captured, tickets, kept), marks, tickets, activity)
 
 

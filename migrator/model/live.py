@@ -383,5 +383,6 @@ class Activity(Protocol):
     def drops(self, tables: Sequence[str]) -> list[str]:
         """What takes these tables away, in its order."""
 
-    def waiting(self) -> Mapping[str, int]:
-        """Marks by table, '' for rows that are to be looked at; capture must be installed."""
+    def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
+        """Marks by table, '' for rows that are to be looked at, and changes of these tables that are none yet; capture must
+        be installed."""

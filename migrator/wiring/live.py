@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import Event
@@ -28,6 +28,7 @@ from migrator.model.live import Activity, ActivityCounts, Root, TriedMarks, Trie
 from migrator.runtime.retry import Backoff, Retry, running_s
 from migrator.settings.job import Job
 from migrator.settings.source import DocumentSettings
+from migrator.settings.transforms import sound_mapping
 from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.connect import address_of
@@ -117,10 +118,13 @@ def _open_old_live(
     job: Job, tables: DocumentSettings, retry: Retry, source: JobSource | None
 ) -> Iterator[Live]:
     """Of old tables of DynamoDB's, which keep nothing of ours: the journal does."""
-    with (
-        job_wiring.open_journal(job, retry.stop, retry.backoff) as journal,
-        closing(open_document_live(job, tables, journal.database, retry, source)) as opened,
-    ):
+    with job_wiring.open_journal(job, retry.stop, retry.backoff) as journal, ExitStack() as stack:
+
+        def is_over() -> bool:
+            return job_wiring.write_ownership(job, sound_mapping(job.mapping).mapping, journal).is_service()
+
+        opening = open_document_live(job, tables, journal.database, retry, source, is_over)
+        opened = stack.enter_context(closing(opening))
         yield Live(opened.capture, opened.marks, opened.tickets, opened.activity)
 
 

@@ -58,6 +58,8 @@ class FakeStreams:
         self.calls: list[str] = []
         self.failing: list[str] = []
         """Codes of errors that the next calls end with."""
+        self.empty_pages = 0
+        """How many come before the first records of each iterator that is asked for."""
         self._number = 0
         self.create_anew()
 
@@ -168,21 +170,28 @@ class FakeStreams:
                 raise _error("TrimmedDataAccessException", "GetShardIterator")
             at = shard.trimmed + numbers.index(SequenceNumber)
             at += ShardIteratorType == "AFTER_SEQUENCE_NUMBER"
-        return {"ShardIterator": json.dumps([self.arn, shard.id, at, self.now])}
+        return {"ShardIterator": json.dumps([self.arn, shard.id, at, self.now, self.empty_pages])}
 
     def get_records(self, ShardIterator: str, Limit: int) -> dict[str, Any]:
         self._called("GetRecords")
         assert 1 <= Limit <= 1000
-        arn, name, at, issued_at = json.loads(ShardIterator)
+        arn, name, at, issued_at, empty = json.loads(ShardIterator)
         if self.now - issued_at >= EXPIRES_S or arn != self.arn:
             raise _error("ExpiredIteratorException", "GetRecords")
         shard = self._shard(name, "GetRecords")
         if at < shard.trimmed:
             raise _error("TrimmedDataAccessException", "GetRecords")
+        if empty:
+            return {
+                "Records": [],
+                "NextShardIterator": json.dumps([self.arn, name, at, self.now, empty - 1]),
+            }
         page = list(_within(shard.records[at - shard.trimmed :][:Limit], PAGE_BYTES))
         reached = at + len(page)
         is_last = shard.closed_at is not None and reached == shard.trimmed + len(shard.records)
-        following = {} if is_last else {"NextShardIterator": json.dumps([self.arn, name, reached, self.now])}
+        following = (
+            {} if is_last else {"NextShardIterator": json.dumps([self.arn, name, reached, self.now, 0])}
+        )
         return {"Records": page, **following}
 
     # ── ──

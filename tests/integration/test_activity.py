@@ -62,7 +62,7 @@ def test_a_change_is_seen_by_the_engine_or_by_its_mark(shop: Capturing, activity
     assert bool(after.blind) == (shop.engine == "sqlite")
     if before.whole is not None:
         assert after.whole == before.whole + 1
-    assert {name.rpartition(".")[2]: count for name, count in activity.waiting().items()} == {"customer": 1}
+    assert {name.rpartition(".")[2]: count for name, count in activity.waiting([]).items()} == {"customer": 1}
 
 
 def test_marks_that_were_worked_are_counted_all_the_same(shop: Capturing, activity: SqlActivity) -> None:

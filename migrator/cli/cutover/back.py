@@ -225,9 +225,8 @@ class _Back:
 
     def steps(self, check: Callable[[], None]) -> GoingBack:
         drain, look = (self.drain, self.look) if self.handed else (None, None)
-        return GoingBack(
-            *(check, drain, self.compare, self.move_counters, self.capture, self.own, look, self.keep)
-        )
+        compare, move_counters = (self.compare, self.move_counters) if self.names else (None, None)
+        return GoingBack(check, drain, compare, move_counters, self.capture, self.own, look, self.keep)
 
     def edges(self, names: Collection[str]) -> ReverseEdges:
         return ReverseEdges(self.sources.context, self.sources.target, names, self.stop.is_set)

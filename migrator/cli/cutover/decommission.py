@@ -68,7 +68,7 @@ def check(command_job: CommandJob, as_json: bool) -> int:
 
 
 def _steps(evidence_sources: EvidenceSources, job: str, unfinished: list[str]) -> list[EndStep]:
-    activity, tables = evidence_sources.live.activity, evidence_sources.gatherer.tables
+    activity, tables = evidence_sources.live.activity, evidence_sources.gatherer.old_tables
     uninstall = [text for step in evidence_sources.live.capture.uninstall_steps() for text in step.statements]
     one_way = not evidence_sources.context.source.takes_rows
     return end_steps(

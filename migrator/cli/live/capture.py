@@ -157,7 +157,7 @@ def _need_direct(session: _Session, *, take_back: bool, as_json: bool) -> None:
         )
     with open_evidence(job_journal, "capture install", lambda: False) as evidence_sources:
         if set(job.direct) - recorded:
-            _need_proof(job, evidence_sources.gatherer.direct_lines(job.direct), as_json=as_json)
+            _need_proof(job, evidence_sources.gatherer.direct_lines(job.direct, recorded), as_json=as_json)
         # Before the triggers go: a process that finds them gone must find the reason, too.
         evidence_sources.keep_direct()
 

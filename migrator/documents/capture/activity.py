@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,6 +16,8 @@ from migrator.model.live import ActivityCounts
 from migrator.model.streams.shards import Checkpoint, Position, StreamRecord
 
 _AT_MOST = 1_000
+_CALLS = 4
+"""Several may be needed to come to records, and nothing says how many (docs/decisions/0029-streams.md)."""
 _AWS = (".amazonaws.com", ".api.aws")
 _COUNTED_BY = "the last records of the tables' streams"
 _DENIED = (
@@ -33,22 +35,23 @@ _DENIED = (
 class StreamActivity:
     """model.live.Activity. DynamoDB keeps no transaction open, and does not tell who writes.
 
-    `captured`: tables whose streams are read. `real`: the account's name of each table that the job names. `marks`: those
-    that wait, by table.
+    `real`: the account's name of each table that the job names. `marks`: those that wait, by table.
     """
 
     stream_of: Callable[[str], CapturedStream]
     marks: Callable[[], Mapping[str, int]]
-    captured: Collection[str]
     real: Mapping[str, str]
     aws: AwsCalls
 
     def look(self, tables: Sequence[str]) -> ActivityCounts:
         """Raises: SourceError where a stream cannot be read; StoppedError."""
-        if unread := [name for name in tables if not self.stream_of(name).checkpoints.stream()]:
-            blind = f"the streams of {', '.join(unread)} are not read"
+        if unbegun := [name for name in tables if not self.stream_of(name).checkpoints.stream()]:
+            blind = f"the streams of {', '.join(unbegun)} are not read"
             return ActivityCounts({}, None, _COUNTED_BY, blind)
-        return ActivityCounts({name: self._last(name) for name in tables}, None, _COUNTED_BY)
+        ahead = self._ahead(tables)
+        gaps = [name for name, unread in ahead.items() if unread.has_gap]
+        counts = {name: unread.last for name, unread in ahead.items()}
+        return ActivityCounts(counts, None, _COUNTED_BY, _not_told(gaps) if gaps else "")
 
     def views(self) -> set[str]:
         return set()
@@ -56,50 +59,36 @@ class StreamActivity:
     def named(self) -> set[str]:
         return set(self.real)
 
-    def waiting(self) -> Mapping[str, int]:
+    def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
         """Marks, and records that no relay has copied yet: of each shard a thousand at most."""
-        waiting = Counter(self.marks())
-        for name in self.captured:
-            waiting[name] += sum(len(records) for _, records in self._unread(name))
-        return +waiting
+        ahead = self._ahead(tables)
+        if gaps := [name for name, unread in ahead.items() if unread.has_gap]:
+            raise SourceError(_not_told(gaps))
+        unread = Counter({name: stream.unread for name, stream in ahead.items()})
+        return +(Counter(self.marks()) + unread)
 
-    def _last(self, table: str) -> str:
-        """A text that is another one after every change: of each shard's last record, read or not."""
-        last = [
-            f"{shard.shard}={records[-1].sequence if records else shard.sequence}"
-            for shard, records in self._unread(table)
-        ]
-        # A shard without a record is no change: shards are closed and opened while nothing is written.
-        told = "\n".join(sorted(one for one in last if not one.endswith("=")))
-        return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
-
-    def _unread(self, table: str) -> list[tuple[Checkpoint, list[StreamRecord]]]:
-        """By shard, its next records behind its checkpoint; of a stream that was not begun with nothing.
-
-        Raises: SourceError where the stream does not tell of all changes any more.
-        """
-        stream = self.stream_of(table)
+    def _ahead(self, tables: Sequence[str]) -> dict[str, _Ahead]:
+        """Raises: SourceError where a table has another stream than the one that was begun with, or none."""
         try:
-            arn, state = stream.checkpoints.stream(), stream.source.state()
-            known = stream.checkpoints.read(arn).shards
-            names = {shard.shard for shard in known}
-            new = [Checkpoint(one.id, one.parent, "", 0.0) for one in state.shards if one.id not in names]
-            if not stream.is_lost(state):
-                return [(shard, _next(stream, arn, shard)) for shard in [*known, *(new if arn else [])]]
-        except StoppedError:
+            ahead = {name: _ahead_of(self.stream_of(name)) for name in tables}
+            for _ in range(_CALLS):
+                for stream in ahead.values():
+                    stream.read_on()
+        except (StoppedError, SourceError):
             raise
         except MigratorError as error:
             raise SourceError(str(error)) from None
-        what = f"the stream of table {stream.source.table} does not tell of all changes any more"
-        raise SourceError(f"{what}; {stream.source.mend}")
+        return ahead
 
     # ── the end of the old tables, printed and never run ──
 
     def read_only(self, tables: Sequence[str]) -> list[str]:
         """A policy of each table that nobody may write it by; whoever may change that policy still can."""
-        return [line for name in tables for line in self._policy(self._arn(name))]
+        return [line for name in tables for line in self._denied(self.real[name], self._arn(name))]
 
-    def _policy(self, arn: str) -> Iterator[str]:
+    def _denied(self, table: str, arn: str) -> Iterator[str]:
+        expiry = f"{self.aws.dynamodb('describe-time-to-live')} --table-name {shlex.quote(table)}"
+        yield f"{expiry} # what expires is a change, too, which no policy denies: update-time-to-live switches it off"
         yield f"{self.aws.dynamodb('get-resource-policy')} --resource-arn {arn} # put replaces one that is there"
         written = shlex.quote(json.dumps(_policy(arn)))
         yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
@@ -140,7 +129,12 @@ class AwsCalls:
         Scaling has alarms of its own, which go with it.
         """
         named = shlex.quote(table)
-        yield f"# {table}: readers of its stream, its scaling, alarms and a backup, then the table"
+        dimension = f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}"
+        yield f"# {table}: who still uses it, readers of its stream, its scaling, alarms and a backup, then the table"
+        for metric, of in (("Read", "reads it"), ("Write", "writes it")):
+            daily = "--period 86400 --statistics Sum --start-time FROM --end-time TO"
+            used = f"{self.other('cloudwatch get-metric-statistics')} --metric-name Consumed{metric}CapacityUnits"
+            yield f"{used} {dimension} {daily} # 0 where nobody {of} any more"
         if stream:
             yield f"{self.other('lambda list-event-source-mappings')} --event-source-arn {stream} # others that read it"
         yield from self._scaling(named)
@@ -149,7 +143,6 @@ class AwsCalls:
             f" \"MetricAlarms[?Dimensions[?Name=='TableName' && Value=='{table}']].AlarmName\""
         )
         yield f"{self.other('cloudwatch delete-alarms')} --alarm-names NAMES # those that the line above gave"
-        dimension = f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}"
         yield f"{self.other('cloudwatch list-metrics')} {dimension} # what dashboards may still show"
         backup = f"{self.dynamodb('create-backup')} --table-name {named} --backup-name {named}-last"
         yield f"{backup} # AVAILABLE before the table goes"
@@ -167,19 +160,82 @@ class AwsCalls:
             yield f"{away} --scalable-dimension dynamodb:table:{dimension} # where the line above gave it"
 
 
-def _next(stream: CapturedStream, arn: str, shard: Checkpoint) -> list[StreamRecord]:
+# ── what streams hold behind their checkpoints ──
+
+
+@dataclass
+class _Place:
+    """How far a shard is read here: its first page of records, and where that ends or none was found yet."""
+
+    shard: Checkpoint
+    iterator: str | None
+    records: list[StreamRecord]
+
+    @property
+    def sequence(self) -> str:
+        return self.records[-1].sequence if self.records else self.shard.sequence
+
+
+@dataclass
+class _Ahead:
+    """`has_gap`: the stream has dropped what no relay has read. Nothing is claimed or kept by reading on."""
+
+    stream: CapturedStream
+    arn: str
+    places: list[_Place]
+    has_gap: bool
+
+    def read_on(self) -> None:
+        for place in self.places:
+            if place.iterator is None or place.records:
+                continue
+            # What the stream has dropped by now is a gap, or was read.
+            with suppress(LostRecordsError):
+                page = self.stream.source.records(self.arn, place.shard.shard, place.iterator, _AT_MOST)
+                place.records, place.iterator = page.records, page.next_iterator
+
+    @property
+    def unread(self) -> int:
+        return sum(len(place.records) for place in self.places)
+
+    @property
+    def last(self) -> str:
+        """A text that is another one after every change: of each shard's last record, read by a relay or not."""
+        # A shard without a record is no change: shards are closed and opened while nothing is written.
+        last = sorted(f"{place.shard.shard}={place.sequence}" for place in self.places if place.sequence)
+        return hashlib.blake2b("\n".join(last).encode(), digest_size=8).hexdigest()
+
+
+def _ahead_of(stream: CapturedStream) -> _Ahead:
+    """Of a stream that was not begun with nothing."""
+    arn, state = stream.checkpoints.stream(), stream.source.state()
+    if not arn:
+        return _Ahead(stream, "", [], has_gap=False)
+    if not state.is_on or state.arn != arn:
+        what = f"the stream of table {stream.source.table} does not tell of all changes any more"
+        raise SourceError(f"{what}; {stream.source.mend}")
+    known = stream.checkpoints.read(arn).shards
+    names = {shard.shard for shard in known}
+    new = [Checkpoint(one.id, one.parent, "", 0.0) for one in state.shards if one.id not in names]
+    places = [_Place(shard, _iterator(stream, arn, shard), []) for shard in (*known, *new)]
+    return _Ahead(stream, arn, places, stream.has_gap(arn))
+
+
+def _iterator(stream: CapturedStream, arn: str, shard: Checkpoint) -> str | None:
+    """Behind the checkpoint; where the stream has dropped that record, at the first that it holds; None where it holds the
+    shard no more."""
     if shard.is_finished:
-        return []
-    iterator = _behind(stream, arn, shard)
-    return stream.source.records(arn, shard.shard, iterator, _AT_MOST).records
-
-
-def _behind(stream: CapturedStream, arn: str, shard: Checkpoint) -> str:
-    """A stream that tells of all changes, and has dropped this record, still has all that follow it."""
-    if shard.sequence:
+        return None
+    after = [Position("AFTER_SEQUENCE_NUMBER", shard.sequence)] if shard.sequence else []
+    for position in (*after, Position("TRIM_HORIZON")):
         with suppress(LostRecordsError):
-            return stream.source.iterator(arn, shard.shard, Position("AFTER_SEQUENCE_NUMBER", shard.sequence))
-    return stream.source.iterator(arn, shard.shard, Position("TRIM_HORIZON"))
+            return stream.source.iterator(arn, shard.shard, position)
+    return None
+
+
+def _not_told(tables: Sequence[str]) -> str:
+    what = f"no relay has read the streams of {', '.join(tables)} for a day, and they keep no more"
+    return f"{what}; the tables' ConsumedWriteCapacityUnits in CloudWatch tell whether they were written"
 
 
 def _policy(arn: str) -> dict[str, object]:

@@ -39,8 +39,10 @@ class CapturedStream:
     def is_lost(self, state: StreamState) -> bool:
         """Whether it tells no more of all changes since it was begun with: by the rule by which a reader stops."""
         begun = self.checkpoints.stream()
-        if not begun or not state.is_on or state.arn != begun:
-            return bool(begun)
+        return bool(begun) and (not state.is_on or state.arn != begun or self.has_gap(begun))
+
+    def has_gap(self, begun: str) -> bool:
+        """Whether it was not read for so long that it may have dropped records which no reader has seen."""
         known = self.checkpoints.read(begun)
         old = [
             shard

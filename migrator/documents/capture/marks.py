@@ -155,6 +155,7 @@ class StreamMarks:
 
     A record is copied before its checkpoint goes on, and may be copied twice. Nothing reads a stream before marks are taken,
     so that a process which only counts them claims no shard; close it, and others have its shards at once.
+    `is_over`: whether no relay is to read the streams any more.
     """
 
     kept: MarkKeeper
@@ -162,6 +163,7 @@ class StreamMarks:
     streams: Sequence[SourceStream]
     wait: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    is_over: Callable[[], bool] = lambda: False
     _copying: Lock = field(default_factory=Lock)
     _opened: ExitStack = field(default_factory=ExitStack)
     _readers: dict[str, Reader] = field(default_factory=dict)
@@ -194,10 +196,12 @@ class StreamMarks:
         return self.kept.look(after, count)
 
     def state(self) -> MarksState:
-        """A shard that is behind counts as a mark, as old as what it may hold."""
+        """A shard that is behind counts as a mark, as old as what it may hold; not where no relay is to read it any more."""
         self._drain_where_asked()
         state = self.kept.state()
         behind = [lag_s for stream in self.streams for lag_s in self._lags_s(stream) if lag_s > UNSEEN_S]
+        if behind and self.is_over():
+            return state
         oldest_s = max([state.oldest_age_s, *behind])
         return replace(state, waiting=state.waiting + len(behind), oldest_age_s=oldest_s)
 

@@ -380,7 +380,9 @@ class SqlActivity:
         """None: facts are of the whole catalogue."""
         return set()
 
-    def waiting(self) -> Mapping[str, int]:
+    def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
+        """A change is a mark at once."""
+
         def work(connection: Connection, ddl: Ddl) -> dict[str, int]:
             query = f"SELECT table_name, COUNT(*) FROM {ddl.mark} GROUP BY table_name"
             return {str(name or ""): int(count) for name, count in connection.exec_driver_sql(query)}

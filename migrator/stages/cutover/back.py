@@ -150,13 +150,14 @@ class GoingBack:
     it nobody has written meanwhile (`look`); readers turn to SQL last (docs/decisions/0030-a-way-back.md).
 
     `check`: before each step, raises where another run may be at work. `drain`, `look`: None where no row was made of
-    items, so that nothing is left to be worked. `own`: how many items became ours.
+    items, so that nothing is left to be worked. `compare`, `move_counters`: None where an operator vouches for all entities.
+    `own`: how many items became ours.
     """
 
     check: Check
     drain: Callable[[], ReverseStatus] | None
-    compare: Callable[[], Comparison]
-    move_counters: Callable[[], None]
+    compare: Callable[[], Comparison] | None
+    move_counters: Callable[[], None] | None
     capture: Callable[[], None]
     own: Callable[[], int]
     look: Callable[[], None] | None
@@ -169,7 +170,7 @@ class GoingBack:
         if self.drain is not None:
             _refuse_undrained(self.drain())
             self.check()
-        if not self.compare().is_clean:
+        if self.compare is not None and not self.compare().is_clean:
             what = "refused: rows and items differ; see `migrator reverse verify`"
             mend = f"{_UNCHANGED}; {ROWS_OF_ITEMS}" if self.drain is None else _drained_in_vain()
             raise RefusedError(f"{what}. {mend}")
@@ -181,7 +182,7 @@ class GoingBack:
         return owned
 
     def _ours(self) -> int:
-        for step in (self.move_counters, self.capture):
+        for step in filter(None, (self.move_counters, self.capture)):
             self.check()
             step()
         self.check()

@@ -170,7 +170,7 @@ def changes_lines(dependence: Dependence) -> Iterator[Line]:
         yield Line(
             "changes", requirement, f"{left:,} new mark(s); {after.blind or after.source}", "no", mend=mend
         )
-    elif after.blind and after.whole is None:
+    elif after.blind and after.whole is None and not after.tables:
         yield Line("changes", requirement, f"{after.blind}, and nothing is captured", "unknown", mend=mend)
     else:
         yield from _unseen(dependence, after, requirement)
@@ -197,7 +197,8 @@ def _unseen(dependence: Dependence, after: ActivityCounts, requirement: str) -> 
         observed = f"{after.source} says nothing of {', '.join(unseen)}"
         yield Line("changes", requirement, observed, "unknown", mend="see which accounts may write to them")
         return
-    remark = f" ({after.blind}; changes that leave no mark are not seen)" if after.blind else ""
+    unmarked = "" if after.tables else "; changes that leave no mark are not seen"
+    remark = f" ({after.blind}{unmarked})" if after.blind else ""
     yield Line("changes", requirement, f"none, by {after.source}{remark}", "ok")
 
 
@@ -232,16 +233,16 @@ def marks_lines(dependence: Dependence) -> Iterator[Line]:
     if isinstance(dependence.marks, Unknown):
         yield Line("marks", requirement, dependence.marks.why, "unknown")
         return
-    by_table: Mapping[str, int] = {}
-    left = dependence.marks.waiting + dependence.marks.unripe
-    if not isinstance(dependence.waiting, Unknown):
-        # It counts changes of which no mark is kept yet, and no shard that merely was not looked at for a while.
-        by_table = dependence.waiting
-        left = sum(by_table.values())
+    mend = _LEFT_EARLY if dependence.reading else _LEFT_LATE
+    if isinstance(dependence.waiting, Unknown):
+        yield Line("marks", requirement, dependence.waiting.why, "unknown", mend=mend)
+        return
+    # It counts changes of which no mark is kept yet, and no shard that merely was not looked at for a while.
+    by_table = dependence.waiting
+    left = sum(by_table.values())
     tables = ", ".join(f"{name or 'rows to look at'}: {count:,}" for name, count in sorted(by_table.items()))
     failed = dependence.marks.failed
     observed = f"{left:,} wait ({tables}), {failed:,} failed before" if left or failed else "none does"
-    mend = _LEFT_EARLY if dependence.reading else _LEFT_LATE
     yield Line(
         "marks", requirement, observed, verdict(not (left or failed)), mend=mend if left or failed else ""
     )
@@ -296,10 +297,12 @@ def _since(dependence: Dependence, verified: Verified, after: ActivityCounts, li
     if before.whole is not None and after.whole is not None and before.whole != after.whole:
         return replace(line, found=f"{line.found}; new mark(s) since it began", verdict="no", mend=mend)
     if after.blind and (before.whole is None or after.whole is None):
-        return replace(
-            line, found=f"{line.found}; what changed since is not known", verdict="unknown", mend=mend
-        )
+        observed = f"{line.found}; what changed since is not known: {after.blind}"
+        return replace(line, found=observed, verdict="unknown", mend=_FIND_OUT)
     return line
+
+
+_FIND_OUT = "find out otherwise whether somebody wrote"
 
 
 def _unread(dependence: Dependence, limits: CutoverSettings) -> Iterator[Line]:

@@ -127,10 +127,12 @@ class EvidenceGatherer:
             way_back = replace(way_back, hindrances=())
         return may_go_back(way_back, kinds, unwritten, is_drained=is_drained)
 
-    def direct_lines(self, direct: Sequence[str]) -> Sequence[Line]:
-        """The evidence for and against writing these entities past SQL from now on."""
+    def direct_lines(self, direct: Sequence[str], before: Collection[str]) -> Sequence[Line]:
+        """The evidence for and against writing these entities past SQL from now on. `before`: those that are already."""
         tables = direct_tables(self.checked.direct_plans, self.checked.plans)
-        dependence = replace(self.dependence(tables=tables), tables=tables)
+        new = [plan for plan in self.checked.direct_plans if plan.entity.name not in before]
+        unmarked = direct_tables(new, self.checked.plans)
+        dependence = replace(self.dependence(tables=tables, unmarked=unmarked), tables=tables)
         reading = patterns_reading(self.checked.mapping, direct)
         kinds = sorted({writer.kind for writer in self._living()})
         return may_be_direct(dependence, reading, kinds, self.checked.mapping.revision)
@@ -234,9 +236,20 @@ class EvidenceGatherer:
         """Tables that entities read, by the names that capture uses."""
         return [table.name for table in self.capture.capture.captured(self._plans)]
 
-    def dependence(self, *, with_tombstones: bool = False, tables: Sequence[str] | None = None) -> Dependence:
+    @cached_property
+    def old_tables(self) -> list[str]:
+        """Tables that entities read, or read before the service wrote them itself."""
+        return sorted({*self.tables, *direct_tables(self.checked.direct_plans, self.checked.plans)})
+
+    def dependence(
+        self,
+        *,
+        with_tombstones: bool = False,
+        tables: Sequence[str] | None = None,
+        unmarked: Sequence[str] = (),
+    ) -> Dependence:
         """The facts about the whole job. Takes cutover.quiet seconds, in which nothing may change in `tables` (by default
-        all tables that entities read)."""
+        all tables that entities read). `unmarked`: tables that are read no more, whose changes may not be marks yet."""
         phases, names = self.records.phases.all(), self.checked.mapping.patterns
         now_s = self.records.evidence.now_s()
         service_registry, unread = self.records.service_registry(), self._unread()
@@ -251,7 +264,7 @@ class EvidenceGatherer:
             looks=looks,
             apart_s=self.limits.quiet_s,
             marks=_or_unknown(now._marks),
-            waiting=_or_unknown(now._waiting),
+            waiting=_or_unknown(lambda: now._waiting([*self.tables, *unmarked])),
             verified=_or_unknown(lambda: now._verified(None, now_s)),
             tombstones=self._tombstones() if with_tombstones else None,
             revision=self.checked.mapping.revision,
@@ -260,10 +273,7 @@ class EvidenceGatherer:
 
     def _unread(self) -> list[str]:
         """Tables of the source that no entity reads, except views, our own tables and the system's."""
-        read, views = (
-            {*self.tables, *direct_tables(self.checked.direct_plans, self.checked.plans)},
-            self.activity.views(),
-        )
+        read, views = set(self.old_tables), self.activity.views()
         tables = {captured_name(table): table.real for table in self.source.facts().tables.values()}
         unread = {name for name, real in tables.items() if name not in read and real not in views}
         return sorted(unread | self.activity.named() - tables.keys())
@@ -281,8 +291,8 @@ class EvidenceGatherer:
         ripe = sum(self.purge(self.table_id).run(pages(), self.records.evidence.now_s()))
         return Tombstones(count, ripe)
 
-    def _waiting(self) -> Mapping[str, int]:
-        return self.activity.waiting() if self.installation is not None else {}
+    def _waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
+        return self.activity.waiting(tables) if self.installation is not None else {}
 
     def _looks(self, tables: Sequence[str]) -> tuple[ActivityCounts, ActivityCounts]:
         before = self.activity.look(tables)

@@ -28,7 +28,6 @@ def activity_of(documents: Documents) -> StreamActivity:
     return StreamActivity(
         stream_of,
         marks,
-        TABLES,
         {name: f"prod-{name}" for name in (*TABLES, "coupons")},
         AwsCalls(" --region eu-central-1"),
     )
@@ -62,15 +61,27 @@ def test_a_change_in_a_shard_that_nobody_knows_yet_is_seen(documents: Documents)
     before = activity.look(TABLES)
     documents.write("users", 2, name="Bob")
     assert activity.look(TABLES) != before
-    assert activity.waiting() == {"users": 1}
+    assert activity.waiting(TABLES) == {"users": 1}
 
 
 def test_records_that_no_relay_has_read_wait(documents: Documents) -> None:
     activity = activity_of(documents)
     documents.write("orders", 7, user_id=1)
-    assert activity.waiting() == {"users": 1, "orders": 1}
+    assert activity.waiting(TABLES) == {"users": 1, "orders": 1}
     documents.drain()
-    assert activity.waiting() == {}
+    assert activity.waiting(TABLES) == {}
+
+
+def test_pages_without_records_before_them_hide_no_change(documents: Documents) -> None:
+    """GetRecords may have to be called several times to come to records."""
+    activity = activity_of(documents)
+    documents.drain()
+    before = activity.look(TABLES)
+    documents.fakes["users"].empty_pages = 3
+    assert activity.look(TABLES) == before
+    documents.write("users", 1, name="Eve")
+    assert activity.look(TABLES) != before
+    assert activity.waiting(TABLES) == {"users": 1}
 
 
 def test_a_table_that_nobody_has_written_for_a_day_is_a_quiet_one(documents: Documents) -> None:
@@ -82,7 +93,7 @@ def test_a_table_that_nobody_has_written_for_a_day_is_a_quiet_one(documents: Doc
         documents.pass_by(10 * 3600)
         documents.drain()
     assert activity.look(TABLES) == before
-    assert activity.waiting() == {}
+    assert activity.waiting(TABLES) == {}
     documents.write("users", 1, name="Eve")
     assert activity.look(TABLES) != before
 
@@ -90,6 +101,26 @@ def test_a_table_that_nobody_has_written_for_a_day_is_a_quiet_one(documents: Doc
 def test_where_nothing_was_begun_with_nothing_is_known() -> None:
     look = activity_of(Documents()).look(TABLES)
     assert (look.tables, look.blind) == ({}, "the streams of users, orders are not read")
+
+
+def test_after_a_day_without_a_relay_two_looks_still_tell_of_changes_and_the_gap_is_said(
+    documents: Documents,
+) -> None:
+    """No relay runs once all patterns are complete, and old tables go days later: shards roll, and are dropped."""
+    activity = activity_of(documents)
+    documents.drain()
+    for fake in documents.fakes.values():
+        fake.roll()
+    documents.pass_by(3 * 24 * 3600)
+    before = activity.look(TABLES)
+    assert before.blind.startswith("no relay has read the streams of users, orders for a day")
+    assert activity.look(TABLES) == before
+    documents.write("users", 1, name="Eve")
+    after = activity.look(TABLES)
+    assert after.tables["users"] != before.tables["users"]
+    assert after.tables["orders"] == before.tables["orders"]
+    with pytest.raises(SourceError, match="ConsumedWriteCapacityUnits"):
+        activity.waiting(TABLES)
 
 
 @pytest.mark.parametrize("happens", ["switch_off", "create_anew"])
@@ -101,7 +132,10 @@ def test_a_stream_that_is_lost_is_no_quiet_one(documents: Documents, happens: st
 
 def test_the_calls_of_aws_name_the_account_s_tables(documents: Documents) -> None:
     activity = activity_of(documents)
-    there, policy = activity.read_only(["users"])
+    expiry, there, policy = activity.read_only(["users"])
+    assert expiry.startswith(
+        "aws dynamodb describe-time-to-live --region eu-central-1 --table-name prod-users #"
+    )
     assert there.startswith("aws dynamodb get-resource-policy --region eu-central-1 --resource-arn arn:aws:")
     assert "--resource-arn arn:aws:dynamodb:eu-central-1:123456789012:table/users" in policy
     assert '"Effect": "Deny"' in policy

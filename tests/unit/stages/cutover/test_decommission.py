@@ -32,6 +32,7 @@ DONE = Dependence(
 )
 SILENT = replace(READER, id="b", alive_at=NOW_S - 3600)
 WRITER = replace(READER, role="dual_write")
+GAP = replace(LOOK, whole=None, blind="no relay has read for a day")
 BLIND = ActivityCounts({}, 5, "marks", "SQLite counts no changes by table")
 WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "a pattern that SQL answers": (
@@ -90,6 +91,14 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"looks": Unknown("away"), "marks": Unknown("away"), "waiting": Unknown("away")},
         {"changes": "unknown", "transactions": "unknown", "marks": "unknown"},
     ),
+    "a source that has dropped what it told of changes before": (
+        {"looks": (GAP, GAP), "waiting": Unknown("no relay has read for a day")},
+        {"marks": "unknown", "verify": "unknown"},
+    ),
+    "one that changes all the same": (
+        {"looks": (GAP, replace(GAP, tables={"shop.a": "8", "shop.b": "1"}))},
+        {"changes": "no", "verify": "no"},
+    ),
     "a transaction that writes a table of ours": (
         {"looks": (LOOK, replace(LOOK, open={"3/7": "shop.a"}))},
         {"transactions": "no"},
@@ -143,6 +152,16 @@ def test_a_job_of_which_nothing_depends_on_sql_is_done() -> None:
         said["changes"]
         == "none, by marks (SQLite counts no changes by table; changes that leave no mark are not seen)"
     )
+
+
+def test_two_looks_without_a_change_are_quiet_whatever_happened_before() -> None:
+    said = {line.name: line for line in still_needed(replace(DONE, looks=(GAP, GAP)), CutoverSettings())}
+    assert said["changes"].found == "none, by pg_stat_user_tables (no relay has read for a day)"
+    assert (said["changes"].verdict, said["transactions"].verdict) == ("ok", "ok")
+    assert said["verify"].found == (
+        "run 7: 0 finding(s); what changed since is not known: no relay has read for a day"
+    )
+    assert said["verify"].mend == "find out otherwise whether somebody wrote"
 
 
 @pytest.mark.parametrize("what", WRONG)
