@@ -274,6 +274,8 @@ def test_a_scan_that_costs_more_than_it_may_does_not_begin(shop: Shop) -> None:
 
 def test_beside_a_relay_the_scan_of_each_page_is_told_and_counted(shop: Shop) -> None:
     made, job = shop.project, str(shop.project.job)
+    mapping = made.folder / "mapping.yaml"
+    mapping.write_text(mapping.read_text().replace("type: type,", "type: type, ttl: expiresAt,"))
     for command in ("table create", "capture install", "backfill", "relay --once"):
         made.done(*command.split(), job)
     told = made.done("backfill", job, "--restart").err
