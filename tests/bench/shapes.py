@@ -169,10 +169,10 @@ WITH RECURSIVE n (id) AS (SELECT {first} UNION ALL SELECT id + 1 FROM n WHERE id
 SELECT id, 'user' || id || '@example.com', 'Ann Example', CASE WHEN id % 3 = 0 THEN 'Springfield' END,
     printf('%.120c', 'x'), id / 100.0, '2026-01-02 03:04:05.000000', id * 7 FROM n""",
     "postgresql": """
-SELECT id, 'user' || id || '@example.com', 'Ann Example', CASE WHEN id % 3 = 0 THEN 'Springfield' END,
+SELECT id, 'user' || id || '@example.com', 'Ann Example', CASE WHEN MOD(id, 3) = 0 THEN 'Springfield' END,
     repeat('x', 120), id / 100.0, TIMESTAMP '2026-01-02 03:04:05', id * 7 FROM generate_series({first}, {last}) AS id""",
     "mysql": """
-SELECT seq, concat('user', seq, '@example.com'), 'Ann Example', CASE WHEN seq % 3 = 0 THEN 'Springfield' END,
+SELECT seq, concat('user', seq, '@example.com'), 'Ann Example', CASE WHEN MOD(seq, 3) = 0 THEN 'Springfield' END,
     repeat('x', 120), seq / 100.0, TIMESTAMP '2026-01-02 03:04:05', seq * 7 FROM seq_{first}_to_{last}""",
 }
 
