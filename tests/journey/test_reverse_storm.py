@@ -1,5 +1,5 @@
-"""Direct writers through the generated module against three engines, the way back killed over and over: no row is absent that
-an item holds, none is taken along by a foreign key, and in the end rows are what the items say."""
+"""Direct writers through the generated module against three engines, the way back killed over and over: no row goes that an
+item holds all the time, none is taken along by a foreign key, and in the end rows are what the items say."""
 
 from __future__ import annotations
 
@@ -48,8 +48,14 @@ INSERT INTO line VALUES (1, 1, 'a'), (1, 2, 'b'), (2, 1, 'c');
 KILLS = 6
 WRITES = 18
 """Between two kills."""
-LOOKS = 30
-"""At both sides, at most, between the first row that it writes and the kill."""
+LOOKS = 100
+"""At the rows, at most, between the first row that it writes and the kill."""
+
+
+def is_kept(row: tuple[Any, ...]) -> bool:
+    """Of rows whose items move and change and are never deleted. One whose item goes and comes back may be absent for a
+    moment: it is deleted by what was read before."""
+    return row[-1] % 3 == 0  # type: ignore[no-any-return]
 
 
 @pytest.fixture(
@@ -110,7 +116,7 @@ class Writer:
         before = self.rows.get(key)
         if before is None:
             getattr(self.table, f"put_{kind}")(row)
-        elif rng.random() < 0.3:
+        elif rng.random() < 0.4 and not is_kept(key[1]):
             getattr(self.table, f"delete_{kind}")(before)
             del self.rows[key]
             return
@@ -126,7 +132,7 @@ class Writer:
         return self.module.OrdersRow(id=self.rng.randint(10, 16), customer_id=of, total=total)
 
     def _line(self) -> Any:
-        of, number = self.rng.randint(10, 16), self.rng.randint(1, 3)
+        of, number = self.rng.randint(10, 16), self.rng.randint(1, 6)
         return self.module.LineRow(order_id=of, no=number, sku=f"s{self.rng.randint(0, 99)}")
 
     def mend(self) -> None:
@@ -147,13 +153,13 @@ class Writer:
 
 
 class Watcher:
-    """Looks at rows and items all the while. A row that is gone while an item held it before and after is a loss."""
+    """Looks at the rows all the while. One that is gone and whose item is never deleted is a loss."""
 
-    def __init__(self, engine: str, url: str, held: Callable[[], set[tuple[Any, ...]]]) -> None:
-        self.engine, self.url, self.held = engine, url, held
+    def __init__(self, engine: str, url: str) -> None:
+        self.engine, self.url = engine, url
         self.losses: list[tuple[Any, ...]] = []
         self.looks = self.changes = 0
-        """How often both sides were looked at, and how often the rows were others than before."""
+        """How often the rows were looked at, and how often they were others than before."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -177,12 +183,10 @@ class Watcher:
 
     def _look(self, end: threading.Event) -> None:
         with closing(connect(self.engine, self.url)) as connection:
-            held, there = self.held(), rows_of(connection)
-            while not end.is_set():
-                held_before, there_before = held, there
-                held, there = self.held(), rows_of(connection)
-                # Held at the beginning and at the end: no writer of these took it away and gave it back so quickly.
-                self.losses += (there_before - there) & held_before & held & self.held()
+            there = rows_of(connection)
+            while not end.wait(0.005):
+                there_before, there = there, rows_of(connection)
+                self.losses += filter(is_kept, there_before - there)
                 self.looks += 1
                 self.changes += there != there_before
 
@@ -204,20 +208,6 @@ def rows_of(connection: Any) -> set[tuple[Any, ...]]:
         with suppress(AttributeError):
             connection.commit()
     return found
-
-
-def held_by(shop: Project) -> Callable[[], set[tuple[Any, ...]]]:
-    types = {"Customer": "customer", "Order": "orders", "Line": "line"}
-    store = shop.store()
-
-    def held() -> set[tuple[Any, ...]]:
-        items = [item for page in store.scan(0, 1) for item in page.items if item.get("type") in types]
-        return {
-            (types[str(one["type"])], *(int(one[name]) for name in TABLES[types[str(one["type"])]]))  # type: ignore[arg-type]
-            for one in items
-        }
-
-    return held
 
 
 STEPS = (
@@ -282,7 +272,7 @@ def shop_killed(shop: Project, job: str) -> Iterator[Any]:
 def test_rows_follow_a_storm_of_direct_writers(shop: Project, engine: str, url: str, seed: int) -> None:
     job, rng = str(shop.job), random.Random(seed)
     writer = Writer(shop, seed)
-    watcher = Watcher(engine, url, held_by(shop))
+    watcher = Watcher(engine, url)
     with watcher.watching():
         if engine == "sqlite":
             for _ in range(KILLS):
