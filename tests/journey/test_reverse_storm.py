@@ -135,6 +135,11 @@ class Writer:
         of, number = self.rng.randint(10, 16), self.rng.randint(1, 6)
         return self.module.LineRow(order_id=of, no=number, sku=f"s{self.rng.randint(0, 99)}")
 
+    def orphan(self) -> None:
+        """Deletes parents; what ON DELETE CASCADE would take along stays."""
+        for kind, key in [one for one in self.rows if one[0] != "line" and not is_kept(one[1])]:
+            getattr(self.table, f"delete_{kind}")(self.rows.pop((kind, key)))
+
     def mend(self) -> None:
         """Every child gets its parent."""
         for number in range(10, 17):
@@ -157,6 +162,7 @@ class Watcher:
 
     def __init__(self, engine: str, url: str) -> None:
         self.engine, self.url = engine, url
+        self.there: set[tuple[Any, ...]] = set()
         self.losses: list[tuple[Any, ...]] = []
         self.looks = self.changes = 0
         """How often the rows were looked at, and how often they were others than before."""
@@ -183,12 +189,11 @@ class Watcher:
 
     def _look(self, end: threading.Event) -> None:
         with closing(connect(self.engine, self.url)) as connection:
-            there = rows_of(connection)
             while not end.wait(0.005):
-                there_before, there = there, rows_of(connection)
-                self.losses += filter(is_kept, there_before - there)
+                before, self.there = self.there, rows_of(connection)
+                self.losses += filter(is_kept, before - self.there)
                 self.looks += 1
-                self.changes += there != there_before
+                self.changes += before != self.there
 
     def wait(self, is_so: Callable[[], bool], working: Any) -> None:
         """Until it is so, as long as the way back is at work."""
@@ -257,6 +262,17 @@ def killed_at_random(shop: Project, rng: random.Random, writer: Writer, watcher:
         watcher.wait(lambda: watcher.looks >= until, working)
 
 
+def orphaned(shop: Project, writer: Writer, watcher: Watcher) -> None:
+    """Parents go and lines stay, so no parent's row may go. The last one that is deleted has none, and its row goes."""
+    last = writer.module.CustomerRow(id=98, name="no orders")
+    with shop_killed(shop, str(shop.job)) as working:
+        writer.table.put_customer(last)
+        watcher.wait(lambda: ("customer", 98) in watcher.there, working)
+        writer.orphan()
+        writer.table.delete_customer(last)
+        watcher.wait(lambda: ("customer", 98) not in watcher.there, working)
+
+
 @contextmanager
 def shop_killed(shop: Project, job: str) -> Iterator[Any]:
     """The way back at work, killed as the block ends."""
@@ -280,6 +296,7 @@ def test_rows_follow_a_storm_of_direct_writers(shop: Project, engine: str, url: 
         else:
             for step in STEPS:
                 killed_at(shop, step, writer)
+        orphaned(shop, writer, watcher)
         writer.mend()
         shop.done("reverse", "start", job, "--once", "--settle", "0s")
     assert shop.done("reverse", "verify", job, "--settle", "0s", "--json").data["clean"]
