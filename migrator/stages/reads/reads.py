@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from migrator.mapping.patterns.cursors import Cursor, digest_of, opened, signed
 from migrator.mapping.patterns.handed import Answer, Records
-from migrator.mapping.patterns.params import checked_params, kind_of, texts_of
+from migrator.mapping.patterns.params import checked_params, texts_of
 from migrator.mapping.patterns.results import TooManyError, handed, records
 from migrator.model.edges import ItemStore, Questions
 from migrator.model.errors import MigratorError, SettingsError, did_you_mean
@@ -97,14 +97,7 @@ class Reads:
         if shadowed is None or not ROUTES[self.phases.state(name).phase].compares:
             return
         self.shadow.offer(
-            name,
-            lambda: AnsweredCall(
-                shadowed(),
-                side,
-                _comparable(call, side, answer),
-                texts_of(call.pattern, call.values),
-                kind_of(call.pattern, call.values),
-            ),
+            name, lambda: AnsweredCall(shadowed(), side, _comparable(call, side, answer), call.values)
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+from migrator.mapping.patterns.params import kind_of, texts_of
 from migrator.mapping.patterns.results import TooManyError
 from migrator.model.evidence import DiffKey, Sample, Side
 from migrator.model.results import Example
@@ -22,15 +23,20 @@ from migrator.stages.reads.pool import ShadowPool, Task
 
 # ── What keeps shadows from becoming a load: so many in a second, and none for a while after many errors ──
 
-ONE_S = 0.002
-"""Seconds of the processor that one may take; what takes longer counts as several."""
+FIRST_S = 0.0005
+"""Seconds of the processor that a shadow may take; what takes longer counts as several. So 20 in a second have the
+interpreter for no more than a hundredth of the time, which a caller's p99 does not see (docs/speed.md)."""
+LATER_S = 0.002
+"""The same of a later look. These are rare, and one that comes too late hides whether a difference lasts."""
 
 
 class Budget:
-    """So many in a second, and no more than a second's worth at once. Safe to share between threads."""
+    """So many in a second, and no more than a second's worth at once. `one_s`: seconds of the processor that one may take.
+    Safe to share between threads."""
 
-    def __init__(self, per_s: float, clock: Callable[[], float]) -> None:
+    def __init__(self, per_s: float, one_s: float, clock: Callable[[], float]) -> None:
         self.per_s = per_s
+        self.one_s = one_s
         self.clock = clock
         self._most = max(1.0, per_s)
         self._left = self._most
@@ -51,7 +57,7 @@ class Budget:
     def spend(self, processor_s: float) -> None:
         """What one that was taken took of the processor: callers of the same process wait for the interpreter meanwhile."""
         with self._lock:
-            self._left -= max(0.0, processor_s / ONE_S - 1)
+            self._left -= max(0.0, processor_s / self.one_s - 1)
 
 
 class Breaker:
@@ -104,13 +110,20 @@ OTHER: Mapping[Side, Side] = {"table": "sql", "sql": "table"}
 
 @dataclass(frozen=True)
 class AnsweredCall:
-    """A call that was answered. `texts`: its parameters; `kind`: the optional ones that are set."""
+    """A call that was answered. `values`: its parameters as `checked_params` gives them."""
 
     call: ShadowedCall
     side: Side
     answer: Any
-    texts: Mapping[str, str]
-    kind: str
+    values: Mapping[str, Any]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        return texts_of(self.call.pattern, self.values)
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.call.pattern, self.values)
 
 
 @dataclass
@@ -343,9 +356,9 @@ class Shadow:
 
     def _begin_anew(self) -> None:
         settings = self.settings
-        self._budget = Budget(settings.per_s, self.clock)
+        self._budget = Budget(settings.per_s, FIRST_S, self.clock)
         self._breakers: dict[str, Breaker] = {}
         # Looks that come later are as much of a load as the first ones, and would get none of a budget that callers share.
-        self._later = Budget(settings.per_s, self.clock)
+        self._later = Budget(settings.per_s, LATER_S, self.clock)
         self._comparing = Lock()
         self._pool = ShadowPool(settings.at_once, settings.deadline_s, self._later.take, self.clock)

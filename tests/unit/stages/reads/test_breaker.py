@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from migrator.stages.reads.shadow import ONE_S, Breaker, Budget
+from migrator.stages.reads.shadow import Breaker, Budget
+
+ONE_S = 0.002
 
 
 class Clock:
@@ -15,7 +17,7 @@ class Clock:
 
 def test_a_budget_gives_so_many_in_a_second() -> None:
     clock = Clock()
-    budget = Budget(10, clock)
+    budget = Budget(10, ONE_S, clock)
     assert [budget.take() for _ in range(11)] == [True] * 10 + [False]
     clock.now += 0.5
     assert [budget.take() for _ in range(6)] == [True] * 5 + [False]
@@ -26,7 +28,7 @@ def test_a_budget_gives_so_many_in_a_second() -> None:
 
 def test_a_budget_below_one_gives_one_now_and_then() -> None:
     clock = Clock()
-    budget = Budget(0.1, clock)
+    budget = Budget(0.1, ONE_S, clock)
     assert [budget.take(), budget.take()] == [True, False]
     clock.now += 9
     assert not budget.take()
@@ -36,7 +38,7 @@ def test_a_budget_below_one_gives_one_now_and_then() -> None:
 
 def test_what_takes_the_processor_for_long_counts_as_several() -> None:
     clock = Clock()
-    budget = Budget(10, clock)
+    budget = Budget(10, ONE_S, clock)
     assert budget.take()
     budget.spend(ONE_S / 2)
     assert budget.take()
