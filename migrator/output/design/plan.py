@@ -31,9 +31,11 @@ _MB = 1024**2
 def would_do(capacity: Capacity) -> str:
     """The first line: what a move with this mapping would do."""
     indexes = f"{len(capacity.indexes)} index(es)"
-    triggers = f"{capacity.triggers:,} trigger(s) on {capacity.captured:,} table(s)"
+    # Streams tell of changes of old DynamoDB tables.
+    triggers = f"install {capacity.triggers:,} trigger(s) on {capacity.captured:,} table(s), "
     items = f"{about(capacity.exact)}{capacity.items:,} item(s) of {capacity.rows:,} row(s)"
-    return f"would create table {capacity.table} with {indexes}, install {triggers}, and write {items}"
+    installs = triggers if capacity.triggers else ""
+    return f"would create table {capacity.table} with {indexes}, {installs}and write {items}"
 
 
 def about(exact: bool) -> str:

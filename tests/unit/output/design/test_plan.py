@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 from migrator.model.capacity import Way
-from migrator.output.design.plan import way_money, way_remarks, way_time, ways_text
+from migrator.output.design.plan import way_money, way_remarks, way_time, ways_text, would_do
+from tests.support_plan import PLAN
 
 BATCHES = Way("batches", 70.0, Decimal("18.75"), "4,000 write units a second, by hand")
 GLUE = Way("glue", 2.5, None, "3 executor(s) of 4 vCPUs", against=("needs a cluster", "needs more"))
@@ -37,3 +39,8 @@ def test_what_is_not_known_is_said() -> None:
 def test_an_import_takes_longer_than_its_export() -> None:
     assert way_time(IMPORT) == "90 minutes, and the import"
     assert way_remarks(IMPORT) == "one core; needs a bucket"
+
+
+def test_a_source_without_triggers_has_none_installed() -> None:
+    assert would_do(PLAN).split(", ")[1] == "install 12 trigger(s) on 4 table(s)"
+    assert would_do(replace(PLAN, triggers=0)).split(", ")[1].startswith("and write about")
