@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -110,8 +110,16 @@ TRANSACTIONS: dict[str, Callable[[Sessions, int], None]] = {
 @contextmanager
 def killing(shop: Shop) -> Iterator[Callable[[Life], End]]:
     """A function that lets a child do what it is told, and says how it ended."""
-    url = shop.engine.url.render_as_string(hide_password=False)
-    words = [sys.executable, "-m", "tests.service.killed", str(shop.job), url]
+    with killing_of(
+        "tests.service.killed", str(shop.job), shop.engine.url.render_as_string(hide_password=False)
+    ) as kill:
+        yield kill
+
+
+@contextmanager
+def killing_of(module: str, *places: str) -> Iterator[Callable[[Life], End]]:
+    """`places`: what the module is given, the job's file first."""
+    words = [sys.executable, "-m", module, *places]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -124,17 +132,24 @@ def killing(shop: Shop) -> Iterator[Callable[[Life], End]]:
         process.stdin.close()
 
 
-def _serve(job: str, url: str) -> None:
+Ready = Callable[[Migration, Life], Callable[[], object]]
+"""Makes a service ready for a life, and gives what it then does step by step."""
+
+
+def serve(job: str, ready: Ready, rehearsal: Life) -> None:
+    """`rehearsal`: one that is made ready in this process, so that children import and read nothing."""
     steps = Steps()
     steps.listen()
-    _rehearse(job)
+    JSONFileLoader.load_file = cache(JSONFileLoader.load_file)
+    with Migration.load(job, service="rehearsal") as migration:
+        ready(migration, rehearsal)
     for line in sys.stdin:
         life = Life(**json.loads(line))
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
             os.close(reading)
-            _live(steps, (job, url), life, writing)
+            _live(steps, job, ready, life, writing)
         os.close(writing)
         with open(reading) as told:
             said = told.read()
@@ -144,23 +159,14 @@ def _serve(job: str, url: str) -> None:
         print(json.dumps(ended), flush=True)
 
 
-def _rehearse(job: str) -> None:
-    """Everything is imported and read once, so that children need not."""
-    JSONFileLoader.load_file = cache(JSONFileLoader.load_file)
-    with Migration.load(job, service="rehearsal") as migration:
-        migration.begin_marking()
-
-
-def _live(steps: Steps, place: tuple[str, str], life: Life, told: int) -> None:
+def _live(steps: Steps, job: str, ready: Ready, life: Life, told: int) -> None:
     """The child's whole life."""
     fault = ""
     try:
-        engine = sa.create_engine(place[1], isolation_level="READ COMMITTED")
-        sessions = sessionmaker(engine)
-        migration = Migration.load(place[0], service="killed")
-        migration.dual_write(sessions, **_MODES[life.mode])
+        migration = Migration.load(job, service="killed")
+        work = ready(migration, life)
         steps.arm(life.last, lambda name: os.write(told, name.encode()))
-        TRANSACTIONS[life.transaction](sessions, life.first)
+        work()
         steps.disarm()
         migration.close()
     except Exception:
@@ -169,5 +175,11 @@ def _live(steps: Steps, place: tuple[str, str], life: Life, told: int) -> None:
     os._exit(0)
 
 
+def _in_sql(url: str, migration: Migration, life: Life) -> Callable[[], object]:
+    sessions = sessionmaker(sa.create_engine(url, isolation_level="READ COMMITTED"))
+    migration.dual_write(sessions, **_MODES[life.mode])
+    return partial(TRANSACTIONS[life.transaction], sessions, life.first)
+
+
 if __name__ == "__main__":
-    _serve(*sys.argv[1:])
+    serve(sys.argv[1], partial(_in_sql, sys.argv[2]), Life("strict", insert_with_children.__name__, 0, 0))
