@@ -12,7 +12,7 @@ import pytest
 
 from migrator.mapping.patterns.results import TooManyError
 from migrator.model.evidence import DiffKey, Side, Window
-from migrator.model.mapping import Part, Pattern
+from migrator.model.mapping import Param, Part, Pattern
 from migrator.model.results import Hidden, PartAnswer
 from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.question import compared
@@ -22,7 +22,7 @@ from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.shadow import ROUNDS, AnsweredCall, Shadow
 from tests.fakes.evidence import FakeEvidence
 
-PATTERN = Pattern("p", (), "get", (), parts=(Part("", "", ("id", "total")),))
+PATTERN = Pattern("p", (Param("id", "text"),), "get", (), parts=(Part("", "", ("id", "total")),))
 HIDDEN = Hidden(frozenset({"total"}), frozenset({"id"}))
 Rows = list[tuple[Any, ...]]
 
@@ -68,7 +68,7 @@ class Shadowing:
 
     def offer(self, call: Call, side: Side = "sql") -> None:
         given = call.answers[side]
-        self.shadow.offer("p", lambda: AnsweredCall(call, side, given, {"id": "1"}, ""))
+        self.shadow.offer("p", lambda: AnsweredCall(call, side, given, {"id": "1"}))
 
     def until(self, holds: Callable[[Window], bool]) -> Window:
         ends_at = time.monotonic() + 120

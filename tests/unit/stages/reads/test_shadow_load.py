@@ -33,7 +33,7 @@ def test_a_copy_that_takes_the_callers_time_counts_as_several_shadows() -> None:
         ends_at = time.thread_time() + 0.2
         while time.thread_time() < ends_at:
             pass
-        return AnsweredCall(Call([], []), "sql", [], {"id": "1"}, "")
+        return AnsweredCall(Call([], []), "sql", [], {"id": "1"})
 
     with shadowing(per_s=20.0, deadline_s=60) as one:
         one.shadow.offer("p", copied)
@@ -77,6 +77,7 @@ def test_a_busy_service_hides_no_difference(share: float, calls_per_s: float) ->
                 one.offer(Call([(1, 5)], [(1, 6 if chance.random() < share else 5)]))
                 time.sleep(0.1 / calls_per_s)
             found = one.until(lambda window: True)
+            assert "broken" not in found.dropped
             unsettled = found.dropped.get("unsettled", 0)
             looked_at = found.compared + unsettled
     assert found.transient == 0
