@@ -162,7 +162,8 @@ def test_marks_of_rows_that_were_changed(tmp_path: Path, dynamodb_url: str) -> N
     _, (few, puts_of_few), (many, puts_of_many) = found.values()
     print(f"\n{(many - few) / (ROWS // 2):.1f} calls a mark")
     assert many - few <= CALLS_A_MARK * (ROWS // 2)
-    assert puts_of_many - puts_of_few <= ROWS // 2 + ROWS // 500, "an item's put, and the control item's"
+    # A take has a put of the control item, and takes get smaller where a machine is slow.
+    assert puts_of_many - puts_of_few <= ROWS // 2 + ROWS // 100, "an item's put, and the control item's"
 
 
 # ── Memory ──
