@@ -2,7 +2,7 @@
 
     python -m docs.generate_picture
 
-No test compares it, since times and the folder differ each time; tests of the page itself are in tests/browser.
+No test compares it, since times and the folder differ each time; tests of the page itself are in tests/nightly/browser.
 """
 
 from __future__ import annotations

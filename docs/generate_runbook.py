@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests import support_services as services
-from tests.journey import incidents
-from tests.journey.console import with_blocks
-from tests.journey.runbook import PAGES, played
+from tests.journeys import incidents
+from tests.journeys.console import with_blocks
+from tests.journeys.runbook import PAGES, played
 
 
 def write_incidents(symptom: str = "") -> None:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import copy
-import gc
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
 import structlog
-from botocore.hooks import HierarchicalEmitter
-from botocore.session import Session
+from hypothesis import HealthCheck, settings
 
 from tests import support_mysql
 from tests import support_services as services
 from tests.support_database_pool import DatabasePool
-from tests.support_lanes import EXCHANGE, LANES
 from tests.support_pooler import pooler
-from tests.support_shared import share_clients, share_compiled_sql
 
 Part = TypeVar("Part")
 _MARKER_OF_FIXTURE = {
@@ -32,138 +26,8 @@ _MARKER_OF_FIXTURE = {
     "chinook_dir": "chinook",
     "dynamodb_url": "dynamodb",
 }
+_MARKER_OF_PARAMETER = {"postgresql": "postgres", "mariadb": "mysql", "mysql": "mysql"}
 _SERVER_MARKERS = frozenset(_MARKER_OF_FIXTURE.values())
-_ON_TWO_ENGINES = (
-    *("tests/races/", "tests/service/", "tests/designs/", "tests/integration/"),
-    *("tests/contract/", "tests/language/", "tests/attacks/"),
-)
-"""Folders whose tests run on SQLite and PostgreSQL in `make test`, and on MariaDB in `make engines`."""
-_ON_ONE_LANE = ("tests/integration/", "tests/attacks/")
-"""What runs on each lane to DynamoDB goes by the one that needs no setting in `make test`, and by the others in `make engines`."""
-_OTHER_LANES = [name for name in LANES if name != EXCHANGE]
-_ON_ONE_ENGINE = "tests/races/"
-"""What can run on SQLite runs there in `make test`, and on both servers in `make engines`."""
-_JOURNEYS = (
-    "bad_input",
-    "chinook",
-    "complete",
-    "cutover",
-    "decommission",
-    "direct",
-    "examples",
-    "forget",
-    "frozen_service",
-    "import",
-    "in_process",
-    "init",
-    "job_names",
-    "journal_place",
-    "json",
-    "live_bad_input",
-    "live_findings",
-    "live_line",
-    "live_storm",
-    "metrics",
-    "phases_elsewhere",
-    "processes",
-    "revisions",
-    "shadow",
-    "shop",
-    "standby",
-    "status",
-    "stopped",
-    "undo",
-    "verify_again",
-    "web_shop",
-)
-_LONGEST = (
-    *("tests/soak/", "tests/spark/", "tests/service/test_strict_", "tests/service/test_migrate_mapping"),
-    *(
-        "tests/simulation/test_schedules",
-        "tests/simulation/test_revisions",
-        "tests/journey/test_reverse_storm",
-    ),
-    "tests/journey/test_rows_come_back.py::test_chinook",
-)
-_OF_SERVICES = (
-    "bad_input",
-    "ends",
-    "example",
-    "old_revisions",
-    "outbox",
-    "shadow",
-    "shadow_noise",
-)
-_OF_ATTACKS = (
-    "capture_after_backfill",
-    "journal_away",
-    "journals_that_are_lost",
-    "long_snapshot",
-    "moves_at_once",
-    "old_mappings",
-    "poolers",
-    "refused_rows",
-    "relay_once",
-    "row_keys",
-    "sources_that_go_back",
-    "tables_that_go_back",
-    "unproved_keys",
-)
-_OF_INTEGRATION = ("look", "sample_cost", "write_limit")
-_LONG_JOURNEYS = (
-    *(f"tests/journey/test_{name}" for name in _JOURNEYS),
-    *(f"tests/service/test_{name}" for name in _OF_SERVICES),
-    *(f"tests/attacks/test_{name}" for name in _OF_ATTACKS),
-    *(f"tests/integration/test_{name}" for name in _OF_INTEGRATION),
-    *(
-        "tests/browser/",
-        "tests/bench/test_counts",
-        "tests/outside/test_extras",
-        "tests/races/test_atomic",
-        "tests/simulation/test_atomic",
-        "tests/simulation/test_rules",
-    ),
-    *("tests/exports/test_cloudformation", "tests/exports/test_policies", "tests/exports/test_python_items"),
-)
-"""They wait for services, relays, lifetimes or a browser, count the work of many rows, or start many processes; `make journeys`
-runs them."""
-
-
-_NIGHTLY = (
-    *("tests/designs/test_inverse.py::*on_postgresql", "tests/journey/test_rows_come_back.py::*mariadb*"),
-    *(
-        "tests/journey/test_rows_come_back.py::test_chinook*sqlite*",
-        "tests/journey/test_init_recorded.py::*mariadb*",
-    ),
-    *(
-        "tests/journey/test_init.py::test_chinook*postgresql*",
-        "tests/journey/test_init.py::test_chinook*mariadb*",
-    ),
-    *(
-        "tests/journey/test_plan.py::test_chinook*postgresql*",
-        "tests/journey/test_plan.py::test_chinook*mariadb*",
-    ),
-    *(
-        "tests/journey/test_chinook_patterns.py::*postgresql*",
-        "tests/integration/test_sample_cost.py::*mariadb-[!c]*",
-    ),
-    *(
-        "tests/exports/test_grants.py::test_a_role*mariadb*",
-        "tests/service/test_migrate_mapping.py::*mariadb*",
-    ),
-    *(
-        "tests/service/test_strict_kills.py::*mariadb-strict*",
-        "tests/service/test_strict_kills.py::*postgresql-flush*",
-    ),
-    *("tests/soak/test_live_storms.py::*mysql*", "tests/soak/test_service_storms.py::*mysql*"),
-    *(
-        "tests/soak/test_restarts.py::*mariadb*",
-        "tests/soak/test_storms.py::test_memory*",
-        "tests/soak/test_claims.py::*",
-    ),
-    *("tests/spark/test_many_kills.py::*", "tests/spark/test_spark.py::test_a_driver*"),
-)
-"""The longest of those that show on one server more, or at length, what others show in CI; `make nightly` runs them."""
 
 
 def pytest_report_header() -> list[str]:
@@ -185,45 +49,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks every test that asks for a real part, however far down its fixtures do, or for one engine more."""
+    """Marks every test with the servers that it uses: by its fixtures, and by the engine that it is made for."""
     for item in items:
-        for fixture in getattr(item, "fixturenames", ()):
-            if fixture in _MARKER_OF_FIXTURE:
-                item.add_marker(_MARKER_OF_FIXTURE[fixture])
-        if item.nodeid.startswith(_ON_TWO_ENGINES) and "mariadb" in _parameters(item):
-            item.add_marker("other_engine")
-        if item.nodeid.startswith(_ON_ONE_LANE) and any(one in _OTHER_LANES for one in _parameters(item)):
-            item.add_marker("other_engine")
-        if item.nodeid.startswith(_ON_ONE_ENGINE) and "postgresql" in _parameters(item):
-            named = item.get_closest_marker("engines")
-            if named is None or "sqlite" in named.args:
-                item.add_marker("other_engine")
-        if any(fnmatchcase(item.nodeid, pattern) for pattern in _NIGHTLY):
-            item.add_marker("nightly")
-        if item.nodeid.startswith(_LONG_JOURNEYS):
-            item.add_marker("long_journey")
-    # What takes minutes begins first, so that no worker is left with it at the end.
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+        fixtures = (_MARKER_OF_FIXTURE.get(name) for name in getattr(item, "fixturenames", ()))
+        engines = (_MARKER_OF_PARAMETER.get(value) for value in _parameters(item) if type(value) is str)
+        for marker in {*fixtures, *engines} - {None}:
+            item.add_marker(str(marker))
+    # Long tests begin first, so that no worker is left with one at the end.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_configure() -> None:
-    """Nothing that collecting makes is garbage, and it would be looked through again and again.
+    """One profile for all properties: no deadline, since no test depends on the machine's speed.
 
-    Hypothesis would look through all of it, too, for whoever holds the chance of trio, which selenium brings along.
+    Hypothesis would search all objects for trio's random generator, which selenium installs.
     """
-    gc.disable()
     os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
-
-
-def pytest_collection_finish() -> None:
-    """Some hundred thousand objects of the tests stay to the end; garbage collection need not look at them.
-
-    What tests leave behind is looked for more seldom, too: as often as usual takes a tenth of the whole suite.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
-    gc.enable()
+    settings.register_profile("migrator", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("migrator")
 
 
 def _parameters(item: pytest.Item) -> list[object]:
@@ -255,35 +98,6 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(nowhere))
         # PyMySQL reads every certificate of the system for each connection; none of ours asks for one.
         patch.setenv("SSL_CERT_FILE", os.devnull)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def handlers_of_botocore() -> Iterator[None]:
-    """botocore's own handlers, looked at for the first session and copied for the others, as it does for each client.
-
-    Commands in the tests' process make some thousand sessions, and half of what one costs is this.
-    """
-    register, known = Session._register_builtin_handlers, list[HierarchicalEmitter]()
-
-    def registered(session: Session, events: object) -> None:
-        if known:
-            vars(session._original_handler).update(vars(copy.copy(known[0])))
-        else:
-            register(session, events)
-            known.append(copy.copy(session._original_handler))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "_register_builtin_handlers", registered)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def shared_by_commands(clean_environment: None) -> Iterator[None]:
-    """AWS clients and compiled SQL: a third of what a command in the tests' process costs."""
-    with pytest.MonkeyPatch.context() as patch:
-        share_clients(patch)
-        share_compiled_sql(patch)
         yield
 
 

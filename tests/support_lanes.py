@@ -34,11 +34,25 @@ def lane_of(name: str, patch: pytest.MonkeyPatch) -> Iterator[str]:
         assert proxy.seen, "nothing went through the proxy"
 
 
-@pytest.fixture(params=LANES, autouse=True)
+EACH_LANE = [EXCHANGE, *(pytest.param(name, marks=pytest.mark.nightly) for name in LANES[1:])]
+"""Parameters of a test: a landing shows it on one lane, and tests/contract/test_exchange.py that the lanes are one."""
+
+
+@pytest.fixture(params=EACH_LANE, autouse=True)
 def every_lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Imported by a module, it lets all tests of it run on each lane."""
     with lane_of(request.param, monkeypatch) as name:
         yield name
 
 
-__all__ = ["BOTOCORE", "ENCODED", "EXCHANGE", "LANES", "PROXY", "REFERENCE", "every_lane", "lane_of"]
+__all__ = [
+    "BOTOCORE",
+    "EACH_LANE",
+    "ENCODED",
+    "EXCHANGE",
+    "LANES",
+    "PROXY",
+    "REFERENCE",
+    "every_lane",
+    "lane_of",
+]

@@ -61,12 +61,12 @@ def test_chinook_on_sqlite(chinook_sqlite: Path) -> None:
     _whole("chinook", f"sqlite:///{chinook_sqlite}")
 
 
-@pytest.mark.other_engine
+@pytest.mark.nightly
 def test_chinook_on_postgresql(chinook_postgres: str) -> None:
     _whole("chinook_postgresql", chinook_postgres)
 
 
-@pytest.mark.other_engine
+@pytest.mark.nightly
 def test_chinook_on_mariadb(chinook_mysql: str) -> None:
     _whole("chinook", chinook_mysql)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from migrator.source.connect import source_url
-from tests.journey.command import Project
-from tests.journey.in_process import Ended, run_here
+from tests.journeys.command import Project
+from tests.journeys.in_process import Ended, run_here
 
 ROOT = Path(__file__).parents[2]
 MAPPINGS = sorted([*ROOT.glob("mappings/*.yaml"), *ROOT.glob("mappings/designs/*.yaml")])
@@ -54,7 +54,7 @@ def all_shipped(folder: Path, endpoint: str, options: str = "") -> Sequence[Ship
 
 
 def on_server(made: Project, url: str) -> Project:
-    """The same project (tests/journey/small.py) with its rows in a database of a server."""
+    """The same project (tests/journeys/small.py) with its rows in a database of a server."""
     engine = sa.create_engine(source_url(url))
     with engine.begin() as server, sqlite3.connect(made.folder / "shop.db") as here:
         for table in ("customer", "invoice"):

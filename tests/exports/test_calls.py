@@ -1,7 +1,7 @@
 """Every place that calls AWS, and the roles whose commands come there: a new call is found, and needs a right and a role.
 
 Read from the code: methods of clients, and names of operations that are handed to what calls them by name. That a role's
-commands come to no other place, no reading of code can say: tests/exports/test_iam.py runs them.
+commands come to no other place, no reading of code can say: tests/nightly/exports/test_iam.py runs them.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ import pytest
 
 from tests.exports.shipped import MAPPINGS, all_shipped, shipped
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = "stream: new_image, tags: {team: shop}, deletion_protection: true"
 
 
@@ -29,7 +31,7 @@ def test_cfn_lint_finds_nothing_in_any_of_them(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-@pytest.mark.other_engine
+@pytest.mark.nightly
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=[mapping.stem for mapping in MAPPINGS])
 def test_a_stack_makes_the_table_that_the_mapping_says(
     mapping: Path, tmp_path: Path, dynamodb_url: str

@@ -13,6 +13,8 @@ import pytest
 
 from tests.exports.shipped import ROOT, Shipped, all_shipped, shipped
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> Shipped:

@@ -15,6 +15,8 @@ from tests.exports.generated import items_of, loaded, row_model, row_of
 from tests.exports.shop import SHOP
 from tests.exports.typescript import Opened, opened
 
+pytestmark = pytest.mark.slow
+
 
 def compared(made: Opened, folder: Path) -> int:
     """How many items were made, in both modules as by the heart."""
@@ -42,7 +44,7 @@ def test_every_item_of_chinook_is_the_hearts(chinook_dir: Path, tmp_path: Path) 
         assert compared(made, tmp_path) == 15_666
 
 
-@pytest.mark.other_engine
+@pytest.mark.nightly
 def test_every_item_of_the_shop_is_the_hearts(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     build = [sys.executable, str(ROOT / "docker" / "shop" / "build.py"), "--scale", "1", url]

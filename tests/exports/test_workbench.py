@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.exports.shipped import MAPPINGS, ROOT
-from tests.journey.in_process import Ended, run_here
+from tests.journeys.in_process import Ended, run_here
 
 BOOKMARKS = Path(__file__).with_name("bookmarks_model.json")
 """The model of the article that customer_bookmark.yaml was made from, as Workbench writes it."""

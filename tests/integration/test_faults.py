@@ -20,13 +20,13 @@ from migrator.target.store import DynamoStore
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.support_fence import no_fence
-from tests.support_lanes import ENCODED, LANES, PROXY, lane_of
+from tests.support_lanes import EACH_LANE, ENCODED, PROXY, lane_of
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
 PATIENT = Backoff(attempts=40, base_s=0.001, cap_s=0.02, limit_s=60)
 
 
-@pytest.fixture(params=LANES, autouse=True)
+@pytest.fixture(params=EACH_LANE, autouse=True)
 def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with lane_of(request.param, monkeypatch) as name:
         yield name

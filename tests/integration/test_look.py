@@ -20,6 +20,8 @@ from migrator.stages.verify.scan import DirectItems
 from migrator.target.control import ControlItem
 from tests.integration.test_verify_corruptions import CORRUPTIONS, SCRIPT, Library
 
+pytestmark = pytest.mark.slow
+
 NOW_S = 1_700_000_000.0
 
 

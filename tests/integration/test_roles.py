@@ -21,7 +21,7 @@ from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
 from tests import support_services as services
 from tests.support_fence import no_fence
-from tests.support_lanes import BOTOCORE, LANES, lane_of
+from tests.support_lanes import BOTOCORE, EACH_LANE, lane_of
 
 # One worker starts the endpoint once.
 pytestmark = pytest.mark.xdist_group("roles")
@@ -61,7 +61,7 @@ def user(endpoint: str) -> dict[str, str]:
     return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
 
 
-@pytest.fixture(params=[*LANES, BOTOCORE])
+@pytest.fixture(params=[*EACH_LANE, pytest.param(BOTOCORE, marks=pytest.mark.nightly)])
 def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The endpoint checks signatures, whoever made them, and whatever they went through."""
     with lane_of(request.param, monkeypatch) as name:

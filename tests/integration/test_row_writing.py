@@ -34,7 +34,7 @@ from tests.support_mysql import run_script
 ENGINES = [
     pytest.param("sqlite"),
     pytest.param("postgresql"),
-    pytest.param("mariadb", marks=pytest.mark.other_engine),
+    "mariadb",
 ]
 SCRIPT = """
 CREATE TABLE parent (id {counter}, name VARCHAR(10) NOT NULL, amount DECIMAL(6, 2), CHECK (amount >= 0));
@@ -233,7 +233,6 @@ def test_a_counter_of_numbers_with_decimals_moves_too(postgres_database: str) ->
     shop.close()
 
 
-@pytest.mark.other_engine
 def test_a_sequence_of_a_columns_default_moves_too(mysql_database: str) -> None:
     """MariaDB has some since 10.3, MySQL has none."""
     table = "CREATE TABLE bill (no INT PRIMARY KEY DEFAULT (nextval(`a s`)), at INT)"
@@ -352,8 +351,8 @@ def _types_of(engine: str) -> tuple[Sequence[Case], str]:
     "engine",
     [
         pytest.param("sqlite"),
-        pytest.param("postgresql", marks=pytest.mark.other_engine),
-        pytest.param("mariadb", marks=pytest.mark.other_engine),
+        "postgresql",
+        "mariadb",
     ],
 )
 def test_a_value_of_every_type_comes_back_as_it_was(

@@ -27,6 +27,8 @@ from migrator.stages.verify.sample import plan_sample
 from tests import support_mysql
 from tests.support_mapping import parse_mapping
 
+pytestmark = pytest.mark.slow
+
 ENGINES = ["sqlite", "postgresql", "mariadb"]
 FEW, MANY = 2_000, 16_000
 WANTED, PLACES = 100, 10

@@ -84,7 +84,7 @@ def lookup_of(plan: EntityPlan, table: str) -> Lookup:
     return next(one for one in captured_tables([plan])[table].lookups if not one.is_root)
 
 
-@pytest.mark.long_journey
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [CHILDREN, BY_GRANDCHILDREN], ids=["joined", "joined to a list's child"])
 def test_a_hundred_thousand_children_of_one_parent_come_in_pages(source: SqlSource, plan: EntityPlan) -> None:
     lookup, found, after = lookup_of(plan, "parent"), [], None

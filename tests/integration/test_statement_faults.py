@@ -12,7 +12,7 @@ from migrator.settings.source import SourceSettings
 from migrator.source.reflect import snake_case
 from migrator.stages.patterns.question import statement_faults
 from migrator.wiring.job import open_source
-from tests.journey.command import ROOT, project
+from tests.journeys.command import ROOT, project
 from tests.support_mapping import parse_mapping
 
 CHINOOK = (ROOT / "mappings" / "chinook.yaml").read_text(encoding="utf-8")

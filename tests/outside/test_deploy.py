@@ -29,7 +29,7 @@ from migrator.model.errors import DIFFERENT, WRONG_USE
 from migrator.settings.job import Tuning
 from migrator.stages.doctor import _LATER
 from migrator.target.admin import create
-from tests.journey.in_process import run_here
+from tests.journeys.in_process import run_here
 
 DEPLOY = ROOT / "docs" / "deploy"
 UNIT = DEPLOY / "migrator-relay@.service"

@@ -11,6 +11,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
+pytestmark = pytest.mark.slow
+
 _WITHOUT = """
 import sys
 for name in {missing!r}:

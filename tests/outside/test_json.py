@@ -15,8 +15,8 @@ from syrupy.assertion import SnapshotAssertion
 from migrator.cli.main import cli
 from migrator.model.evidence import Move, PatternPhase, State
 from migrator.model.journal import FindingKind
-from tests.journey.command import Project
-from tests.journey.cutover import OTHER, PATTERN, cutover_shop, desk_of
+from tests.journeys.command import Project
+from tests.journeys.cutover import OTHER, PATTERN, cutover_shop, desk_of
 from tests.outside.test_commands import commands
 
 # One worker runs the commands once.
@@ -144,7 +144,7 @@ _ELSEWHERE = {
     ("mapping", "schema"),
     ("reverse", "start"),
 }
-"""What says the same whatever the job; tests/journey/test_json.py, test_reverse.py or test_examples.py runs them; tests/exports runs those of grants, which SQLite has not."""
+"""What says the same whatever the job; tests/journeys/test_json.py, test_reverse.py or test_examples.py runs them; tests/exports runs those of grants, which SQLite has not."""
 
 
 @pytest.fixture(scope="module")

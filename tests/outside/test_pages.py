@@ -20,7 +20,7 @@ from docs import generate_reference as reference
 from docs import generate_site as site
 from migrator.cli.main import cli
 from migrator.runtime import logs
-from tests.journey.in_process import run_here
+from tests.journeys.in_process import run_here
 from tests.outside.test_commands import commands
 
 ROOT = site.ROOT

@@ -34,7 +34,7 @@ from migrator.wiring.job import Target
 from migrator.wiring.live import ConcurrentEdges
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
-from tests.journey.in_process import Ended, run_here
+from tests.journeys.in_process import Ended, run_here
 from tests.races.shop import Shop
 from tests.support_fence import OF_A_STILL_SOURCE, PageOf
 

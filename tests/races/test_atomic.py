@@ -19,7 +19,7 @@ from tests.races.shop import TABLES, Shop, open_shop
 from tests.support_capture import new_sqlite
 
 # One worker makes its shops once.
-pytestmark = pytest.mark.xdist_group("atomic races")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("atomic races")]
 
 SIZES = (3, 99, 100, 101)
 """How many items a row makes, a table for each; the second half only where `rest` is set."""

@@ -21,7 +21,7 @@ from migrator.settings.transforms import sound_mapping
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.wiring import job as job_wiring
-from tests.journey.in_process import run_here
+from tests.journeys.in_process import run_here
 from tests.support_adapter import DRIVERS, service_url
 from tests.support_fence import no_fence
 

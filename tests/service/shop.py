@@ -22,7 +22,7 @@ from migrator.target.store import DynamoStore
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring.live import Live
-from tests.journey.in_process import Ended, run_here
+from tests.journeys.in_process import Ended, run_here
 from tests.races.shop import MAPPING, TABLES
 from tests.support_adapter import DRIVERS, service_url
 from tests.support_fence import no_fence

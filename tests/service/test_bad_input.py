@@ -15,6 +15,8 @@ from migrator.model.errors import MigratorError, SettingsError, SourceError, Unm
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user
 
+pytestmark = pytest.mark.slow
+
 
 def edited(shop: Shop, old: str, new: str) -> None:
     text = shop.job.read_text()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.journey.documents import old_shop
+from tests.journeys.documents import old_shop
 from tests.service.documents_killed import CALLS, before
 from tests.service.killed import ROWS, killing_of
 from tests.service.test_strict_kills import MOST_STEPS, killed_at_each
 
-pytestmark = pytest.mark.long_journey
+pytestmark = pytest.mark.slow
 
 
 def test_a_service_that_is_killed_between_any_two_requests_loses_nothing(

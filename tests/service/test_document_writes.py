@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from migrator.api import Migration
 from migrator.model.errors import MigratorError, SettingsError, StoppedError, UnmarkedError
-from tests.journey.documents import Shop, old_shop
+from tests.journeys.documents import Shop, old_shop
 
 
 @pytest.fixture

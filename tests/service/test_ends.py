@@ -129,7 +129,7 @@ def _started(words: list[str], shop: ReadShop, out: IO[str]) -> subprocess.Popen
     )
 
 
-pytestmark = pytest.mark.engines("sqlite")
+pytestmark = [pytest.mark.slow, pytest.mark.engines("sqlite")]
 
 
 def test_a_program_that_just_ends_says_goodbye_and_keeps_its_last_counts(read_shop: ReadShop) -> None:

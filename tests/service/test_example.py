@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.journey.in_process import run_here
+from tests.journeys.in_process import run_here
+
+pytestmark = pytest.mark.slow
 
 HOUSE = Path(__file__).parents[2]
 _FILE = re.compile(r"^`(?P<name>[\w.]+)`:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

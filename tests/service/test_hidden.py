@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.journey.in_process import run_here
+from tests.journeys.in_process import run_here
 from tests.service.reading import ReadShop, seen
 
 pytestmark = pytest.mark.engines("sqlite")

@@ -21,7 +21,7 @@ from migrator.model.table import Item
 from tests import support_mysql
 from tests import support_services as services
 from tests.faults.proxy import FaultProxy, Faults
-from tests.journey.command import ROOT, RUNS, STOPPED, Project, chinook_mapping, digest, keys
+from tests.journeys.command import ROOT, RUNS, STOPPED, Project, chinook_mapping, digest, keys
 from tests.service.chinook import Service
 
 JOB = """\
@@ -275,7 +275,7 @@ def changed_under_load(
     return Changed(new, planned, spent(proxy), 2 * planned + CONTROL + OF_SERVICES)
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @pytest.mark.engines("postgresql", "mariadb")
 def test_five_revisions_come_to_what_a_fresh_backfill_makes(chinook: Chinook) -> None:
     chance = random.Random(7)

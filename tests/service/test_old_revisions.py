@@ -19,6 +19,8 @@ from tests.races.shop import MAPPING
 from tests.service.shop import Shop, User
 from tests.service.test_outbox import a_user
 
+pytestmark = pytest.mark.slow
+
 NEWER = MAPPING.replace("attributes: {orders: placed}", "attributes: {orders: placed, again: name}")
 MORE = MAPPING.replace("keep: [total]", "keep: [total, note]")
 MODES: dict[str, dict[str, Any]] = {

@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 from migrator.model.errors import SettingsError, UnmarkedError
 from tests.service.shop import Order, Shop, User
 
+pytestmark = pytest.mark.slow
+
 
 def a_user(number: int, **more: Any) -> User:
     return User(id=number, name=f"User {number}", email=f"u{number}@example.com", **more)

@@ -18,6 +18,8 @@ from tests.faults.schedule import Faults
 from tests.service.reading import ReadShop, open_read_shop, seen
 from tests.support_capture import new_sqlite
 
+pytestmark = pytest.mark.slow
+
 KEY = ("USER#2", "ORDER#000019")
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.service.noise import noisy_shop, read_all
+
+pytestmark = pytest.mark.slow
 
 
 def test_what_is_in_flight_is_never_counted(

@@ -21,7 +21,7 @@ from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user
 from tests.service.test_strict_kills import comes_to_rest
 
-pytestmark = [pytest.mark.soak, pytest.mark.engines("postgresql", "mariadb")]
+pytestmark = [pytest.mark.slow, pytest.mark.engines("postgresql", "mariadb")]
 # What depends on no engine is tried on one.
 POSTGRESQL, MARIADB = pytest.mark.engines("postgresql"), pytest.mark.engines("mariadb")
 Sessions = sessionmaker[Session]

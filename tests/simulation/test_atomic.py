@@ -18,6 +18,8 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import Parts, World
 from tests.support_fence import no_fence
 
+pytestmark = pytest.mark.slow
+
 _SEEDS = 375
 
 
@@ -86,7 +88,7 @@ def mixes(seed: int, table: type[Watched] = Watched, memory: type[Memory] = Memo
 
 
 @pytest.mark.parametrize(
-    "chunk", [0, *(pytest.param(chunk, marks=pytest.mark.soak) for chunk in range(1, 16))]
+    "chunk", [0, *(pytest.param(chunk, marks=pytest.mark.slow) for chunk in range(1, 16))]
 )
 def test_a_reader_never_sees_a_mix_of_an_atomic_row(chunk: int) -> None:
     first = chunk * _SEEDS

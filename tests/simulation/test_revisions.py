@@ -29,7 +29,7 @@ def test_every_schedule_comes_to_what_the_newest_mapping_says() -> None:
     assert diverging(0, SCHEDULES, "two") == []
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_many_schedules() -> None:
     assert many(MANY, mappings="two") == []
 
@@ -136,7 +136,7 @@ class Unconditional(Going):
         self.world.table.put(tombstone)
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_tombstones_without_a_condition_are_found_out() -> None:
     found_out(Unconditional, kind="no condition")
 

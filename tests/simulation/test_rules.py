@@ -24,6 +24,8 @@ from tests.simulation.database import Database, Kept, Reader, Transaction
 from tests.simulation.journal import Memory, Writers
 from tests.simulation.world import Parts
 
+pytestmark = pytest.mark.slow
+
 # ── rule 1 ──
 
 

@@ -47,7 +47,7 @@ def test_a_seed_is_one_schedule() -> None:
     assert (first.schedule.steps, first.table.items) == (second.schedule.steps, second.table.items)
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_many_schedules() -> None:
     assert list(diverging(SCHEDULES, MANY // 3)) == []
 

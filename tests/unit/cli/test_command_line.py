@@ -16,7 +16,7 @@ import structlog
 from migrator.cli.command_line import Renamed
 from migrator.cli.main import SECTIONS, cli
 from migrator.runtime.logs import get_logger
-from tests.journey.in_process import Ended, run_here
+from tests.journeys.in_process import Ended, run_here
 
 NEEDED = {"pattern": "p", "percent": "5", "shell": "bash", "job": "none.yaml", "file": "none.yaml"}
 """Words for arguments, so that a command line can be read."""

@@ -257,7 +257,7 @@ def test_names_that_are_no_words_and_keys_of_several_columns_make_no_fault(tmp_p
     }
 
 
-@pytest.mark.long_journey
+@pytest.mark.slow
 def test_two_hundred_tables_are_designed(tmp_path: Path) -> None:
     script = "".join(
         f"CREATE TABLE t{n} (id INTEGER NOT NULL PRIMARY KEY, p INTEGER {'REFERENCES t' + str(n - 1) + ' (id)' if n else ''},"

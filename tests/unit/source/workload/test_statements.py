@@ -119,7 +119,7 @@ def test_an_empty_file_has_no_statement() -> None:
     assert statements_of("  \n-- nothing\n;;", "sqlite") == []
 
 
-@pytest.mark.long_journey
+@pytest.mark.slow
 def test_a_hundred_thousand_statements_take_seconds_not_minutes_of_a_processor() -> None:
     text = "".join(f"SELECT a FROM t{n % 500} WHERE b = {n} AND c = 'x{n}';\n" for n in range(100_000))
     began = time.process_time()

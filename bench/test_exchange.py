@@ -1,0 +1,81 @@
+"""CPU of this process for a request of 25 items, into a sink that answers at once, by each way that sends them.
+
+Ways are measured in turn in one run; figures are medians. What makes items of rows is not among it.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from migrator.mapping.heart.encoder import EncodedItem
+from migrator.mapping.heart.wire import encode_sized
+from migrator.model.table import BATCH_WRITE_ITEMS, Item, KeyAttribute, TableDesign
+from migrator.target.client import dynamodb_client
+from migrator.target.conditional import ConditionalWrites
+from migrator.target.exchange import REFERENCE
+from migrator.target.store import DynamoStore
+from tests.support_fence import no_fence
+
+REQUESTS = 100
+ROUNDS = int(os.environ.get("MIGRATOR_TEST_ROUNDS", 15))
+DESIGN = TableDesign("Bench", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+
+
+def item(number: int) -> Item:
+    keys = {"PK": f"USER#{number:09}", "SK": "PROFILE", "GSI1PK": f"EMAIL#user{number}@example.com"}
+    columns = {
+        "id": number,
+        "email": f"user{number}@example.com",
+        "name": "Ann Example",
+        "visits": number * 7,
+    }
+    texts = {
+        "note": "x" * 120,
+        "created_at": "2026-01-02T03:04:05",
+        "GSI1SK": f"USER#{number}",
+        "type": "User",
+    }
+    return {**keys, **columns, **texts, "_src": f"users:[{number}]", "_rev": "0a1b2c3d", "_tk": 5}
+
+
+ITEMS = [item(number) for number in range(REQUESTS * BATCH_WRITE_ITEMS)]
+
+
+def encoded(made: Item) -> EncodedItem:
+    wired, size = encode_sized(made)
+    return DESIGN.key_of(made), orjson.dumps(wired), size, None
+
+
+def test_cpu_of_a_request(sink: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stores = {}
+    for lane in (REFERENCE, "exchange"):
+        monkeypatch.setenv("MIGRATOR_LANE", lane)
+        stores[lane] = DynamoStore(
+            dynamodb_client(region=None, profile=None, endpoint=sink), DESIGN, no_fence
+        )
+    as_json, ours = [encoded(made) for made in ITEMS], stores["exchange"]
+    inserts = ConditionalWrites(ours)
+    ways: dict[str, Callable[[], object]] = {
+        "items by botocore": lambda: stores[REFERENCE].put(ITEMS),
+        "items": lambda: ours.put(ITEMS),
+        "items as JSON": lambda: ours.put_encoded(as_json),
+        "inserts of items": lambda: inserts.write(ITEMS, fresh=True),
+        "inserts of items as JSON": lambda: inserts.insert_encoded(as_json),
+    }
+    figures: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, way in ways.items():
+            before = time.process_time()
+            way()
+            figures[name].append((time.process_time() - before) / REQUESTS * 1e6)
+    for name, found in figures.items():
+        print(
+            f"\n{name}: {statistics.median(found):.0f} µs of CPU a request (least {min(found):.0f})", end=""
+        )
+    print()

@@ -1,0 +1,160 @@
+"""Ways from rows to a table: a naive script, and migrator's stages in this process, without the command around them.
+
+    python -m bench.ways WAY SHAPE URL ENDPOINT
+
+takes one way, and prints as JSON its items, CPU and time, and the peak of memory of the whole process.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import boto3
+import sqlalchemy as sa
+from botocore.config import Config
+from sqlalchemy.orm import Session
+
+from bench.shapes import SHAPES, Shape
+from migrator.journal.memory import SqlMemory, SqlOpenFindings
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
+from migrator.model.journal import RunIdentity
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.stages.backfill.inserts import inserts_where_possible
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.backfill.write import Claims, ConditionalPath
+from migrator.stages.live.refresh import Refresh
+from migrator.stages.live.relay import live_entities
+from migrator.stages.verify.stage import Verify, VerifyOptions
+from migrator.target.client import dynamodb_client
+from migrator.target.conditional import ConditionalWrites
+from migrator.target.store import DynamoStore
+from tests.fakes.progress import Silent
+from tests.fakes.store import FakeStore
+from tests.support_capture import capturing
+from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
+from tests.support_mapping import parse_mapping
+
+Way = Callable[[Shape, str, str], int]
+"""Of a shape, its database's URL and an endpoint, how many items were written or compared."""
+
+
+def naively(shape: Shape, url: str, endpoint: str) -> int:
+    """What a team writes first: SQLAlchemy's ORM, a dict for each row, boto3's batch_writer."""
+    engine = sa.create_engine(source_url(url))
+    keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+    config = Config(region_name="us-east-1")
+    table = boto3.resource("dynamodb", endpoint_url=endpoint, config=config, **keys).Table("Bench")
+    with Session(engine) as session, table.batch_writer() as batch:
+        # By pages: PyMySQL drops what is left of a streamed result when the ORM asks for the children of its first rows.
+        model, last, count = shape.rows.column_descriptions[0]["entity"], 0, 0
+        page = shape.rows.order_by(model.id).limit(1000)
+        while rows := session.scalars(page.where(model.id > last)).all():
+            for row in rows:
+                batch.put_item(Item=shape.naive(row))
+            last, count = rows[-1].id, count + len(rows)
+    engine.dispose()
+    return count
+
+
+def by_backfill(shape: Shape, url: str, endpoint: str) -> int:
+    source, journal = SqlSource(source_url(url)), SqlJournal.in_memory()
+    checked = check_mapping(parse_mapping(shape.mapping, "m.yaml"), source.facts())
+    design = checked.mapping.table
+    store = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=endpoint), design, no_fence)
+    entities = {entity.name: entity for entity in checked.entities}
+    claims = Claims(journal, source, entities, checked.unproved, "bench", memory=None)
+    stage = Backfill(
+        source,
+        journal,
+        written_alone(store, claims),
+        Silent(),
+        BackfillOptions(workers=1, page_rows=2000),
+    )
+    run = journal.start_run(RunIdentity("backfill", "bench", design.name, checked.mapping.revision))
+    items = stage.run(run, checked.entities).total.items
+    source.close()
+    journal.close()
+    return items
+
+
+def beside_others(shape: Shape, url: str, endpoint: str) -> int:
+    """A conditional backfill. Tickets are drawn from the source, and findings looked up in a journal, as they are beside other
+    writers. Of the control item a fake answers: it is asked once a page. Capture must be installed."""
+    engine, journal = sa.make_url(url).get_backend_name(), SqlJournal.in_memory()
+    with capturing("mariadb" if engine == "mysql" else engine, url) as capture:
+        checked = check_mapping(parse_mapping(shape.mapping, "m.yaml"), capture.source.facts())
+        design = checked.mapping.table
+        client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
+        refresh = Refresh(
+            rows=capture.source,
+            store=ConditionalWrites(DynamoStore(client, design, no_fence)),
+            tickets=capture.tickets,
+            memory=SqlMemory(journal.database, "bench"),
+            control=FakeStore(design, no_fence),
+            entities=live_entities(checked.mapping, checked.entities),
+            table=design,
+            revision=checked.mapping.revision,
+            check=no_fence,
+        )
+        path = inserts_where_possible(
+            ConditionalPath(refresh, SqlOpenFindings(journal.database, "bench", "bench"), {})
+        )
+        options = BackfillOptions(workers=1, page_rows=2000)
+        stage = Backfill(capture.source, journal, path, Silent(), options)
+        run = journal.start_run(RunIdentity("backfill", "bench", design.name, checked.mapping.revision))
+        items = stage.run(run, checked.entities).total.items
+    journal.close()
+    return items
+
+
+def by_verify(shape: Shape, url: str, endpoint: str) -> int:
+    source, journal = SqlSource(source_url(url)), SqlJournal.in_memory()
+    checked = check_mapping(parse_mapping(shape.mapping, "m.yaml"), source.facts())
+    design = checked.mapping.table
+    store = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=endpoint), design, no_fence)
+    stage = Verify(
+        *(source, store, journal, Silent()),
+        options=VerifyOptions(workers=1, page_rows=2000),
+        **OF_A_STILL_SOURCE,
+    )
+    run = journal.start_run(RunIdentity("verify", "bench", design.name, checked.mapping.revision))
+    result = stage.run(run, checked.entities)
+    assert (result.scanned, dict(result.findings)) == (result.total.items, {})
+    source.close()
+    journal.close()
+    return result.total.items
+
+
+WAYS: dict[str, Way] = {
+    "naive": naively,
+    "backfill": by_backfill,
+    "conditional": beside_others,
+    "verify": by_verify,
+}
+
+
+def peak_mb() -> float:
+    """The most memory that this process has held. Linux counts what began it into ru_maxrss, but not into VmHWM."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main(way: str, shape: str, url: str, endpoint: str) -> None:
+    began, clock = time.process_time(), time.perf_counter()
+    items = WAYS[way](SHAPES[shape], url, endpoint)
+    took = {"items": items, "cpu_s": time.process_time() - began, "took_s": time.perf_counter() - clock}
+    print(json.dumps({**took, "peak_mb": peak_mb()}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

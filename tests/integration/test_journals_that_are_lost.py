@@ -1,0 +1,231 @@
+"""A relay with another or a lost journal, and phases that a fresh journal knows nothing of."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from migrator.api import Migration
+from migrator.model.errors import SettingsError
+from tests.journeys.command import Project
+from tests.journeys.cutover import (
+    OTHER,
+    PATTERN,
+    change,
+    compared,
+    cutover_shop,
+    desk_of,
+    filled,
+    force,
+    live,
+    obey,
+    phase,
+    reader,
+)
+
+pytestmark = pytest.mark.slow
+
+LOST = "was written with another journal than this one"
+PET = """\
+  pet:
+    table: invoice
+    join: {owner: {table: customer, on: {customer_id: id}}}
+    items: {Pet: {key: ["OWNER#{owner.name}", "PET#{id}"], keep: [id]}}
+access_patterns:
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    """A relay has written, and a pattern is live; a key of it is made of two rows."""
+    made = cutover_shop(tmp_path, dynamodb_url)
+    mapping = made.folder / "mapping.yaml"
+    mapping.write_text(mapping.read_text().replace("access_patterns:\n", PET))
+    filled(made)
+    change(made, "UPDATE customer SET name = 'one' WHERE id = 1")
+    made.done("relay", "--once", str(made.job))
+    for words in (["advance"], ["ramp", "100"], ["advance"]):
+        force(made, words[0], str(made.job), PATTERN, *words[1:])
+    assert phase(made) == "live"
+    return made
+
+
+def lose(shop: Project) -> list[Path]:
+    """The journal is gone; where it is now."""
+    home = Path(shop.environment["MIGRATOR_HOME"])
+    return [file.rename(file.with_suffix(f"{file.suffix}.old")) for file in sorted(home.glob("shop.db*"))]
+
+
+def words_for(shop: Project) -> list[Sequence[str]]:
+    job = str(shop.job)
+    return [
+        ["relay", job, "--once"],
+        ["backfill", job, "--into-existing"],
+        ["verify", job, "--repair", "--settle", "0s"],
+        ["undo", job, "--yes", "--force"],
+        ["purge", job],
+        ["forget", job, "--entity", "customer", "--key", "99", "--yes"],
+        ["cutover", "status", job],
+        ["cutover", "history", job],
+        ["cutover", "advance", job, PATTERN, "--override", "x"],
+        ["cutover", "ramp", job, PATTERN, "5", "--override", "x"],
+        ["cutover", "rollback", job, PATTERN],
+        ["cutover", "watch", job, "--once"],
+        ["decommission", "check", job],
+        ["decommission", "strip", job, "--yes"],
+        ["report", job],
+        ["status", job],
+        ["shadow", "replay", job, "--questions", "1"],
+        ["capture", "install", job],
+    ]
+
+
+def test_every_command_that_writes_or_tells_phases_refuses(shop: Project) -> None:
+    lose(shop)
+    change(shop, "UPDATE customer SET name = 'two' WHERE id = 1")
+    before = shop.items()
+    for words in words_for(shop):
+        refused = shop.run(*words)
+        assert (refused.code, LOST in refused.err, "--adopt-journal" in refused.err) == (2, True, True), (
+            words,
+            refused.err,
+        )
+    for words in (["relay", "--once"], ["backfill"], ["undo", "--yes"]):
+        agreed_to_another_thing = shop.run(*words, str(shop.job), "--force")
+        assert (agreed_to_another_thing.code, LOST in agreed_to_another_thing.err) == (2, True), words
+    assert shop.items() == before
+    assert phase(shop) == "off", "nothing was made up either"
+
+
+def test_the_journal_that_is_put_back_goes_on(shop: Project) -> None:
+    files = lose(shop)
+    assert shop.run("relay", str(shop.job), "--once").code == 2
+    for file in Path(shop.environment["MIGRATOR_HOME"]).glob("shop.db*"):
+        if file not in files:
+            file.unlink()
+    for file in files:
+        file.rename(file.with_suffix(""))
+    shop.done("relay", str(shop.job), "--once")
+    assert phase(shop) == "live"
+
+
+def test_forced_it_takes_over_what_the_table_keeps(shop: Project) -> None:
+    """The phases, and the keys that the lost journal remembered: one that moves leaves nothing behind."""
+    lose(shop)
+    forced = shop.done("relay", str(shop.job), "--once", "--adopt-journal")
+    assert f"`migrator verify {shop.job} --repair`" in forced.err
+    assert phase(shop) == "live"
+    shop.done("cutover", "status", str(shop.job))
+    history = json.loads(shop.done("cutover", "history", str(shop.job), "--json").out)
+    assert "journal" in history[-1]["reason"]
+    change(shop, "UPDATE customer SET name = 'three' WHERE id = 1")
+    shop.done("relay", str(shop.job), "--once")
+    pets = [item for item in shop.items() if item["type"] == "Pet" and item["PK"] == "OWNER#one"]
+    assert pets == [], "the items under the former name are gone"
+    shop.done("verify", str(shop.job), "--settle", "0s")
+
+
+def test_the_former_journal_is_another_one_from_then_on(shop: Project) -> None:
+    files = lose(shop)
+    shop.done("relay", str(shop.job), "--once", "--adopt-journal")
+    for file in Path(shop.environment["MIGRATOR_HOME"]).glob("shop.db*"):
+        if file not in files:
+            file.unlink()
+    for file in files:
+        file.rename(file.with_suffix(""))
+    refused = shop.run("relay", str(shop.job), "--once")
+    assert (refused.code, LOST in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("stale", [False, True], ids=["captured", "a trigger is missing"])
+def test_an_older_copy_of_the_journal_is_told_and_repaired(shop: Project, stale: bool) -> None:
+    """A backup of the journal from before some moves and some writes; what is `stale` is installed first."""
+    home = Path(shop.environment["MIGRATOR_HOME"])
+    backup = {file: file.read_bytes() for file in home.glob("shop.db*")}
+    force(shop, "advance", str(shop.job), OTHER)
+    change(shop, "UPDATE customer SET name = 'two' WHERE id = 1")
+    shop.done("relay", str(shop.job), "--once")
+    for file in home.glob("shop.db*"):
+        file.unlink()
+    for file, content in backup.items():
+        file.write_bytes(content)
+    change(shop, "UPDATE customer SET name = 'three' WHERE id = 1")
+    if stale:
+        trigger = "SELECT 'DROP TRIGGER ' || name FROM sqlite_master WHERE type = 'trigger' LIMIT 1"
+        with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
+            source.execute(source.execute(trigger).fetchone()[0])
+            source.commit()
+        assert shop.run("verify", str(shop.job), "--repair").code == 2
+        shop.done("capture", "install", str(shop.job))
+    refused = shop.run("relay", str(shop.job), "--once")
+    assert (refused.code, f"`migrator verify {shop.job} --repair`" in refused.err) == (2, True), refused.err
+    assert shop.run("verify", str(shop.job), "--repair", "--settle", "0s").code == 1
+    shop.done("relay", str(shop.job), "--once")
+    shop.done("verify", str(shop.job), "--settle", "0s")
+    pets = [item for item in shop.items() if item["type"] == "Pet" and item["PK"] == "OWNER#two"]
+    assert pets == []
+
+
+def test_complete_and_direct_are_kept(
+    tmp_path: Path, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
+    shop.done("relay", str(shop.job), "--once")
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, OTHER)
+        obey(job_journal, one := reader(job_journal, shop))
+        compared(job_journal, shop, OTHER)
+        shop.done("cutover", "advance", str(shop.job), OTHER, "--yes", "--one-way")
+        job_journal.instances.leave(one)
+    shop.job.write_text(shop.job.read_text() + "writes: {direct: [invoice]}\n")
+    shop.done("capture", "install", str(shop.job))
+    lose(shop)
+    for words in (["relay", str(shop.job), "--once"], ["cutover", "status", str(shop.job)]):
+        refused = shop.run(*words)
+        assert (refused.code, "complete" in refused.err, "invoice" in refused.err) == (2, True, True), (
+            refused.err
+        )
+    for name, value in shop.environment.items():
+        monkeypatch.setenv(name, value)
+    with Migration.load(shop.job) as migration, pytest.raises(SettingsError, match=LOST):
+        migration.begin_reading()
+    shop.done("cutover", "status", str(shop.job), "--adopt-journal")
+    assert phase(shop, OTHER) == "complete"
+    shop.done("relay", str(shop.job), "--once")
+
+
+def test_a_table_that_cannot_be_asked_stands_in_no_rollbacks_way(shop: Project) -> None:
+    job = shop.job.read_text()
+    shop.job.write_text(job.replace(shop.endpoint, "http://127.0.0.1:9"))
+    shop.done("cutover", "rollback", str(shop.job), PATTERN)
+    assert phase(shop) == "shadow"
+    shop.job.write_text(job)
+    shop.done("cutover", "status", str(shop.job))
+
+
+def test_a_renamed_job_is_not_told_other_phases_than_the_table_keeps(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is the file's, so another file is another job, which knows of no phase."""
+    renamed = shop.job.with_name("another.yaml")
+    renamed.write_text(shop.job.read_text())
+    for words in (
+        ["cutover", "status"],
+        ["status"],
+        ["report"],
+        ["relay", "--once"],
+        ["cutover", "rollback", "--all"],
+    ):
+        refused = shop.run(*words, str(renamed))
+        assert (refused.code, "job shop" in refused.err) == (2, True), (words, refused.out, refused.err)
+    dry = shop.run("cutover", "advance", str(renamed), PATTERN, "--dry-run")
+    assert (dry.code, "job shop" in dry.err) == (2, True)
+    for name, value in shop.environment.items():
+        monkeypatch.setenv(name, value)
+    with Migration.load(renamed) as migration, pytest.raises(SettingsError, match="job shop"):
+        migration.begin_reading()

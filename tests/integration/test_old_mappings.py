@@ -1,0 +1,215 @@
+"""A mapping changes while capture is on: writers by the old one are told, stopped and refused."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from migrator.journal.writers import SqlWriters
+from migrator.stages.cutover.evidence import Unknown
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live
+from migrator.wiring.cutover import open_evidence
+from migrator.wiring.live import job_journal_of
+from tests.journeys.command import ROOT, Project
+from tests.journeys.small import MAPPING, small_shop
+
+pytestmark = pytest.mark.slow
+
+TUNING = "request_life_s: 0.5, silent_s: 20, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
+BEFORE = MAPPING.replace("type: type", "type: type, ttl: expiresAt")
+AFTER = BEFORE.replace("keep: [name]", "keep: [name, city]")
+RENAME = "UPDATE customer SET name = 'changed' WHERE id = 1"
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    """Captured and filled by the mapping of before; a relay has worked. `old.yaml` is the job on another host, where
+    the mapping does not change."""
+    made = small_shop(tmp_path, dynamodb_url, create=False)
+    text = made.job.read_text().replace("tuning: {}", f"tuning: {{{TUNING}}}\nname: shop")
+    made.job.write_text(text)
+    old_host(made).write_text(text.replace("mapping.yaml", "before.yaml"))
+    for name in ("mapping.yaml", "before.yaml"):
+        (tmp_path / name).write_text(BEFORE)
+    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["relay", "--once"]):
+        made.done(*words, str(made.job))
+    change(made, "ALTER TABLE customer ADD COLUMN city TEXT DEFAULT 'Rome'")
+    return made
+
+
+def old_host(shop: Project) -> Path:
+    return shop.job.with_name("old.yaml")
+
+
+def change(shop: Project, *statements: str) -> None:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
+        for statement in statements:
+            service.execute(statement)
+        service.commit()
+
+
+def marks(shop: Project) -> int:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
+        return int(service.execute("SELECT COUNT(*) FROM migrator_mark").fetchone()[0])
+
+
+def cities(shop: Project) -> set[object]:
+    return {one.get("city") for one in shop.items() if one["type"] == "Customer"}
+
+
+def clean(shop: Project) -> bool:
+    return bool(shop.done("verify", str(shop.job), "--settle", "0", "--json").data["clean"])
+
+
+def until(holds: Callable[[], bool], limit_s: float = 120) -> None:
+    ends_at = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < ends_at
+        time.sleep(0.1)
+
+
+def commands(place: str, job: str) -> list[list[str]]:
+    """The commands that docs/schema-changes.md shows after a text, as it shows them."""
+    page = (ROOT / "docs" / "schema-changes.md").read_text()
+    shown = page.split(place)[1].lstrip().split("\n\n")
+    block = next(one for one in shown if one.startswith("    migrator "))
+    return [line.replace("JOB", job).split()[1:] for line in block.splitlines()]
+
+
+def go_on(shop: Project) -> None:
+    """What docs/schema-changes.md says of a column that comes, but for the relays."""
+    (shop.folder / "mapping.yaml").write_text(AFTER)
+    shop.done("capture", "install", str(shop.job))
+
+
+def test_a_relay_of_the_old_mapping_is_refused_and_takes_nothing_away(shop: Project) -> None:
+    job, old = str(shop.job), str(old_host(shop))
+    go_on(shop)
+    shop.done("backfill", job)
+    assert cities(shop) == {"Rome"}
+    change(shop, RENAME)
+    for words in (["relay", "--once"], ["backfill"], ["backfill", "--restart"], ["capture", "install"]):
+        refused = shop.run(*words, old)
+        assert (refused.code, f"`migrator capture install {old} --go-back`" in refused.err) == (
+            2,
+            True,
+        ), words
+    assert (marks(shop), cities(shop)) == (1, {"Rome"})
+    shop.done("relay", job, "--once")
+    assert (marks(shop), cities(shop), clean(shop)) == (0, {"Rome"}, True)
+
+
+def test_a_relay_at_work_ends_when_the_job_goes_on_and_its_marks_wait(shop: Project) -> None:
+    job, relay = str(shop.job), shop.start("relay", str(old_host(shop)))
+    change(shop, RENAME)
+    until(lambda: marks(shop) == 0)
+    go_on(shop)
+    _, err = relay.communicate(timeout=120)
+    assert (relay.returncode, "the job has gone on to another mapping" in err) == (2, True)
+    change(shop, RENAME.replace("changed", "again"))
+    assert marks(shop) == 1
+    shop.done("backfill", job)
+    shop.done("relay", job, "--once")
+    assert (marks(shop), cities(shop), clean(shop)) == (0, {"Rome"}, True)
+
+
+@pytest.mark.parametrize("words", [("backfill",), ("relay", "--once")])
+def test_a_mapping_that_no_writer_has_used_becomes_the_newest_and_it_is_said(
+    shop: Project, words: tuple[str, ...]
+) -> None:
+    """Where the column's table is captured already, no install is needed."""
+    job, old = str(shop.job), str(old_host(shop))
+    for name in ("mapping.yaml", "before.yaml"):
+        (shop.folder / name).write_text(BEFORE.replace("keep: [total]", "keep: [total, customer_id]"))
+    shop.done("capture", "install", job)
+    shop.done("relay", job, "--once")
+    (shop.folder / "mapping.yaml").write_text(BEFORE)
+    assert "goes back" in shop.done("capture", "install", job, "--go-back").err
+    newer = BEFORE.replace("{Customer:", "{Client:")
+    (shop.folder / "mapping.yaml").write_text(newer)
+    begun = shop.done(*words, job)
+    assert "the job goes on to this mapping" in begun.err
+    assert shop.run("relay", "--once", old).code == 2
+
+
+def test_going_back_is_asked_for_and_then_everything_is_made_anew(shop: Project) -> None:
+    job = str(shop.job)
+    go_on(shop)
+    shop.done("backfill", job)
+    shop.done("relay", job, "--once")
+    (shop.folder / "mapping.yaml").write_text(BEFORE)
+    assert shop.run("relay", job, "--once").code == 2
+    assert "the job goes back to this mapping" in shop.done("capture", "install", job, "--go-back").err
+    copied = shop.done("backfill", job)
+    assert "nothing left to do" not in copied.err
+    assert (cities(shop), clean(shop)) == ({None}, True)
+    change(shop, RENAME)
+    shop.done("relay", job, "--once")
+    assert clean(shop)
+
+
+def test_every_command_that_is_asked_says_which_mapping_is_at_work(shop: Project) -> None:
+    job, old = str(shop.job), str(old_host(shop))
+
+    def said(path: str) -> tuple[str, str]:
+        status = shop.run("capture", "status", path, "--json").data["mapping"]
+        checks = shop.run("doctor", path, "--json").data["checks"]
+        return status, next(one["state"] for one in checks if one["name"] == "mapping at work")
+
+    assert said(job) == ("newest", "ok")
+    (shop.folder / "mapping.yaml").write_text(AFTER)
+    assert said(job) == ("new", "warning")
+    assert "is new to the job" not in shop.run("status", job).out
+    go_on(shop)
+    assert (said(job), said(old)) == (("newest", "ok"), ("old", "failed"))
+    assert "work by another mapping than the job's file" in shop.done("status", old).out
+    assert "work by another mapping" not in shop.done("status", job).out
+    assert "the job has gone on to another one" in shop.run("capture", "status", old).out
+
+
+def test_the_evidence_of_a_move_looks_at_every_relay_that_is_alive(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in shop.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(shop.folder)
+    with (
+        job_wiring.CommandJob(shop.job) as command_job,
+        open_evidence(
+            job_journal := job_journal_of(command_job.job, command_job.journal()), "cutover", lambda: False
+        ) as evidence_sources,
+    ):
+        writers = SqlWriters(job_journal.journal.database, evidence_sources.gatherer.table_id)
+        live.revisions_of(evidence_sources.context, job_journal.journal).register()
+        one = writers.enter("relay")
+        live.revisions_of(evidence_sources.context, job_journal.journal).enter(one)
+        assert evidence_sources.gatherer.relays() == 1
+        # As an older migrator does, which knows nothing of revisions.
+        writers.enter("relay")
+        found = evidence_sources.gatherer.relays()
+        assert isinstance(found, Unknown)
+        assert "(1 of 2 workers of relays)" in found.why
+
+
+def test_the_page_on_schema_changes_works_word_for_word(shop: Project) -> None:
+    """There and back, beside a relay on another host that is started again and again."""
+    job, old = str(shop.job), str(old_host(shop))
+    on, back = commands("## The mapping changes", job), commands("**To go back**", job)
+    assert [words[0] for words in on + back] == 3 * ["migrate-mapping"]
+    assert [on[0][-1], back[0][-1]] == ["--dry-run", "--go-back"]
+    (shop.folder / "mapping.yaml").write_text(AFTER)
+    for words, told, relayed in zip(on, (1, 0), (0, 2), strict=True):
+        change(shop, RENAME)
+        assert shop.run(*words).code == told
+        assert shop.run("relay", old, "--once").code == relayed
+    assert cities(shop) == {"Rome"}
+    change(shop, RENAME)
+    shop.done(*back[0])
+    assert cities(shop) == {None}
+    assert shop.done("relay", old, "--once")

@@ -1,0 +1,164 @@
+"""A small shop with two access patterns, its changes captured; readers and what they compared are the test's own."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import update
+
+from migrator.journal import schema
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.difference.answers import answer_digests
+from migrator.model.evidence import OFF, Move, State, Window
+from migrator.model.instances import Instance
+from migrator.settings import job as job_settings
+from migrator.settings.transforms import sound_mapping
+from migrator.stages.live.instances import this_process
+from migrator.wiring import job as job_wiring
+from migrator.wiring.live import JobJournal, job_journal_of
+from tests.journeys.command import Project
+from tests.journeys.small import small_shop
+from tests.unit.stages.evidence_world import histogram
+
+MAPPING = """\
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type, ttl: expiresAt}
+entities:
+  customer: {items: {Customer: {key: ["C#{id}", META], keep: [name]}}}
+  invoice: {items: {Invoice: {key: ["C#{customer_id}", "I#{id:06}"], attributes: {id: id}, keep: [total]}}}
+access_patterns:
+  customer_by_id:
+    params: {id: integer}
+    get: {key: ["C#{id}", META]}
+    returns: {customer: {type: Customer, one: true, attributes: [name]}}
+    sql: {customer: "SELECT name FROM customer WHERE id = :id"}
+  invoices_of_customer:
+    params: {customer_id: integer}
+    query: {key: ["C#{customer_id}", {begins_with: "I#"}]}
+    returns: [id, total]
+    order: exact
+    sql: SELECT id, total FROM invoice WHERE customer_id = :customer_id ORDER BY id
+"""
+PATTERN, OTHER = "customer_by_id", "invoices_of_customer"
+TUNING = "request_life_s: 0.5, silent_s: 10, lease_s: 1"
+CUTOVER = "cutover: {comparisons_min: 100, mismatch_max: 0.03, error_max: 0.03, quiet: 0.5}\n"
+
+
+def cutover_shop(folder: Path, endpoint: str, more: str = CUTOVER) -> Project:
+    made = small_shop(folder, endpoint, create=False)
+    made.job.write_text(made.job.read_text().replace("tuning: {}", f"tuning: {{{TUNING}}}") + "\n" + more)
+    (folder / "mapping.yaml").write_text(MAPPING)
+    made.environment["MIGRATOR_HOME"] = str(folder / ".migrator")
+    return made
+
+
+def filled(made: Project) -> Project:
+    """Its table made and filled, its changes captured, verified."""
+    job = str(made.job)
+    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["verify"]):
+        made.done(*words, job)
+    return made
+
+
+@contextmanager
+def desk_of(made: Project) -> Iterator[JobJournal]:
+    """The journal of the project, as another process of an operator has it."""
+    with journal_of(made) as journal:
+        yield job_journal_of(job_settings.load_job(made.job, made.environment), journal)
+
+
+@contextmanager
+def journal_of(made: Project) -> Iterator[SqlJournal]:
+    job = job_settings.load_job(made.job, made.environment)
+    home = Path(made.environment["MIGRATOR_HOME"])
+    url = job.journal or f"sqlite:///{home / f'{job.name}.db'}"
+    with job_wiring.open_journal(replace(job, journal=url)) as journal:
+        yield journal
+
+
+def revision(made: Project) -> str:
+    return sound_mapping(made.folder / "mapping.yaml").mapping.revision
+
+
+def answer(made: Project, pattern: str) -> str:
+    return answer_digests(sound_mapping(made.folder / "mapping.yaml").mapping, ())[pattern]
+
+
+def reader(job_journal: JobJournal, made: Project, service: str = "shop-api") -> Instance:
+    """A reader that is registered, and says nothing of phases yet."""
+    return job_journal.instances.enter(
+        this_process(service, "1", "read", "", revision=revision(made), installation="")
+    )
+
+
+def obey(job_journal: JobJournal, one: Instance) -> None:
+    """The reader lives, and acts by all phases as they are."""
+    job_journal.instances.beat(one)
+    job_journal.phases.confirm(
+        one.id, {name: phase.version for name, phase in job_journal.phases.all().items()}
+    )
+
+
+def dead(shop: Project, silent_s: float = 60) -> Instance:
+    """A reader that was killed: silent for longer than anything of it can last."""
+    with desk_of(shop) as job_journal:
+        one = reader(job_journal, shop, "killed")
+        old = update(schema.instance).where(schema.instance.c.id == one.id)
+        with job_journal.journal.database.begin() as connection:
+            connection.execute(old.values(since=one.since - silent_s, alive_at=one.alive_at - silent_s))
+    return one
+
+
+def compared(job_journal: JobJournal, made: Project, pattern: str, count: int = 400, **more: Any) -> None:
+    """A minute of comparisons that begins now."""
+    begun_at = int(job_journal.evidence.now_s()) + 1
+    time.sleep(max(0.0, begun_at - job_journal.evidence.now_s()))
+    latency = {"table": histogram({8: count}), "sql": histogram({10: count})}
+    one = Window(
+        pattern,
+        begun_at,
+        "test",
+        "shop-api",
+        revision(made),
+        "service",
+        answered={"table": count, "sql": count},
+        compared=count,
+        same=count - more.get("different", 0),
+        kinds={"": count},
+        latency=latency,
+        answer=answer(made, pattern),
+    )
+    job_journal.evidence.keep([replace(one, **more)], [])
+
+
+def phase(shop: Project, pattern: str = PATTERN) -> str:
+    with desk_of(shop) as job_journal:
+        found = job_journal.phases.all().get(pattern)
+    return str(found.state) if found else "off"
+
+
+def force(shop: Project, *words: str) -> None:
+    shop.done("cutover", *words, "--override", "a test's own way")
+
+
+def live(made: Project, patterns: Sequence[str] = (PATTERN, OTHER)) -> Project:
+    """The same with every pattern moved to live."""
+    steps = [OFF, State("shadow"), State("ramp", 100), State("live")]
+    with desk_of(made) as job_journal:
+        for pattern in patterns:
+            for version, (before, after) in enumerate(pairwise(steps)):
+                job_journal.phases.move(Move(pattern, before, after, "ada"), version)
+    return made
+
+
+def change(shop: Project, statement: str) -> None:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
+        service.execute(statement)
+        service.commit()

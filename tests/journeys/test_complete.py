@@ -1,0 +1,116 @@
+"""Every pattern is complete: the service may write the table itself, and nothing of ours puts old rows over it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import sessionmaker
+
+from migrator.api import Migration
+from migrator.model.errors import SettingsError
+from migrator.model.evidence import Move, State
+from migrator.model.table import Item
+from tests.journeys.command import Project
+from tests.journeys.cutover import OTHER, PATTERN, change, cutover_shop, desk_of, filled, live
+
+SAID = "every access pattern is complete"
+WRITING = (
+    ["backfill", "--restart"],
+    ["relay"],
+    ["relay", "--once"],
+    ["verify", "--repair"],
+    ["undo", "--yes"],
+)
+
+
+def complete(shop: Project, *patterns: str) -> Project:
+    with desk_of(shop) as job_journal:
+        for pattern in patterns:
+            known = job_journal.phases.all()[pattern]
+            job_journal.phases.move(Move(pattern, known.state, State("complete"), "ada"), known.version)
+    return shop
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    """Every pattern is live."""
+    return live(filled(cutover_shop(tmp_path, dynamodb_url)))
+
+
+def ours(shop: Project) -> Item:
+    """An item as the service's own UpdateItem left it: `_src` is still there."""
+    key = ("C#2", "META")
+    item = {**shop.store().get([key])[key], "name": "Grace"}
+    shop.store().put([item])
+    return item
+
+
+def test_nothing_of_ours_writes_over_what_the_service_wrote(shop: Project) -> None:
+    item = ours(complete(shop, PATTERN, OTHER))
+    change(shop, "UPDATE customer SET name = 'old' WHERE id = 2")
+    for command, *words in WRITING:
+        refused = shop.run(command, str(shop.job), *words)
+        assert (refused.code, SAID in refused.err, "--force" in refused.err) == (2, True, True), command
+    assert item in shop.items()
+
+
+def test_what_callers_are_answered_from_is_not_taken_away(shop: Project) -> None:
+    refused = shop.run("undo", str(shop.job), "--yes")
+    said = f"callers are answered from these items: {PATTERN} (live), {OTHER} (live)"
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert len(shop.items()) > 1
+    shop.done("undo", str(shop.job), "--dry-run")
+    shop.done("undo", str(shop.job), "--yes", "--force")
+
+
+def test_with_force_commands_write_a_table_of_complete_patterns(shop: Project) -> None:
+    job = str(complete(shop, PATTERN, OTHER).job)
+    change(shop, "UPDATE customer SET name = 'late' WHERE id = 2")
+    shop.done("relay", job, "--once", "--force")
+    assert shop.store().get([("C#2", "META")])[("C#2", "META")]["name"] == "late"
+    shop.done("verify", job, "--settle", "0", "--repair", "--force")
+    shop.done("backfill", job, "--restart", "--force")
+    shop.done("undo", job, "--yes", "--force")
+
+
+def test_what_changes_nothing_is_still_allowed(shop: Project) -> None:
+    job = str(complete(shop, PATTERN, OTHER).job)
+    for words in (["verify", "--settle", "0"], ["backfill", "--dry-run"], ["relay", "--dry-run"]):
+        shop.done(words[0], job, *words[1:])
+    shop.done("undo", job, "--dry-run")
+
+
+def test_as_long_as_one_pattern_may_go_back_rows_are_the_truth(shop: Project) -> None:
+    job = str(complete(shop, PATTERN).job)
+    change(shop, "UPDATE customer SET name = 'new' WHERE id = 2")
+    shop.done("relay", job, "--once")
+    shop.done("backfill", job, "--restart")
+
+
+def test_a_relay_that_runs_ends_by_itself(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay = shop.start("relay", str(shop.job))
+    ends_at = time.monotonic() + 120
+    while "relay" not in {one["kind"] for one in _writers(shop)}:
+        assert time.monotonic() < ends_at
+        time.sleep(0.2)
+    complete(shop, PATTERN, OTHER)
+    _, err = relay.communicate(timeout=120)
+    assert (relay.returncode, f"{SAID}: nothing is made of rows any more" in err) == (0, True)
+
+
+def _writers(shop: Project) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = shop.done("status", str(shop.job), "--json").data["live"]["writers"]
+    return found
+
+
+def test_a_service_does_not_start_to_write_beside_sql(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    complete(shop, PATTERN, OTHER)
+    for name in ("MIGRATOR_SOURCE_URL", "MIGRATOR_HOME"):
+        monkeypatch.setenv(name, shop.environment[name])
+    sessions = sessionmaker(create_engine(shop.environment["MIGRATOR_SOURCE_URL"]))
+    refused = pytest.raises(SettingsError, match=f"{SAID}.* without dual_write")
+    with Migration.load(str(shop.job), service="shop-api") as migration, refused:
+        migration.dual_write(sessions)

@@ -1,0 +1,45 @@
+"""Shell completion: the script, and what it asks of the command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.journeys.command import ROOT
+
+
+def migrator(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "migrator", *words]
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_asks_the_command(shell: str) -> None:
+    done = migrator("completion", shell)
+    assert done.returncode == 0, done.stderr
+    assert f"_MIGRATOR_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_a_shell_is_told_commands_and_options() -> None:
+    asked = {"_MIGRATOR_COMPLETE": "bash_complete", "COMP_WORDS": "migrator un", "COMP_CWORD": "1"}
+    assert migrator(**asked).stdout.split() == ["plain,undo"]
+    asked |= {"COMP_WORDS": "migrator backfill --max-c", "COMP_CWORD": "2"}
+    assert migrator(**asked).stdout.split() == ["plain,--max-cost"]
+
+
+def test_a_completion_waits_for_neither_sql_nor_aws() -> None:
+    code = (
+        "import sys; from migrator.cli.main import run; assert run(['completion', 'bash']) == 0; "
+        "assert not {'sqlalchemy', 'sqlglot', 'boto3', 'pydantic'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_unknown_shell_is_wrong_use_and_the_version_is_told() -> None:
+    assert migrator("completion", "tcsh").returncode == 2
+    assert migrator("--version").stdout.startswith("migrator, version ")

@@ -1,0 +1,298 @@
+"""`migrator cutover` as operators use it: forward on evidence, back at any time, watched, and with bad input."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from migrator.journal import schema
+from tests.journeys.command import Project
+from tests.journeys.cutover import (
+    MAPPING,
+    PATTERN,
+    compared,
+    cutover_shop,
+    dead,
+    desk_of,
+    filled,
+    force,
+    obey,
+    phase,
+    reader,
+)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    return filled(cutover_shop(tmp_path, dynamodb_url))
+
+
+@pytest.fixture
+def bare(tmp_path: Path, dynamodb_url: str) -> Project:
+    """Neither a table nor marks: what needs no evidence, or overrides it, does without."""
+    return cutover_shop(tmp_path, dynamodb_url)
+
+
+@contextmanager
+def relaying(shop: Project) -> Iterator[None]:
+    """A relay at work."""
+    with shop.beside("relay", str(shop.job)) as process:
+        ends_at = time.monotonic() + 120
+        while "relay" not in json.dumps(shop.run("status", str(shop.job), "--json").data["live"]["writers"]):
+            assert time.monotonic() < ends_at, process.poll()
+            time.sleep(0.1)
+        yield
+
+
+def evidence(shop: Project, *words: str) -> dict[str, str]:
+    """Verdicts by name, of a move that is looked at and not made."""
+    ended = shop.run("cutover", *words, "--dry-run", "--json")
+    assert ended.code in (0, 1), ended.err
+    return {line["name"]: line["verdict"] for line in ended.data["evidence"]}
+
+
+def test_a_pattern_goes_forward_on_evidence_and_back_without(shop: Project) -> None:
+    job = str(shop.job)
+    assert "customer_by_id        off" in shop.done("cutover", "status", job).out
+    moved = shop.done("cutover", "advance", job, PATTERN)
+    assert "customer_by_id: off -> shadow (version 1)" in moved.out
+    assert "readers act by it within 6 s" in moved.out
+    refused = shop.run("cutover", "advance", job, PATTERN)
+    assert refused.code == 1
+    assert "refused: customer_by_id stays in shadow; not proven: relay, comparisons" in refused.err
+    with desk_of(shop) as job_journal, relaying(shop):
+        one = reader(job_journal, shop)
+        obey(job_journal, one)
+        compared(job_journal, shop, PATTERN)
+        for words in (["advance", job, PATTERN], ["ramp", job, PATTERN, "100"], ["advance", job, PATTERN]):
+            job_journal.instances.beat(one)
+            waits = evidence(shop, *words)
+            assert set(waits.values()) == {"ok"}, waits
+            shop.done("cutover", *words, "--reason", "as planned")
+            if phase(shop) != "live":
+                late = evidence(shop, "advance", job, PATTERN)
+                assert (late["confirmed"], late["comparisons"], late["kinds"]) == ("no", "no", "ok")
+            obey(job_journal, one)
+            compared(job_journal, shop, PATTERN)
+    assert phase(shop) == "live"
+    history = shop.done("cutover", "history", job, PATTERN)
+    assert [line.split("  ")[2] for line in history.out.splitlines()] == [
+        "off -> shadow",
+        "shadow -> ramp 1 %",
+        "ramp 1 % -> ramp 100 %",
+        "ramp 100 % -> live",
+    ]
+    assert [line[line.index("(") :] for line in history.out.splitlines()] == [
+        f"(evidence: {count} ok)" for count in (2, 13, 13, 14)
+    ]
+    lines = shop.done("cutover", "history", job, "--json").data
+    assert {one["name"] for one in lines[-1]["evidence"]} >= {"verify", "lag", "p99", "confirmed"}
+    assert lines[-1]["reason"] == "as planned"
+    back = shop.done("cutover", "rollback", job, PATTERN, "--reason", "pager", "--who", "ada")
+    assert "customer_by_id: live -> shadow (version 5)" in back.out
+    assert "by ada: pager" in shop.done("cutover", "history", job).out
+
+
+def test_an_override_is_on_record_and_wants_a_reason(shop: Project) -> None:
+    job = str(shop.job)
+    shop.done("cutover", "advance", job, PATTERN)
+    empty = shop.run("cutover", "advance", job, PATTERN, "--override", " ")
+    assert (empty.code, "wants a reason" in empty.err) == (2, True)
+    force(shop, "advance", job, PATTERN)
+    line = shop.done("cutover", "history", job, "--json").data[-1]
+    assert (line["override"], line["reason"]) == (True, "a test's own way")
+    verdicts = {one["name"]: one["verdict"] for one in line["evidence"]}
+    assert (verdicts["comparisons"], verdicts["p99"], verdicts["verify"]) == ("no", "unknown", "ok")
+    told = shop.done("cutover", "history", job, PATTERN).out
+    assert "against the evidence: a test's own way (evidence: 6 ok; no: relay, comparisons, " in told
+
+
+def test_of_two_operators_at_once_one_wins_and_the_other_is_told(shop: Project) -> None:
+    words = [str(shop.job), PATTERN]
+    pool = ThreadPoolExecutor(2)
+    own = [shop.start("cutover", "advance", *words, "--who", who) for who in ("ada", "bob")]
+    ended = list(pool.map(lambda one: (*one.communicate(timeout=120), one.returncode), own))
+    codes = sorted(code for _, _, code in ended)
+    told = " ".join(out + err for out, err, _ in ended)
+    # The later one may also begin after the first one's end; then it asks for the next step, which is refused.
+    assert codes == [0, 1], told
+    assert "moved it from off at" in told or "not proven" in told
+    assert len(shop.done("cutover", "history", *words, "--json").data) == 1
+
+
+BAD = {
+    "ramp 0": (
+        ["ramp", PATTERN, "0"],
+        "1 to 100 percent, not 0; SQL answers all after `migrator cutover rollback ",
+    ),
+    "ramp 101": (["ramp", PATTERN, "101"], "1 to 100 percent, not 101"),
+    "ramp -5": (["ramp", PATTERN, "--", "-5"], "1 to 100 percent, not -5"),
+    "ramp ten": (["ramp", PATTERN, "ten"], "not a valid integer"),
+    "a ramp out of off": (["ramp", PATTERN, "10"], "from off it goes to shadow, not to ramp"),
+    "an unknown pattern": (["advance", "customer_by_ib"], "did you mean 'customer_by_id'"),
+    "an unknown pattern back": (["rollback", "customer_by_ib"], "did you mean 'customer_by_id'"),
+    "a pattern like no other": (["advance", "PATTERN"], "has no access pattern 'PATTERN'"),
+    "the status of none": (["status", "customers"], "the mapping has no access pattern 'customers'"),
+    "the history of none": (["history", "customers"], "the mapping has no access pattern 'customers'"),
+    "a reason too long": (["rollback", PATTERN, "--reason", "x" * 501], "at most 500 letters"),
+    "back from off": (["rollback", PATTERN], "it is in off already"),
+    "an unknown instance": (["advance", PATTERN, "--evict", "abc"], "there is no such instance"),
+    "an age that is none": (
+        ["advance", PATTERN, "--evict-older-than", "soon"],
+        "write a duration such as 30s",
+    ),
+    "no age": (["advance", PATTERN, "--evict-older-than", "0"], "is no time at all"),
+    "the old ones gone, and changed nothing": (
+        ["advance", PATTERN, "--evict-older-than", "10m", "--dry-run"],
+        "--evict-older-than strikes instances off the list, and --dry-run changes nothing",
+    ),
+    "gone, and changed nothing": (["advance", PATTERN, "--evict", "abc", "--dry-run"], "give one of them"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_told_and_changes_nothing(what: str, tmp_path: Path, dynamodb_url: str) -> None:
+    shop = cutover_shop(tmp_path, dynamodb_url)
+    words, said = BAD[what]
+    ended = shop.run("cutover", words[0], str(shop.job), *words[1:])
+    assert (ended.code, said in ended.err) == (2, True), ended.err
+    assert phase(shop) == "off"
+
+
+def test_nothing_goes_to_shadow_without_table_or_marks(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = cutover_shop(tmp_path, dynamodb_url)
+    refused = shop.run("cutover", "advance", str(shop.job), PATTERN)
+    assert refused.code == 1
+    assert "not proven: table, capture" in refused.err
+    assert "there is no table" in refused.out
+    assert "capture install` with this job" in refused.out
+
+
+def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bare: Project) -> None:
+    job = str(bare.job)
+    force(bare, "advance", job, PATTERN)
+    gone = dead(bare)
+    words = ["advance", job, PATTERN]
+    assert evidence(bare, *words)["silent"] == "unknown"
+    assert f"--evict {gone.id}" in bare.done("cutover", "status", job).out
+    with desk_of(bare) as job_journal:
+        living = reader(job_journal, bare)
+        alive = bare.run("cutover", *words, "--evict", living.id)
+        assert (alive.code, "is alive, heard of" in alive.err) == (2, True)
+    bare.done("cutover", *words, "--evict", gone.id, "--override", "drill")
+    line = bare.done("cutover", "history", job, "--json").data[-1]
+    assert line["reason"].startswith("drill; said to be gone: killed 1 on ")
+    assert "silent" not in bare.done("cutover", "status", job).out
+
+
+def test_instances_that_are_silent_for_longer_than_an_operator_says_are_gone_at_once(bare: Project) -> None:
+    job = str(bare.job)
+    force(bare, "advance", job, PATTERN)
+    old, older, lately = dead(bare, 700), dead(bare, 800), dead(bare)
+    words = ["advance", job, PATTERN, "--evict-older-than", "10m"]
+    assert evidence(bare, *words[:3])["silent"] == "unknown"
+    refused = bare.run("cutover", *words, "--json")
+    verdicts = {line["name"]: (line["verdict"], line["found"]) for line in refused.data["evidence"]}
+    assert verdicts["silent"][0] == "unknown"
+    assert verdicts["silent"][1].count("killed on") == 1
+    with desk_of(bare) as job_journal:
+        living = reader(job_journal, bare)
+        assert len(job_journal.instances.known()) == 4
+    bare.done("cutover", *words, "--evict", lately.id, "--override", "drill")
+    line = bare.done("cutover", "history", job, "--json").data[-1]
+    said = "said to be gone, silent for over 10 min: "
+    assert line["reason"].startswith("drill; said to be gone: killed 1 on ")
+    assert line["reason"].split(said)[1].count("killed 1 on ") == 2
+    with desk_of(bare) as job_journal:
+        assert {one.id for one in job_journal.instances.known()} == {living.id}
+    assert {old.id, older.id, lately.id}.isdisjoint(bare.done("cutover", "status", job).out.split())
+
+
+def test_a_move_back_strikes_the_old_ones_too(bare: Project) -> None:
+    job = str(bare.job)
+    force(bare, "advance", job, PATTERN)
+    force(bare, "ramp", job, PATTERN, "50")
+    dead(bare, 700)
+    bare.done("cutover", "ramp", job, PATTERN, "5", "--evict-older-than", "10m")
+    line = bare.done("cutover", "history", job, "--json").data[-1]
+    assert line["reason"].startswith("said to be gone, silent for over 10 min: killed 1 on ")
+    with desk_of(bare) as job_journal:
+        assert job_journal.instances.known() == []
+
+
+def test_evidence_that_is_old_or_of_another_mapping_is_none(shop: Project) -> None:
+    job = str(shop.job)
+    shop.done("cutover", "advance", job, PATTERN)
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, PATTERN)
+    words = ["advance", job, PATTERN]
+    assert evidence(shop, *words)["comparisons"] == "ok"
+    shop.job.write_text(
+        shop.job.read_text().replace("quiet:", "evidence_max_age: 1, verify_max_age: 1, quiet:")
+    )
+    time.sleep(2.1)
+    old = evidence(shop, *words)
+    assert (old["comparisons"], old["verify"]) == ("no", "no")
+    shop.job.write_text(shop.job.read_text().replace("evidence_max_age: 1, verify_max_age: 1, ", ""))
+    assert evidence(shop, *words)["verify"] == "ok"
+    with desk_of(shop) as job_journal, job_journal.journal.database.begin() as connection:
+        # As if it had been stopped, and had gone on and ended just now.
+        verified = update(schema.run).where(schema.run.c.kind == "verify")
+        connection.execute(verified.values(started_at="2020-01-01 00:00:00+00:00"))
+    assert evidence(shop, *words)["verify"] == "no"
+    (shop.folder / "mapping.yaml").write_text(MAPPING.replace("keep: [name]", "keep: all"))
+    other = evidence(shop, *words)
+    assert (other["comparisons"], other["verify"]) == ("no", "unknown")
+
+
+def test_evidence_is_of_an_answer_and_goes_on_where_the_mapping_changes_elsewhere(shop: Project) -> None:
+    job, words = str(shop.job), ["advance", str(shop.job), PATTERN]
+    shop.done("cutover", *words)
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, PATTERN)
+    file = shop.folder / "mapping.yaml"
+    file.write_text(MAPPING.replace("keep: [total]", "keep: [total, customer_id]"))
+    shop.done("capture", "install", job)
+    found = evidence(shop, *words)
+    assert (found["comparisons"], found["verify"]) == ("ok", "unknown"), "the table is to be verified whole"
+    shop.done("backfill", job)
+    shop.done("verify", job)
+    assert evidence(shop, *words)["verify"] == "ok"
+    # The same items, so that no writer works by another revision; and the pattern asks another question.
+    file.write_text(
+        file.read_text().replace("FROM customer WHERE id = :id", "FROM customer c WHERE id = :id")
+    )
+    found = evidence(shop, *words)
+    assert (found["comparisons"], found["verify"]) == ("no", "ok")
+
+
+def test_a_relay_by_another_mapping_is_no_evidence(shop: Project) -> None:
+    job = str(shop.job)
+    shop.done("cutover", "advance", job, PATTERN)
+    with relaying(shop):
+        assert evidence(shop, "advance", job, PATTERN)["relay"] == "ok"
+        (shop.folder / "mapping.yaml").write_text(MAPPING.replace("keep: [name]", "keep: all"))
+        assert evidence(shop, "advance", job, PATTERN)["relay"] == "unknown"
+        assert "by another mapping" in shop.run("cutover", "advance", job, PATTERN).out.replace("\n", " ")
+
+
+def test_a_table_that_differs_and_lag_stand_against_a_move(shop: Project) -> None:
+    job = str(shop.job)
+    shop.done("cutover", "advance", job, PATTERN)
+    shop.store().delete([("C#1", "META")])
+    assert shop.run("verify", job, "--settle", "0").code == 1
+    with closing(sqlite3.connect(shop.folder / "shop.db")) as service:
+        service.execute("UPDATE customer SET name = 'x' WHERE id = 2")
+        service.commit()
+    shop.job.write_text(shop.job.read_text().replace("cutover: {", "cutover: {lag_max_s: 0.5, "))
+    time.sleep(1)
+    found = evidence(shop, "advance", job, PATTERN)
+    assert (found["verify"], found["lag"], found["relay"]) == ("no", "no", "no")

@@ -1,0 +1,145 @@
+"""The way back by `migrator cutover`: at any time, by the journal alone, past what was edited by hand."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, insert, update
+
+from migrator.journal import schema
+from tests.journeys.command import Project
+from tests.journeys.cutover import MAPPING, OTHER, PATTERN, cutover_shop, desk_of, force, obey, phase, reader
+
+
+@pytest.fixture
+def bare(tmp_path: Path, dynamodb_url: str) -> Project:
+    """Neither a table nor marks: what needs no evidence, or overrides it, does without."""
+    return cutover_shop(tmp_path, dynamodb_url)
+
+
+def test_there_is_a_way_back_from_every_phase_without_table_source_or_mapping(bare: Project) -> None:
+    job, mapping = str(bare.job), bare.folder / "mapping.yaml"
+    for steps, to, after in (
+        (["advance"], "", "off"),
+        (["advance", "ramp 1"], "", "shadow"),
+        (["ramp 50"], "off", "off"),
+        (["advance", "ramp 100", "advance"], "shadow", "shadow"),
+        (["ramp 100", "advance"], "off", "off"),
+    ):
+        for step in steps:
+            word, *percent = step.split()
+            force(bare, word, job, PATTERN, *percent)
+        mapping.write_text("mapping: 7\n")
+        (bare.folder / "shop.db").rename(bare.folder / "away.db")
+        bare.done("cutover", "rollback", job, PATTERN, *(["--to", to] if to else []))
+        assert phase(bare) == after
+        (bare.folder / "away.db").rename(bare.folder / "shop.db")
+        mapping.write_text(MAPPING)
+
+
+def test_all_patterns_go_back_at_once(bare: Project) -> None:
+    job, other = str(bare.job), OTHER
+    assert "nothing to roll back" in bare.done("cutover", "rollback", job, "--all").out
+    assert bare.done("cutover", "rollback", job, "--all", "--json").data == []
+    for pattern in (PATTERN, other):
+        force(bare, "advance", job, pattern)
+    force(bare, "ramp", job, PATTERN, "30")
+    assert "nothing" not in bare.done("cutover", "rollback", job, "--all", "--reason", "storm").out
+    assert (phase(bare), phase(bare, other)) == ("shadow", "shadow")
+    off = bare.done("cutover", "rollback", job, "--all", "--to", "off", "--json").data
+    assert [(one["pattern"], one["from"], one["to"]) for one in off] == [
+        (PATTERN, "shadow", "off"),
+        (OTHER, "shadow", "off"),
+    ]
+    assert (phase(bare), phase(bare, other)) == ("off", "off")
+    for words in ([], [PATTERN, "--all"]):
+        assert "name one pattern, or say --all" in bare.run("cutover", "rollback", job, *words).err
+
+
+def test_a_phase_that_was_edited_by_hand_is_refused_with_what_to_do(bare: Project) -> None:
+    job = str(bare.job)
+    force(bare, "advance", job, PATTERN)
+    with desk_of(bare) as job_journal, job_journal.journal.database.begin() as connection:
+        connection.execute(update(schema.phase).values(phase="live"))
+    for words in (
+        ["status", job],
+        ["advance", job, PATTERN],
+        ["watch", job, "--once"],
+    ):
+        ended = bare.run("cutover", *words)
+        assert ended.code == 2, words
+        assert "phase of pattern customer_by_id" in ended.err
+        assert "phase 'shadow', percent 0, version 1" in ended.err
+    assert "off -> shadow" in bare.done("cutover", "history", job).out
+    # It does not hold up other patterns: they move, and go back.
+    force(bare, "advance", job, OTHER)
+    force(bare, "advance", job, OTHER)
+    assert f"{OTHER}  ramp 1 %" in bare.run("cutover", "status", job).out
+    back = bare.run("cutover", "rollback", job, "--all", "--json")
+    assert [(one["pattern"], one["to"], one["moved"]) for one in back.data] == [
+        (PATTERN, "shadow", False),
+        (OTHER, "shadow", True),
+    ]
+    assert "edited by hand" in back.err
+    assert "shadow -> off (version 2)" in bare.done("cutover", "rollback", job, PATTERN).out
+
+
+def test_what_was_edited_goes_back_from_where_its_audit_ends(bare: Project) -> None:
+    job = str(bare.job)
+    for words in (["advance"], ["ramp", "40"]):
+        force(bare, words[0], job, PATTERN, *words[1:])
+    with desk_of(bare) as job_journal, job_journal.journal.database.begin() as connection:
+        connection.execute(delete(schema.phase))
+    back = bare.done("cutover", "rollback", job, PATTERN)
+    assert "customer_by_id: ramp 40 % -> shadow (version 3)" in back.out
+    with desk_of(bare) as job_journal, job_journal.journal.database.begin() as connection:
+        connection.execute(update(schema.phase).values(phase="off"))
+        row = {
+            "job": job_journal.job.name,
+            "pattern": OTHER,
+            "phase": "live",
+            "percent": 0,
+            "version": 1,
+            "since": 0.0,
+        }
+        connection.execute(insert(schema.phase).values(**row))
+    assert bare.done("cutover", "rollback", job, OTHER, "--json").data["moved"] is False
+    assert "no line in the audit" not in bare.run("cutover", "status", job).err
+
+
+def test_all_are_moved_back_before_any_reader_is_waited_for(bare: Project) -> None:
+    job = str(bare.job)
+    for pattern in (PATTERN, OTHER):
+        for words in (["advance"], ["ramp", "40"]):
+            force(bare, words[0], job, pattern, *words[1:])
+    with desk_of(bare) as job_journal:
+        stalled = reader(job_journal, bare)
+        process = bare.start("cutover", "rollback", job, "--all", "--wait")
+        ends_at = time.monotonic() + 120
+        while {phase(bare, PATTERN), phase(bare, OTHER)} != {"shadow"}:
+            assert time.monotonic() < ends_at
+            job_journal.instances.beat(stalled)
+            time.sleep(0.1)
+        assert process.poll() is None
+        obey(job_journal, stalled)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert out.endswith("every living reader acts by it\n")
+
+
+def test_the_way_down_asks_neither_table_nor_source_nor_mapping(bare: Project) -> None:
+    job = str(bare.job)
+    for words in (["advance"], ["ramp", "100"], ["advance"]):
+        force(bare, words[0], job, PATTERN, *words[1:])
+    (bare.folder / "mapping.yaml").write_text("mapping: 7\n")
+    (bare.folder / "shop.db").rename(bare.folder / "away.db")
+    assert (
+        "could go from live to ramp 60 %" in bare.done("cutover", "ramp", job, PATTERN, "60", "--dry-run").out
+    )
+    for percent in ("60", "5"):
+        bare.done("cutover", "ramp", job, PATTERN, percent, "--reason", "slowly")
+        assert phase(bare) == f"ramp {percent} %"
+    last = bare.done("cutover", "history", job, "--json").data[-1]
+    assert (last["reason"], last["override"], last["evidence"]) == ("slowly", False, [])

@@ -1,0 +1,72 @@
+"""`migrator cutover ramp --for`: a ramp that is for somebody, as operators give it, look at it and take it away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.command import Project
+from tests.journeys.cutover import OTHER, cutover_shop, force, phase
+
+
+@pytest.fixture
+def bare(tmp_path: Path, dynamodb_url: str) -> Project:
+    """Neither a table nor marks: what needs no evidence, or overrides it, does without."""
+    return cutover_shop(tmp_path, dynamodb_url)
+
+
+def aimed(shop: Project) -> list[str]:
+    (view,) = shop.done("cutover", "status", str(shop.job), OTHER, "--json").data["patterns"]
+    found: list[str] = view["for"]
+    return found
+
+
+def test_a_ramp_for_somebody_goes_forward_on_evidence_and_back_without(bare: Project) -> None:
+    job = str(bare.job)
+    force(bare, "advance", job, OTHER)
+    ramp = ["cutover", "ramp", job, OTHER]
+    assert bare.run(*ramp, "0", "--for", "customer_id=42").code == 1
+    against = ["--override", "of a test"]
+    moved = bare.done(*ramp, "0", "--for", "customer_id=42", *against)
+    assert f"{OTHER}: shadow -> ramp 0 % for customer_id=42 (version 2)" in moved.out
+    assert aimed(bare) == ["customer_id=42"]
+    assert "ramp 0 % for customer_id=42" in " ".join(bare.done("cutover", "status", job, OTHER).out.split())
+    # One more needs evidence again; the share alone changes nothing of whom it is for.
+    assert bare.run(*ramp, "0", "--for", "customer_id=7").code == 1
+    bare.done(*ramp, "0", "--for", "customer_id=7", *against)
+    bare.done(*ramp, "5", *against)
+    assert aimed(bare) == ["customer_id=42", "customer_id=7"]
+    bare.done(*ramp, "5", "--not-for", "customer_id=42")
+    assert aimed(bare) == ["customer_id=7"]
+    bare.done("cutover", "rollback", job, OTHER)
+    assert (phase(bare, OTHER), aimed(bare)) == ("shadow", [])
+    history = bare.done("cutover", "history", job, OTHER, "--json").data
+    assert [line["to"] for line in history] == [
+        "shadow",
+        "ramp 0 % for customer_id=42",
+        "ramp 0 % for customer_id=42, customer_id=7",
+        "ramp 5 % for customer_id=42, customer_id=7",
+        "ramp 5 % for customer_id=7",
+        "shadow",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["0"], "a ramp has 1 to 100 percent, not 0; SQL answers all after"),
+        (["0", "--for", "customer=42"], "has no parameter 'customer'; did you mean 'customer_id'"),
+        (["0", "--for", "customer_id=Ada"], "'customer_id' is not of type integer; write it as 42"),
+        (["0", "--for", "customer_id"], "--for takes a parameter and its value, such as user_id=42"),
+        (["5", "--not-for", "customer_id=42"], "it is not for customer_id=42; it is in shadow"),
+        (["-1", "--for", "customer_id=42"], "1 to 100 percent"),
+        (["5", *(word for n in range(101) for word in ("--for", f"customer_id={n}"))], "for 100 at most"),
+    ],
+)
+def test_what_is_no_audience_is_refused(bare: Project, words: list[str], message: str) -> None:
+    force(bare, "advance", str(bare.job), OTHER)
+    ended = bare.run("cutover", "ramp", *words[1:], "--", str(bare.job), OTHER, words[0])
+    assert ended.code == 2
+    assert message in " ".join(ended.err.split())
+    assert phase(bare, OTHER) == "shadow"

@@ -1,0 +1,88 @@
+"""`migrator cutover watch`: a pattern that fails goes back by itself, and the hooks hear of it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+from tests.journeys.cutover import OTHER, PATTERN, compared, cutover_shop, desk_of, filled, force, phase
+
+
+def test_the_watch_takes_a_failing_pattern_back_and_tells_the_hook(tmp_path: Path, dynamodb_url: str) -> None:
+    bare = cutover_shop(tmp_path, dynamodb_url)
+    job, out = str(bare.job), bare.folder / "event.json"
+    bare.job.write_text(f"{bare.job.read_text()}hooks: [{{on: [rolled_back], command: 'cat > {out}'}}]\n")
+    force(bare, "advance", job, PATTERN)
+    force(bare, "advance", job, PATTERN)
+    assert bare.done("cutover", "watch", job, "--once").out == ""
+    with desk_of(bare) as job_journal:
+        compared(job_journal, bare, PATTERN, different=80)
+    ended = bare.run("cutover", "watch", job, "--once")
+    assert ended.code == 1
+    assert "customer_by_id: ramp 1 % -> shadow: mismatches: 80 of 400 answers differ" in ended.out
+    assert phase(bare) == "shadow"
+    event = json.loads(out.read_text())
+    assert (event["event"], event["pattern"], event["from"], event["to"]) == (
+        "rolled_back",
+        PATTERN,
+        "ramp 1 %",
+        "shadow",
+    )
+    assert "by migrator cutover watch: mismatches" in bare.done("cutover", "history", job).out
+
+
+def test_neither_a_slow_hook_nor_a_source_that_is_away_holds_up_the_watch(
+    tmp_path: Path, dynamodb_url: str
+) -> None:
+    bare = cutover_shop(tmp_path, dynamodb_url)
+    job = str(bare.job)
+    text = bare.job.read_text().replace("cutover: {", "cutover: {watch: {every_s: 0.2}, ")
+    goes_on = tmp_path / "the hook goes on"
+    waits = f'grep -q customer_by_id && until [ -e "{goes_on}" ]; do sleep 0.1; done'
+    bare.job.write_text(f"{text}hooks: [{{on: [rolled_back], command: '{waits}', wait: 5m}}]\n")
+    for pattern in (PATTERN, OTHER):
+        force(bare, "advance", job, pattern)
+        force(bare, "advance", job, pattern)
+    (bare.folder / "shop.db").rename(bare.folder / "away.db")
+    process = bare.start("cutover", "watch", job)
+    with desk_of(bare) as job_journal:
+        begun = time.monotonic()
+        for pattern in (PATTERN, OTHER):
+            compared(job_journal, bare, pattern, different=80)
+            ends_at = time.monotonic() + 120
+            while phase(bare, pattern) != "shadow":
+                assert time.monotonic() < ends_at, process.poll()
+                time.sleep(0.1)
+            if pattern == PATTERN:
+                begun = time.monotonic()
+        assert time.monotonic() - begun < 120
+    goes_on.touch()
+    process.terminate()
+    _, err = process.communicate(timeout=120)
+    assert (process.returncode, "Traceback" in err, "watch_failed" in err) == (0, False, True)
+
+
+def test_the_watch_goes_on_until_it_is_told_to_stop(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = filled(cutover_shop(tmp_path, dynamodb_url))
+    job, out = str(shop.job), shop.folder / "events"
+    text = shop.job.read_text().replace("cutover: {", "cutover: {lag_max_s: 0.2, watch: {every_s: 0.2}, ")
+    shop.job.write_text(f"{text}hooks: [{{on: [lag_high], command: 'cat >> {out}; echo >> {out}'}}]\n")
+    shop.done("cutover", "advance", job, PATTERN)
+    force(shop, "advance", job, PATTERN)
+    process = shop.start("cutover", "watch", job)
+    with desk_of(shop) as job_journal, closing(sqlite3.connect(shop.folder / "shop.db")) as service:
+        service.execute("UPDATE customer SET name = 'x' WHERE id = 2")
+        service.commit()
+        compared(job_journal, shop, PATTERN, errors={"table": 90})
+        ends_at = time.monotonic() + 120
+        while phase(shop) != "shadow" or not out.exists():
+            assert time.monotonic() < ends_at, process.poll()
+            time.sleep(0.1)
+    process.terminate()
+    said, err = process.communicate(timeout=120)
+    assert (process.returncode, "Traceback" in err) == (0, False)
+    assert "errors: 90 of 490 calls of the table fail" in said
+    assert json.loads(out.read_text().splitlines()[0])["event"] == "lag_high"

@@ -1,0 +1,142 @@
+"""Old tables of DynamoDB near their end: what services write themselves, days without a relay, the way back, and after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from migrator.journal.database import Database
+from migrator.journal.schema import stream_shard
+from tests.journeys.documents import Shop, old_shop
+
+LINES = ("lines_of_order", "one_line")
+LIMITS = {"cutover": {"quiet": "0.5s"}, "tuning": {"request_life_s": 0.5, "silent_s": 10, "lease_s": 1}}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
+    with old_shop(tmp_path, dynamodb_url) as made:
+        change(made, **LIMITS)
+        yield made
+
+
+def change(shop: Shop, **settings: Any) -> None:
+    job = shop.project.job
+    job.write_text(json.dumps(json.loads(job.read_text()) | settings))
+
+
+def keep_patterns(shop: Shop, *before: str) -> None:
+    """Those of the mapping that stand before the one that is named."""
+    mapping = shop.project.folder / "mapping.yaml"
+    for name in before:
+        mapping.write_text(mapping.read_text().partition(f"  {name}:")[0])
+
+
+def complete(shop: Shop, *patterns: str) -> None:
+    shop.project.done("verify", shop.job)
+    for name in patterns:
+        for words in (["advance"], ["ramp", "100"], ["advance"], ["advance", "--one-way", "--yes"]):
+            more = (*words[1:], "--override", "another test's")
+            shop.project.done("cutover", words[0], shop.job, name, *more)
+
+
+def checked(shop: Shop) -> dict[str, dict[str, Any]]:
+    lines = shop.project.run("decommission", "check", shop.job, "--json").data["lines"]
+    return {line["name"]: line for line in lines}
+
+
+def item(shop: Shop, key: str, sort: str) -> dict[str, Any]:
+    return next(one for one in shop.project.items() if (one["PK"], one["SK"]) == (key, sort))
+
+
+def days_pass(shop: Shop) -> None:
+    """Of which no relay has read, as streams see it: what was not read is dropped."""
+    database = Database(f"sqlite:///{shop.project.folder}/.migrator/shop.db")
+    with database.begin() as connection:
+        connection.execute(
+            update(stream_shard).values(passed_at=stream_shard.c.passed_at - 3 * 86400, sequence="")
+        )
+    database.close()
+
+
+def test_a_change_that_no_relay_has_read_keeps_its_entity_from_going_direct(shop: Shop) -> None:
+    """Once the service writes the entity itself, nobody would ever read that record."""
+    made, job = shop.project, shop.job
+    complete(shop, *LINES)
+    shop.tables.put(shop.real["Lines"], [{"order_id": "o0", "line": 1, "sku": "last"}])
+    change(shop, writes={"direct": ["line"]})
+    refused = made.run("capture", "install", job)
+    assert refused.code == 1
+    assert "1 wait (Lines: 1)" in " ".join(refused.out.split())
+    change(shop, writes={"direct": []})
+    made.done("relay", job, "--once")
+    change(shop, writes={"direct": ["line"]})
+    made.done("capture", "install", job)
+    shop.tables.put(shop.real["Lines"], [{"order_id": "o0", "line": 1, "sku": "stray"}])
+    made.done("relay", job, "--once")
+    assert item(shop, "ORDER#o0", "LINE#001")["sku"] == "last"
+    end = made.run("decommission", "check", job).out
+    assert "written to the table by the service itself: line" in end
+    assert f"delete-table --endpoint-url {made.endpoint} --table-name {shop.real['Lines']}" in end
+    assert checked(shop)["marks"]["verdict"] == "ok"
+
+
+def test_days_after_the_last_relay_the_end_is_told_for_what_it_is(shop: Shop) -> None:
+    """No relay runs once every pattern is complete; the release without `Migration` takes days."""
+    made, job = shop.project, shop.job
+    keep_patterns(shop, "orders_of_user")
+    told = made.folder / "told.txt"
+    change(shop, hooks=[{"on": ["lag_high"], "command": ["tee", "-a", str(told)]}])
+    complete(shop, "profile")
+    days_pass(shop)
+    lines = checked(shop)
+    assert {name for name, line in lines.items() if line["verdict"] != "ok"} == {"marks", "verify"}
+    for name in ("marks", "verify"):
+        assert lines[name]["verdict"] == "unknown"
+        assert "for a day, and they keep no more" in lines[name]["found"]
+    assert "mark(s) wait" not in made.done("status", job).out
+    made.done("cutover", "watch", job, "--once")
+    assert not told.exists(), "nothing is behind where nothing is to be read"
+    assert "Both sides say the same" in made.done("report", job).out
+
+
+def test_before_its_end_a_stream_that_nobody_reads_is_behind(shop: Shop) -> None:
+    days_pass(shop)
+    assert "mark(s) wait" in shop.project.done("status", shop.job).out
+
+
+def test_from_complete_the_way_back_is_an_operators_word_that_no_service_wrote(shop: Shop) -> None:
+    made, job = shop.project, shop.job
+    keep_patterns(shop, "orders_of_user")
+    complete(shop, "profile")
+    refused = made.run("cutover", "rollback", job, "profile", "--yes")
+    assert refused.code == 1
+    assert "rows are made of items for databases alone" in " ".join(refused.out.split())
+    words = [word for name in ("user", "order", "line") for word in ("--unwritten", name)]
+    made.done("cutover", "rollback", job, "profile", "--yes", *words)
+    shop.tables.put(shop.real["Users"], [{"id": "u4", "name": "Eve"}])
+    made.done("relay", job, "--once")
+    assert item(shop, "USER#u4", "PROFILE")["name"] == "Eve"
+    made.done("verify", job)
+    assert "shadow" in made.done("cutover", "status", job).out
+
+
+def test_once_the_old_tables_are_gone_what_asks_the_journal_and_the_new_table_works(shop: Shop) -> None:
+    made, job = shop.project, shop.job
+    keep_patterns(shop, "orders_of_user")
+    complete(shop, "profile")
+    made.done("capture", "uninstall", job)
+    for name in shop.real.values():
+        shop.tables.drop(name)
+    gone = made.run("decommission", "check", job)
+    assert gone.code == 3
+    assert f"table {shop.real['Users']}: there is no such table (any more)" in gone.err
+    for words in (["cutover", "status"], ["cutover", "history"], ["report"], ["status"]):
+        made.done(*words, job)
+    made.done("decommission", "strip", job, "--yes")
+    assert "_src" not in item(shop, "USER#u4", "PROFILE")

@@ -1,0 +1,188 @@
+"""Forgetting a row by the installed command: nothing of it is kept, and nothing of it that is still needed is lost."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.command import Project
+from tests.journeys.people import ANN, BOB, RIPE_S, change, deleted, forget, journal, kept_of, people
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    return people(tmp_path, dynamodb_url)
+
+
+def test_a_deleted_row_leaves_no_trace(shop: Project) -> None:
+    assert "collision" in shop.run("findings", str(shop.job), "--show-keys").out
+    deleted(shop, BOB)
+    counted = forget(shop, BOB, "--dry-run", "--json").data
+    assert (counted["row_in_source"], counted["items"], counted["forgotten"]) == (False, 0, None)
+    assert counted["found"]["findings"] >= 1
+    assert counted["found"]["remembered keys"] >= 1
+    assert counted["tombstones_left"] == counted["found"]["tombstones"] >= 2
+    assert {"shop.db"} <= set(kept_of(shop, BOB))
+
+    young = forget(shop, BOB, "--yes")
+    assert young.code == 1
+    assert "tombstone(s) must stay until no late writer" in young.out
+    time.sleep(RIPE_S)
+    done = forget(shop, BOB, "--yes", "--json")
+    assert (done.code, done.data["tombstones_left"]) == (0, 0)
+    assert done.data["forgotten"]["tombstones"] >= 2
+    assert not [one for one in kept_of(shop, BOB) if one not in ("shop.db",)]
+    assert BOB.encode() not in (shop.folder / "home" / "shop.db").read_bytes()
+
+    again = forget(shop, BOB, "--yes", "--json")
+    assert (again.code, set(again.data["forgotten"].values())) == (0, {0})
+
+
+def test_nothing_of_another_row_goes(shop: Project) -> None:
+    before = sorted(repr(item) for item in shop.items() if ANN in repr(item))
+    owners = journal(shop, f"SELECT digest FROM migrator_claim WHERE owner LIKE '%{ANN}%'")
+    deleted(shop, BOB)
+    time.sleep(RIPE_S)
+    assert forget(shop, BOB, "--yes").code == 0
+    live = [item for item in shop.items() if ANN in repr(item)]
+    assert sorted(repr({**item, "_tk": 0}) for item in live) == [
+        one.replace(f"'_tk': {1}", "'_tk': 0") for one in before
+    ]
+    assert journal(shop, f"SELECT digest FROM migrator_claim WHERE owner LIKE '%{ANN}%'") == owners
+    shop.done("verify", str(shop.job))
+
+
+def test_the_row_that_owns_what_another_wants_is_forgotten_in_both_rows_findings(shop: Project) -> None:
+    """The finding of the other row names the first one."""
+    first = (
+        ANN if f'member ["{ANN}"] makes' in shop.run("findings", str(shop.job), "--show-keys").out else BOB
+    )
+    deleted(shop, first)
+    time.sleep(RIPE_S)
+    assert forget(shop, first, "--yes").code == 0
+    assert first.encode() not in (shop.folder / "home" / "shop.db").read_bytes()
+    shop.done("verify", str(shop.job))
+
+
+def test_all_entities_of_the_row_are_forgotten(shop: Project) -> None:
+    deleted(shop, BOB)
+    time.sleep(RIPE_S)
+    assert forget(shop, BOB, "--yes", entity="resident").code == 0
+    assert not [item for item in shop.items() if BOB in repr(item)]
+
+
+def test_a_row_that_is_still_there_is_not_forgotten(shop: Project) -> None:
+    refused = forget(shop, BOB, "--yes")
+    assert refused.code == 2
+    assert "the row is still in the source, and the relay would write it again" in refused.err
+    assert BOB not in refused.err + refused.out
+    before = shop.items()
+    anyway = forget(shop, BOB, "--yes", "--force", "--json")
+    assert anyway.code == 0
+    assert anyway.data["forgotten"]["findings"] >= 0
+    assert not {"claims", "contests", "remembered keys"} & anyway.data["forgotten"].keys()
+    assert any("the row itself" in one for one in anyway.data["left"])
+    assert shop.items() == before
+
+
+def test_a_row_whose_mark_waits_is_not_forgotten(shop: Project) -> None:
+    change(shop, "DELETE FROM member WHERE mail = ?", (BOB,))
+    for words in (["--yes"], ["--yes", "--force"]):
+        refused = forget(shop, BOB, *words)
+        assert refused.code == 2
+        assert "mark(s) of this row wait" in refused.err
+        assert f"run `migrator relay {shop.job} --once` first" in refused.err
+    assert forget(shop, BOB, "--dry-run").code == 0
+    assert any(BOB in repr(item) for item in shop.items())
+
+
+def test_a_mark_that_cannot_be_worked_goes_with_the_row(shop: Project) -> None:
+    deleted(shop, BOB)
+    image = json.dumps({"mail": f"text:{BOB}"})
+    change(
+        shop,
+        "INSERT INTO migrator_mark (table_name, image_before, tries) VALUES ('member', ?, 3)",
+        (image,),
+    )
+    change(shop, "INSERT INTO migrator_mark (root_entity, root_key, tries) VALUES ('member', '[\"x\"]', 3)")
+    time.sleep(RIPE_S)
+    done = forget(shop, BOB, "--yes", "--json")
+    assert (done.code, done.data["forgotten"]["marks"]) == (0, 1)
+    with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
+        assert source.execute("SELECT COUNT(*) FROM migrator_mark").fetchone() == (1,)
+
+
+def test_items_that_outlived_their_row_are_told(shop: Project) -> None:
+    change(shop, "DELETE FROM member WHERE mail = ?", (BOB,))
+    change(shop, "DELETE FROM migrator_mark")
+    refused = forget(shop, BOB, "--yes")
+    assert refused.code == 2
+    assert "item(s) of this row are still in the table, though the row is gone" in refused.err
+    anyway = forget(shop, BOB, "--yes", "--force")
+    assert anyway.code == 0
+    assert "item(s) of the row in the table" in anyway.out
+    # The item still needs a tombstone, and its key, which cannot be computed, is still remembered for it.
+    shop.run("verify", str(shop.job), "--repair", "--settle", "0")
+    shop.done("relay", str(shop.job), "--once")
+    shop.done("verify", str(shop.job))
+    assert not [one for one in shop.items() if BOB in repr(one) and one["type"] != "_tombstone"]
+
+
+def test_without_capture_the_journals_traces_go(tmp_path: Path, shop: Project) -> None:
+    shop.done("capture", "uninstall", str(shop.job))
+    change(shop, "DELETE FROM member WHERE mail = ?", (BOB,))
+    done = forget(shop, BOB, "--yes", "--force")
+    assert done.code == 0
+    assert "item(s) of the row in the table" in done.out
+
+
+def test_what_is_left_is_said(shop: Project) -> None:
+    deleted(shop, BOB)
+    told = forget(shop, BOB, "--dry-run").out
+    for word in (
+        "point-in-time recovery",
+        "exports",
+        "backups, replicas and binary logs of the source",
+        "VACUUM",
+    ):
+        assert word in told
+    assert BOB not in told
+
+
+def test_a_page_that_begins_at_the_row_is_left_and_said(shop: Project) -> None:
+    deleted(shop, BOB)
+    with closing(sqlite3.connect(shop.folder / "home" / "shop.db")) as database:
+        database.execute(
+            "UPDATE migrator_page SET upto_key = ? WHERE entity = 'member'", (json.dumps([BOB]),)
+        )
+        database.commit()
+    assert (
+        "1 page(s) of runs in the journal that begin or end at the row's key"
+        in forget(shop, BOB, "--dry-run").out
+    )
+
+
+def test_beside_a_writer_that_began_before_what_it_must_find_stays(shop: Project) -> None:
+    deleted(shop, BOB)
+    time.sleep(RIPE_S)
+    with closing(sqlite3.connect(shop.folder / "home" / "shop.db")) as database:
+        (table,) = database.execute("SELECT DISTINCT table_id FROM migrator_reached_ticket").fetchone()
+        row = ("w1", table, "relay", time.time() - 100, time.time() + 100, 0)
+        database.execute(
+            "INSERT INTO migrator_writer (id, table_id, kind, since, alive_at, fenced) VALUES (?, ?, ?, ?, ?, ?)",
+            row,
+        )
+        database.commit()
+    done = forget(shop, BOB, "--yes", "--json")
+    assert (done.code, done.data["writers_late"]) == (1, True)
+    assert "remembered keys" not in done.data["forgotten"]
+    assert done.data["tombstones_left"] >= 2
+    with closing(sqlite3.connect(shop.folder / "home" / "shop.db")) as database:
+        database.execute("DELETE FROM migrator_writer")
+        database.commit()
+    assert forget(shop, BOB, "--yes").code == 0

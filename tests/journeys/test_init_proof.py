@@ -1,0 +1,156 @@
+"""`migrator init` proves its proposal: what differs stands beside the pattern, and what is not proved is told with why."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+import sqlalchemy as sa
+
+from tests.journeys.command import Project
+from tests.journeys.in_process import LIMIT_S
+from tests.journeys.proposals import here, proposed
+from tests.support_design import SHOP, filled
+from tests.support_schemas import northwind
+
+__all__ = ["here"]
+
+TIES = "-- dearest 5/s\nSELECT id FROM products ORDER BY price DESC LIMIT 3;\n-- 9/s\nSELECT name FROM products WHERE id = ?;"
+
+
+@pytest.fixture
+def trade(here: Callable[[str], Project], tmp_path: Path) -> Project:
+    """Products of which many have one price."""
+    with closing(sqlite3.connect(tmp_path / "source.db")) as connection:
+        connection.executescript(northwind(random.Random(3)).script + "UPDATE products SET price = 7;")
+    return here(f"sqlite:///{tmp_path / 'source.db'}")
+
+
+def test_what_differs_stands_beside_the_pattern_in_the_mapping_and_in_the_worksheet(
+    trade: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "log.sql").write_text(TIES, encoding="utf-8")
+    ended = proposed(trade, "--statements", "log.sql", prove=True)
+    assert ended.code == 1, ended.err
+    assert "differs: dearest: 10 of 10 answers differ from SQL's" in ended.out
+    mapping = (tmp_path / "shop.yaml").read_text(encoding="utf-8")
+    assert "# 10 of 10 answers differ from SQL's (missing, unexpected)\n  dearest:" in mapping
+    sheet = (tmp_path / "shop.patterns.md").read_text(encoding="utf-8")
+    rows = {line.split("|")[1].strip(): line for line in sheet.splitlines() if line.startswith("| ")}
+    assert "no: 10 of 10 answers differ" in rows["dearest"]
+    assert "25 question(s) answered as SQL does" in rows["get_products"]
+    source = trade.environment["MIGRATOR_SOURCE_URL"]
+    assert trade.run("mapping", "check", "shop.yaml", "--source", source).code == 0
+
+
+def test_a_row_that_makes_no_item_is_told(here: Callable[[str], Project], tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "source.db")) as connection:
+        connection.executescript(SHOP + "UPDATE orders SET placed_at = 'yesterday' WHERE id = 43;")
+    (tmp_path / "log.sql").write_text("SELECT total FROM orders WHERE id = ?", encoding="utf-8")
+    project = here(f"sqlite:///{tmp_path / 'source.db'}")
+    ended = proposed(project, "--statements", "log.sql", prove=True)
+    assert ended.code == 1, ended.err
+    assert "refused: 1 row(s) of orders make no item" in ended.out
+    assert "yesterday" not in ended.out + (tmp_path / "shop.patterns.md").read_text(encoding="utf-8")
+
+
+def test_tables_that_are_moved_in_part_are_not_proved(trade: Project, tmp_path: Path) -> None:
+    (tmp_path / "log.sql").write_text("SELECT name FROM products WHERE id = ?", encoding="utf-8")
+    ended = proposed(trade, "--statements", "log.sql", "--rows-exact", "5", "--json", prove=True)
+    assert ended.code == 0, ended.err
+    assert ended.data["proof"]["patterns"] == {}
+    assert "products" in ended.data["proof"]["not_asked"]["get_products"]
+
+
+def test_without_the_embedded_server_nothing_is_proved_and_what_installs_it_is_told(
+    trade: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log.sql").write_text("SELECT name FROM products WHERE id = ?", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "ministack", None)
+    ended = proposed(trade, "--statements", "log.sql", prove=True)
+    assert ended.code == 0, ended.err
+    assert "not proved: the embedded DynamoDB is not installed" in ended.out
+    assert "pip install 'ministack==" in ended.out
+
+
+def test_a_list_of_a_team_is_served_and_what_is_words_alone_needs_sql(trade: Project, tmp_path: Path) -> None:
+    (tmp_path / "team.csv").write_text(
+        "name,question,who asks,SQL,rate,latency\n"
+        "product,Get a product,web,SELECT name FROM products WHERE id = 7,300/min,< 10 ms\n"
+        ",Products that are like another one,app,,high,\n",
+        encoding="utf-8",
+    )
+    ended = proposed(trade, "--worksheet", "team.csv", prove=True)
+    assert ended.code == 1, ended.err
+    assert "needs SQL" in ended.out
+    mapping = (tmp_path / "shop.yaml").read_text(encoding="utf-8")
+    assert "    frequency: 5/s\n    budget: {p99_ms: 10}" in mapping
+    sheet = (tmp_path / "shop.patterns.md").read_text(encoding="utf-8")
+    assert "| product | web | 5/s | 4.8 % | `get the table: PRODUCTS#{id}, META` | 1 |" in sheet
+    assert "Products that are like another one" in sheet
+
+
+def test_faults_of_a_list_write_nothing(trade: Project, tmp_path: Path) -> None:
+    (tmp_path / "team.csv").write_text("name,SQL,rate\na,,often\nb,SELECT 1; SELECT 2,", encoding="utf-8")
+    ended = proposed(trade, "--worksheet", "team.csv")
+    assert ended.code == 2
+    assert [line.split(" ")[0] for line in ended.err.splitlines()[:3]] == [
+        "team.csv:2:",
+        "team.csv:2:",
+        "team.csv:3:",
+    ]
+    assert not (tmp_path / "shop.yaml").exists()
+
+
+def test_what_sqlalchemy_writes_of_itself_is_served_without_its_parameters(
+    here: Callable[[str], Project], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(tmp_path / "source.db", seed=5)
+    url = f"sqlite:///{tmp_path / 'source.db'}"
+    engine = sa.create_engine(url)
+    tables = sa.MetaData()
+    tables.reflect(engine)
+    orders, customers = tables.tables["orders"], tables.tables["customers"]
+    with caplog.at_level("INFO", "sqlalchemy.engine"), engine.connect() as connection:
+        connection.execute(sa.select(customers).where(customers.c.email == "secret@example.com"))
+        connection.execute(
+            sa.select(orders.c.id, orders.c.total).where(orders.c.customer_id == 7).order_by(orders.c.id)
+        )
+        connection.execute(
+            sa.insert(customers), [{"id": 999, "email": "s", "name": "secret", "active": True}]
+        )
+    engine.dispose()
+    (tmp_path / "echo.log").write_text(
+        "".join(
+            f"2026-11-23 15:09:18,832 INFO {record.name} {record.getMessage()}\n" for record in caplog.records
+        ),
+        encoding="utf-8",
+    )
+    ended = proposed(here(url), "--statements", "echo.log", "--json", prove=True)
+    assert ended.code == 0, ended.err
+    assert (ended.data["served"], ended.data["no_questions"] >= 2) == (2, True)
+    for file in tmp_path.glob("shop.*"):
+        assert "secret" not in file.read_text(encoding="utf-8")
+
+
+def test_a_proof_that_is_stopped_leaves_the_files_and_no_server(trade: Project, tmp_path: Path) -> None:
+    source = trade.environment["MIGRATOR_SOURCE_URL"]
+    process = trade.start("init", source, "--out", "shop.yaml", "--statements", "none", "-v")
+    assert process.stderr is not None
+    while "entity_started" not in process.stderr.readline():
+        assert process.poll() is None
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130, err
+    assert "the files are written, and nothing is proved" in err
+    assert (tmp_path / "shop.yaml").exists()
+    assert children
+    assert not psutil.wait_procs(children, timeout=LIMIT_S)[1]

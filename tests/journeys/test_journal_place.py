@@ -1,0 +1,187 @@
+"""One journal from every working directory, and one that was just made belongs to no job."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from migrator.api import Migration
+from migrator.model.errors import SettingsError
+from tests.journeys.command import Project
+from tests.journeys.cutover import PATTERN, cutover_shop, filled, force
+from tests.journeys.in_process import Ended, run_here
+
+UNKNOWN = "knows nothing of that"
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    """Captured and filled, its journal where it is by default, a pattern in shadow; the table keeps nothing of it."""
+    (tmp_path / "jobs").mkdir()
+    made = cutover_shop(tmp_path / "jobs", dynamodb_url)
+    del made.environment["MIGRATOR_HOME"]
+    filled(made)
+    force(made, "advance", str(made.job), PATTERN)
+    key = {"PK": {"S": "_migrator"}, "SK": {"S": "_migrator"}}
+    made.store().client.delete_item(TableName=made.table, Key=key)
+    return made
+
+
+def elsewhere(shop: Project, *words: str, home: str = "") -> Ended:
+    """The command from another folder. `home`: $MIGRATOR_HOME."""
+    folder = shop.folder.parent / "elsewhere"
+    folder.mkdir(exist_ok=True)
+    return run_here(words, folder, shop.environment | ({"MIGRATOR_HOME": home} if home else {}))
+
+
+def phase(ended: Ended) -> str:
+    assert ended.code == 0, ended.err
+    return str({one["pattern"]: one["phase"] for one in json.loads(ended.out)["patterns"]}[PATTERN])
+
+
+def test_a_phase_is_the_same_from_every_folder(shop: Project) -> None:
+    job = str(shop.job)
+    assert phase(elsewhere(shop, "cutover", "status", job, "--json")) == "shadow"
+    assert elsewhere(shop, "cutover", "rollback", job, PATTERN).code == 0
+    assert phase(shop.done("cutover", "status", job, "--json")) == "off"
+    assert not (shop.folder.parent / "elsewhere" / ".migrator").exists()
+
+
+def words_for(shop: Project) -> list[Sequence[str]]:
+    job = str(shop.job)
+    return [
+        ["cutover", "status", job],
+        ["cutover", "history", job],
+        ["cutover", "advance", job, PATTERN, "--override", "x"],
+        ["cutover", "ramp", job, PATTERN, "5", "--override", "x"],
+        ["cutover", "rollback", job, PATTERN],
+        ["cutover", "watch", job, "--once"],
+        ["decommission", "check", job],
+        ["undo", job, "--yes"],
+        ["relay", job, "--once"],
+        ["backfill", job, "--into-existing"],
+        ["purge", job],
+        ["status", job],
+        ["report", job],
+        ["capture", "install", job],
+        ["capture", "uninstall", job],
+    ]
+
+
+def test_a_journal_that_was_just_made_is_refused(shop: Project) -> None:
+    before = shop.items()
+    # Runs that only compare make it no better.
+    assert elsewhere(shop, "verify", str(shop.job), "--settle", "0s", home="fresh").code == 0
+    for words in words_for(shop):
+        refused = elsewhere(shop, *words, home="fresh")
+        assert (refused.code, UNKNOWN in refused.err) == (2, True), (words, refused.err)
+    assert shop.items() == before
+    assert phase(elsewhere(shop, "cutover", "status", str(shop.job), "--json")) == "shadow"
+
+
+def test_advice_names_a_command_that_has_the_option(shop: Project) -> None:
+    refused = elsewhere(shop, "capture", "uninstall", str(shop.job), home="fresh").err
+    assert f"run `migrator cutover status {shop.job} --adopt-journal` once" in refused
+    assert "--force where no service runs" in refused
+    assert refused.count("--adopt-journal") == 1
+
+
+def test_doctor_tells_it(shop: Project) -> None:
+    told = json.loads(elsewhere(shop, "doctor", str(shop.job), "--json", home="fresh").out)["checks"]
+    (line,) = (one for one in told if one["name"] == "journal's job")
+    assert (line["state"], UNKNOWN in line["what"]) == ("failed", True)
+    told = json.loads(elsewhere(shop, "doctor", str(shop.job), "--json").out)["checks"]
+    assert "journal's job" not in {one["name"] for one in told}
+
+
+def test_it_becomes_the_tables_once_that_is_said(shop: Project) -> None:
+    """The other one is lost for good. A pattern in shadow is off then: SQL answers it in both."""
+    job = str(shop.job)
+    forced = elsewhere(shop, "cutover", "status", job, "--json", "--adopt-journal", home="fresh")
+    assert phase(forced) == "off"
+    assert "this journal is the table's from now on" in forced.err
+    assert elsewhere(shop, "relay", job, "--once", home="fresh").code == 0
+    refused = shop.run("cutover", "status", job)
+    assert (refused.code, "was written with another journal" in refused.err) == (2, True)
+
+
+def test_a_source_that_does_not_answer_makes_a_fresh_journal_no_better(shop: Project) -> None:
+    shop.environment["MIGRATOR_SOURCE_URL"] = "sqlite:////there/is/none.db"
+    refused = elsewhere(shop, "cutover", "rollback", str(shop.job), PATTERN, home="fresh")
+    assert (refused.code, "cannot be asked" in refused.err) == (2, True), refused.err
+
+
+def test_a_service_with_a_journal_of_its_own_does_not_start(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one with a copy of the job file in its own container."""
+    copy = shutil.copytree(shop.folder, shop.folder.parent / "copy", ignore=lambda *_: [".migrator"])
+    monkeypatch.setenv("MIGRATOR_SOURCE_URL", shop.environment["MIGRATOR_SOURCE_URL"])
+    with Migration.load(copy / "shop.yaml") as migration:
+        with pytest.raises(SettingsError, match=UNKNOWN):
+            migration.begin_reading()
+        with pytest.raises(SettingsError, match=UNKNOWN):
+            migration.begin_marking()
+    with Migration.load(shop.job) as migration:
+        migration.begin_reading()
+        assert migration.phases()[PATTERN] == "shadow"
+
+
+def test_capture_by_a_migration_file_can_be_the_first_that_is_done(tmp_path: Path, dynamodb_url: str) -> None:
+    made = cutover_shop(tmp_path, dynamodb_url)
+    job = str(made.job)
+    made.done("table", "create", job)
+    sql = made.done("capture", "install", job, "--as", "sql").out
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as source:
+        source.executescript(sql)
+    refused = made.run("relay", "--once", job)
+    assert (refused.code, "run `migrator capture install" in refused.err) == (2, True)
+    made.done("backfill", job)
+    made.done("relay", "--once", job)
+    made.done("cutover", "status", job)
+
+
+def test_a_command_that_makes_a_journal_says_so_once(tmp_path: Path, dynamodb_url: str) -> None:
+    made = cutover_shop(tmp_path, dynamodb_url)
+    del made.environment["MIGRATOR_HOME"]
+    first, second = (made.done("status", str(made.job), "--log-format", "json") for _ in range(2))
+    lines = [json.loads(line) for line in first.err.splitlines() if "journal_made" in line]
+    assert [line["journal"] for line in lines] == [str(tmp_path / ".migrator" / "shop.db")]
+    assert "journal_made" not in second.err
+
+
+def test_one_under_the_working_directory_is_moved_with_a_sentence(shop: Project) -> None:
+    folder = shop.folder.parent / "elsewhere"
+    folder.mkdir()
+    shutil.move(shop.folder / ".migrator", folder / ".migrator")
+    moved = elsewhere(shop, "cutover", "status", str(shop.job), "--json", "--log-format", "json")
+    assert phase(moved) == "shadow"
+    (line,) = (json.loads(line) for line in moved.err.splitlines() if "journal_moved" in line)
+    assert line["before"] == str(folder / ".migrator" / "shop.db")
+    assert line["now"] == str(shop.folder / ".migrator" / "shop.db")
+    assert not list((folder / ".migrator").glob("shop.db*"))
+
+
+def test_the_journal_of_another_job_file_of_that_name_stays_where_it_is(shop: Project) -> None:
+    """Such as a branch's copy of the job, looked at from the folder of the one that runs."""
+    branch = shop.folder.parent / "branch"
+    branch.mkdir()
+    for name in ("shop.yaml", "mapping.yaml"):
+        shutil.copy(shop.folder / name, branch / name)
+    shop.run("status", str(branch / "shop.yaml"))
+    assert (shop.folder / ".migrator" / "shop.db").is_file()
+    assert phase(shop.run("cutover", "status", "shop.yaml", "--json")) == "shadow"
+
+
+def test_what_reads_the_journal_names_it(shop: Project) -> None:
+    job, file = str(shop.job), str(shop.folder / ".migrator" / "shop.db")
+    for words in (["status"], ["doctor"], ["cutover", "status"], ["report"]):
+        assert json.loads(shop.run(*words, job, "--json").out)["journal"] == file
+        assert file in elsewhere(shop, *words, job).out
+        assert str(Path(".migrator") / "shop.db") in shop.run(*words, job).out

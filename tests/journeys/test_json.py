@@ -1,0 +1,167 @@
+"""`--json` of every command, where it has a result: one document on standard output, and nothing beside it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.journeys.command import Project
+from tests.journeys.cutover import PATTERN, cutover_shop
+from tests.unit.cli.test_command_line import LEAVES
+
+BEFORE = (
+    "examples copied",
+    "init sqlite:///shop.db --statements none --out proposed.yaml --no-prove",
+    "plan mapping.yaml --source sqlite:///shop.db --region us-east-1",
+    "mapping schema",
+    "mapping check mapping.yaml",
+    "mapping diff mapping.yaml shop.yaml --source sqlite:///shop.db",
+    "mapping check mapping.yaml --source sqlite:///shop.db --invertible",
+    "mapping try mapping.yaml --source sqlite:///shop.db --entity customer --key 1",
+    "table create shop.yaml --dry-run",
+    "table create shop.yaml",
+    "table check shop.yaml --as terraform",
+    "table change shop.yaml",
+    "table change shop.yaml --as terraform",
+    "table change shop.yaml --dry-run",
+    "export terraform shop.yaml",
+    "export cloudformation shop.yaml --out out",
+    "export cloudformation shop.yaml --out out --check",
+    "export cdk-ts shop.yaml",
+    "export cdk-py shop.yaml",
+    "export iam shop.yaml --region us-east-1",
+    "export onetable shop.yaml",
+    "export electrodb shop.yaml --out out",
+    "export json-schema shop.yaml",
+    "export python shop.yaml",
+    "export python shop.yaml --after",
+    "export workbench shop.yaml --out out",
+    "export grants shop.yaml",
+    "import workbench out/workbench.json",
+    "capture install shop.yaml --dry-run",
+    "capture install shop.yaml",
+    "capture status shop.yaml",
+    "capture epoch shop.yaml",
+    "capture epoch shop.yaml --raise --dry-run",
+    "doctor shop.yaml",
+    "backfill shop.yaml --dry-run",
+    "backfill shop.yaml",
+    "migrate-mapping shop.yaml --dry-run",
+    "migrate-mapping shop.yaml",
+)
+"""Commands of a move up to the backfill."""
+AFTER = (
+    "relay shop.yaml --dry-run",
+    "relay shop.yaml --once",
+    "relay shop.yaml --discard-failed",
+    "verify shop.yaml --settle 0",
+    "throttle shop.yaml --max-write-units 200",
+    "throttle shop.yaml",
+    "pause shop.yaml --reason tried",
+    "resume shop.yaml",
+    "status shop.yaml",
+    "export items shop.yaml --to items",
+    "table import shop.yaml --from items",
+    "findings shop.yaml",
+    "look shop.yaml --pk C#1",
+    "ui shop.yaml --for 0s",
+    f"query shop.yaml {PATTERN} -p id=1",
+    "shadow replay shop.yaml --questions 3",
+    "report shop.yaml",
+    "reverse check shop.yaml",
+    "reverse start shop.yaml --dry-run",
+    "reverse status shop.yaml",
+    "reverse verify shop.yaml",
+    "reverse stop shop.yaml",
+    "cutover status shop.yaml",
+    f"cutover advance shop.yaml {PATTERN}",
+    f"cutover ramp shop.yaml {PATTERN} 5",
+    f"cutover rollback shop.yaml {PATTERN}",
+    "cutover history shop.yaml",
+    "cutover watch shop.yaml --once",
+    "decommission check shop.yaml",
+    "decommission strip shop.yaml --yes",
+    "purge shop.yaml",
+    "undo shop.yaml --dry-run",
+    "undo shop.yaml --yes --force",
+    "forget shop.yaml --entity customer --key 999 --yes",
+    "capture uninstall shop.yaml --discard-marks",
+    "completion bash",
+    "local status",
+    "local stop",
+)
+
+
+def documents(shop: Project, lines: tuple[str, ...]) -> None:
+    for line in lines:
+        ended = shop.run(*line.split(), "--json")
+        assert ended.code in (0, 1, 2), ended.err
+        data = json.loads(ended.out)
+        assert isinstance(data, (dict, list)), line
+        is_error = isinstance(data, dict) and "error" in data
+        assert not is_error or data["exit_code"] == ended.code != 0, (line, ended.out)
+
+
+def test_every_command_prints_one_document(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = cutover_shop(tmp_path, dynamodb_url)
+    documents(shop, BEFORE)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as service:
+        service.execute("UPDATE customer SET name = 'Ada' WHERE id = 1")
+        service.commit()
+    documents(shop, AFTER)
+    walked = {line for line in LEAVES if any(one.startswith(line) for one in (*BEFORE, *AFTER))}
+    assert walked == set(LEAVES)
+
+
+def test_findings_are_one_document_also_where_there_are_none(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = cutover_shop(tmp_path, dynamodb_url)
+    documents(shop, BEFORE)
+    found = shop.done("findings", str(shop.job), "--json").data
+    assert [one.get("kind") for one in found["lists"]] == ["backfill"]
+    assert (found["total"], found["findings"]) == (0, [])
+
+
+def test_a_file_with_faults_is_told_with_each_of_them(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = cutover_shop(tmp_path, dynamodb_url)
+    shop.job.write_text(shop.job.read_text() + "one: 1\ntwo: 2\n")
+    data = shop.run("status", str(shop.job), "--json").data
+    assert (data["exit_code"], [fault["where"] for fault in data["faults"]]) == (2, ["one", "two"])
+
+
+def test_a_command_in_a_message_can_be_copied_whole(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = cutover_shop(tmp_path, dynamodb_url)
+    job = str(shop.job)
+    nothing = shop.run("backfill", job, "--entity", "customer")
+    assert f"run `migrator table create {job}`" in nothing.err
+    shop.done("table", "create", job)
+    done = shop.done("backfill", job, "--entity", "customer", "--workers", "1")
+    assert f"run `migrator capture install {job}` first, or `migrator verify {job} --repair`" in done.err
+
+
+def test_a_dry_run_is_told_as_the_same_command(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = cutover_shop(tmp_path, dynamodb_url)
+    shop.job.write_text(shop.job.read_text().replace(shop.endpoint, "http://127.0.0.1:1"))
+    ended = shop.run("undo", str(shop.job), "--dry-run")
+    assert f"the same command goes on: `migrator undo {shop.job} --dry-run`" in ended.err
+
+
+def test_a_command_in_a_row_is_a_row_s_text(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = cutover_shop(tmp_path, dynamodb_url)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as service:
+        service.execute("UPDATE customer SET name = 'run `migrator status` now' WHERE id = 1")
+        service.commit()
+    documents(shop, BEFORE)
+    answered = shop.done("query", str(shop.job), PATTERN, "-p", "id=1", "--json").out
+    assert "run `migrator status` now" in answered
+
+
+def test_a_failure_names_the_same_command_with_all_that_was_given(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = cutover_shop(tmp_path, dynamodb_url)
+    job = str(shop.job)
+    shop.job.write_text(shop.job.read_text().replace(shop.endpoint, "http://127.0.0.1:1"))
+    shop.job.write_text(shop.job.read_text().replace("tuning: {", "tuning: {give_up_after_s: 0.1, "))
+    ended = shop.run("backfill", job, "--entity", "customer", "--workers", "1", "--max-cost", "3.50")
+    assert ended.code == 3
+    assert f"`migrator backfill {job} --entity customer --workers 1 --max-cost 3.50`" in ended.err

@@ -1,0 +1,327 @@
+"""Live change when something is wrong around it: each a clear line and the right exit code, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from migrator.stages.live import refresh
+from migrator.wiring import live as live_wiring
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
+from tests.journeys.command import Project
+from tests.journeys.small import MAPPING, small_shop
+from tests.support_services import free_port
+
+TUNING = "request_life_s: 0.5, silent_s: 20, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
+LIVE = MAPPING.replace("type: type", "type: type, ttl: expiresAt")
+
+
+@pytest.fixture
+def faults() -> Faults:
+    return Faults()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str, faults: Faults) -> Iterator[Project]:
+    """Captured and filled; DynamoDB stands behind the faults."""
+    with FaultProxy(dynamodb_url, faults) as proxy:
+        made = small_shop(tmp_path, proxy.url, create=False)
+        made.job.write_text(made.job.read_text().replace("tuning: {}", f"tuning: {{{TUNING}}}"))
+        (tmp_path / "mapping.yaml").write_text(LIVE)
+        job = str(made.job)
+        for words in (["table", "create"], ["capture", "install"], ["backfill"]):
+            made.done(*words, job)
+        yield made
+
+
+def change(shop: Project, *statements: str) -> None:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
+        for statement in statements:
+            service.execute(statement)
+        service.commit()
+
+
+def marks(shop: Project) -> int:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
+        return int(service.execute("SELECT COUNT(*) FROM migrator_mark").fetchone()[0])
+
+
+def until(holds: Callable[[], bool], limit_s: float = 120) -> None:
+    ends_at = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < ends_at
+        time.sleep(0.1)
+
+
+def ended(relay: subprocess.Popen[str], sign: int = signal.SIGTERM) -> tuple[int, str, str]:
+    relay.send_signal(sign)
+    out, err = relay.communicate(timeout=120)
+    assert "Traceback" not in err, err
+    return relay.returncode, out, err
+
+
+def clean(shop: Project) -> bool:
+    return bool(shop.done("verify", str(shop.job), "--settle", "0", "--json").data["clean"])
+
+
+RENAME = "UPDATE customer SET name = 'other' WHERE id = 1"
+
+
+def test_dynamodb_is_down_for_a_while(shop: Project, faults: Faults) -> None:
+    job, relay = str(shop.job), shop.start("relay", str(shop.job))
+    change(shop, "UPDATE customer SET name = 'before' WHERE id = 2")
+    until(lambda: marks(shop) == 0)
+    faults.unavailable = 1.0
+    change(shop, RENAME, "DELETE FROM invoice WHERE id = 7")
+    once = shop.run("relay", job, "--once")
+    assert once.code == 3
+    assert "gave up after" in once.err
+    time.sleep(2)
+    assert (relay.poll(), marks(shop)) == (None, 2)
+    faults.unavailable = 0.0
+    until(lambda: marks(shop) == 0)
+    code, out, err = ended(relay)
+    assert (code, "3 mark(s) worked" in out, "relay_failed" in err) == (0, True, True)
+    assert clean(shop)
+
+
+def test_hooks_are_told_by_the_relay_that_marks_wait(shop: Project) -> None:
+    out = shop.folder / "events"
+    hooks = f"\ncutover: {{lag_max_s: 0.1}}\nhooks: [{{on: [lag_high], command: 'cat > {out}'}}]\n"
+    shop.job.write_text(shop.job.read_text() + hooks)
+    numbers = "WITH RECURSIVE n (id) AS (SELECT 1000 UNION ALL SELECT id + 1 FROM n WHERE id < 1300)"
+    change(shop, f"INSERT INTO customer (id, name) {numbers} SELECT id, 'new' FROM n")
+    time.sleep(0.2)
+    shop.done("relay", str(shop.job), "--once")
+    assert {"event": "lag_high", "limit_s": 0.1}.items() <= json.loads(out.read_text()).items()
+
+
+def test_a_relay_ends_within_seconds_when_it_is_told_to(shop: Project) -> None:
+    relay = shop.start("relay", str(shop.job))
+    change(shop, RENAME)
+    until(lambda: marks(shop) == 0)
+    started = time.monotonic()
+    code, out, _ = ended(relay)
+    assert (code, "1 mark(s) worked" in out) == (0, True)
+    assert time.monotonic() - started < 60
+    assert shop.done("status", str(shop.job), "--json").data["live"]["writers"] == []
+
+
+def test_metrics_are_served_on_a_free_port(shop: Project) -> None:
+    port = free_port()
+    relay = shop.start("relay", str(shop.job), "--metrics-port", str(port))
+    change(shop, RENAME)
+    until(lambda: marks(shop) == 0)
+
+    def metrics() -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            text = answer.read().decode()
+        found = text_string_to_metric_families(text)
+        return {one.name: one.value for family in found for one in family.samples}
+
+    until(lambda: metrics()["migrator_relay_finished_total"] == 1)
+    assert {"migrator_marks_waiting", "migrator_marks_failed", "migrator_lag_seconds"} <= set(metrics())
+    taken = shop.run("relay", str(shop.job), "--once", "--metrics-port", str(port))
+    assert taken.code == 2
+    assert f"--metrics-port {port}: cannot be served" in taken.err
+    assert ended(relay)[0] == 0
+
+
+def test_status_says_how_far_items_are_behind(shop: Project) -> None:
+    job = str(shop.job)
+    assert "no mark waits" in shop.done("status", job).out
+    change(shop, RENAME)
+    time.sleep(0.1)
+    live = shop.done("status", job, "--json").data["live"]
+    assert (live["marks"]["waiting"], live["marks"]["failed"], live["writers"]) == (1, 0, [])
+    assert 0.1 <= live["marks"]["oldest_age_s"] < 60
+    relay = shop.start("relay", job)
+    until(lambda: marks(shop) == 0)
+    until(lambda: "writers at work: 1 relay\n" in shop.done("status", job).out)
+    assert ended(relay)[0] == 0
+    data = shop.done("status", job, "--json").data
+    (run,) = [one for one in data["runs"] if one["kind"] == "relay"]
+    assert run["tally"]["rows"] >= 1
+    assert run["tally"]["items"] >= 1
+    assert (run["pages_done"], run["pages_planned"]) == (0, 0)
+    (shop.folder / "shop.db").rename(shop.folder / "away.db")
+    gone = shop.done("status", job)
+    assert "backfill" in gone.out
+    assert "marks: the source cannot be asked: " in gone.out
+
+
+def test_status_says_that_dynamodb_is_away_and_shows_what_the_journal_knows(shop: Project) -> None:
+    job = str(shop.job)
+    assert "DynamoDB cannot be asked" not in shop.done("status", job).out
+    assert shop.done("status", job, "--json").data["live"]["table_away"] == ""
+    shop.job.write_text(shop.job.read_text().replace(shop.endpoint, f"http://127.0.0.1:{free_port()}"))
+    away = shop.done("status", job)
+    assert len([line for line in away.out.splitlines() if "DynamoDB cannot be asked: " in line]) == 1
+    assert "backfill" in away.out
+    assert "no mark waits" in away.out
+    assert shop.done("status", job, "--json").data["live"]["table_away"]
+
+
+def test_a_relay_needs_capture(shop: Project) -> None:
+    job = str(shop.job)
+    change(shop, "DROP TABLE migrator_mark")
+    no_marks = shop.run("relay", job, "--once")
+    assert (no_marks.code, f"run `migrator capture install {job}`" in no_marks.err) == (3, True)
+    assert "the table of marks was gone" in shop.done("capture", "install", job).err
+    change(shop, RENAME, "UPDATE migrator_ticket SET version = 99")
+    other = shop.run("relay", job, "--once")
+    assert other.code == 3
+    assert (
+        f"capture is of version 99, this migrator needs version 1; run `migrator capture install {job}`"
+        in other.err
+    )
+    assert marks(shop) == 1
+    change(shop, "UPDATE migrator_ticket SET version = 1")
+    shop.done("capture", "uninstall", job, "--discard-marks")
+    none = shop.run("relay", job, "--once")
+    assert (none.code, "capture is not installed in this source" in none.err) == (2, True)
+    assert shop.run("relay", job, "--dry-run").code == 2
+
+
+def test_a_relay_needs_its_table(shop: Project) -> None:
+    change(shop, RENAME)
+    away = shop.job.with_name("away.yaml")
+    away.write_text("name: shop\n" + shop.job.read_text().replace(shop.table, "Nowhere"))
+    shop.done("status", str(away), "--same-job")
+    none = shop.run("relay", str(away), "--once")
+    assert (none.code, f"there is no table Nowhere; run `migrator table create {away}`" in none.err) == (
+        2,
+        True,
+    )
+    assert marks(shop) == 1
+
+
+def test_the_marks_of_one_job_are_not_anothers(shop: Project) -> None:
+    change(shop, RENAME)
+    other = shop.job.with_name("other.yaml")
+    other.write_text(shop.job.read_text().replace(shop.table, "Other" + shop.table))
+    shop.done("table", "create", str(other))
+    for words in (["relay", "--once"], ["backfill"], ["capture", "install"], ["verify", "--repair"]):
+        refused = shop.run(words[0], *words[1:], str(other))
+        assert (refused.code, "source is captured for job shop" in refused.err) == (2, True), words
+    assert marks(shop) == 1
+
+
+def test_a_mapping_changes_while_marks_wait(shop: Project) -> None:
+    job = str(shop.job)
+    change(shop, RENAME, "UPDATE invoice SET total = 6 WHERE id = 1", "DELETE FROM invoice WHERE id = 2")
+    (shop.folder / "mapping.yaml").write_text(LIVE.partition("  invoice:")[0])
+    ended = shop.run("relay", job, "--once")
+    assert ended.code == 1
+    assert "1 mark(s) worked" in ended.out
+    assert "2 mark(s) left, 2 of them failed before" in ended.out
+    assert "no entity of the mapping reads its table" in shop.done("findings", job).out
+    assert shop.done("status", job, "--json").data["live"]["marks"]["failed"] == 2
+    (shop.folder / "mapping.yaml").write_text(LIVE)
+    assert "the job has gone on to another mapping" in shop.run("relay", job, "--once").err
+    shop.done("capture", "install", job, "--go-back")
+    until(lambda: "0 mark(s) left" in shop.run("relay", job, "--once").out)
+    assert clean(shop)
+
+
+def test_a_captured_table_is_dropped_under_a_relay(shop: Project) -> None:
+    job, relay = str(shop.job), shop.start("relay", str(shop.job))
+    change(shop, RENAME)
+    until(lambda: marks(shop) == 0)
+    change(
+        shop,
+        "UPDATE invoice SET total = 6 WHERE id = 1",
+        "DROP TABLE invoice",
+        "UPDATE customer SET name = 'x'",
+    )
+    until(lambda: marks(shop) <= 1)
+    assert ended(relay)[0] == 0
+    again = shop.run("relay", job, "--once")
+    assert (again.code, "invoice" in again.err) == (2, True)
+    (shop.folder / "mapping.yaml").write_text(LIVE.partition("  invoice:")[0])
+    change(shop, RENAME)
+    assert shop.run("relay", job, "--once").code == 1
+    names = {item["name"] for item in shop.items() if item["type"] == "Customer"}
+    assert names == {"x", "other"}
+
+
+def test_a_relay_may_be_there_before_the_first_backfill(shop: Project) -> None:
+    job, name = str(shop.job), shop.table
+    shop.job.write_text(shop.job.read_text().replace(name, f"{name}B"))
+    shop.done("status", job, "--same-job")
+    shop.done("table", "create", job)
+    change(shop, RENAME)
+    shop.done("relay", job, "--once")
+    assert "path: conditional" in shop.done("backfill", job).err
+    assert clean(shop)
+
+
+def test_a_lost_journal_is_told(shop: Project) -> None:
+    job = str(shop.job)
+    change(shop, RENAME)
+    shop.done("relay", job, "--once")
+    shutil.rmtree(shop.folder / ".migrator")
+    for words in (["backfill", job], ["backfill", job, "--into-existing"], ["relay", job, "--once"]):
+        refused = shop.run(*words)
+        assert (refused.code, "was written with another journal than this one" in refused.err) == (2, True)
+    change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
+    again = shop.done("backfill", job, "--into-existing", "--adopt-journal")
+    assert "this journal is the table's from now on" in again.err
+    assert "path: conditional" in again.err
+    shop.done("relay", job, "--once")
+    assert clean(shop)
+
+
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_a_clock_that_jumps_loses_nothing(shop: Project, hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the machine that a relay is on: it makes the times of tombstones, and nothing else."""
+    job = str(shop.job)
+    change(shop, "UPDATE invoice SET customer_id = 30 WHERE id = 1", "DELETE FROM customer WHERE id = 3")
+    ahead = refresh.Refresh
+    monkeypatch.setattr(
+        live_wiring,
+        "Refresh",
+        lambda **words: ahead(**{**words, "clock": lambda: time.time() + 3600 * hours}),
+    )
+    shop.done("relay", job, "--once")
+    monkeypatch.undo()
+    change(
+        shop, "UPDATE invoice SET customer_id = 2 WHERE id = 1", "INSERT INTO customer VALUES (3, 'again')"
+    )
+    shop.done("relay", job, "--once")
+    shop.done("purge", job)
+    assert (marks(shop), clean(shop)) == (0, True)
+
+
+def test_a_source_that_was_restored_is_refused_until_the_epoch_is_raised(shop: Project) -> None:
+    job, source = str(shop.job), shop.folder / "shop.db"
+    change(shop, RENAME)
+    shop.done("relay", job, "--once")
+    shutil.copyfile(source, shop.folder / "backup.db")
+    change(shop, "DELETE FROM invoice WHERE id < 4", "INSERT INTO customer VALUES (99, 'new')")
+    shop.done("relay", job, "--once")
+    shutil.copyfile(shop.folder / "backup.db", source)
+    change(shop, "UPDATE customer SET name = 'after' WHERE id = 5")
+    for command in (["relay", "--once"], ["backfill", "--restart"]):
+        refused = shop.run(command[0], *command[1:], job)
+        assert refused.code == 2
+        why = "restored to an older state, or capture was uninstalled and installed anew"
+        assert f"{why}; run `migrator capture epoch {job} --raise`" in refused.err
+    assert marks(shop) == 1
+    shop.done("capture", "epoch", job, "--raise")
+    found = shop.run("verify", job, "--repair", "--settle", "0")
+    assert (found.code, f"marked; run `migrator relay {job}`" in found.err) == (1, True)
+    shop.done("relay", job, "--once")
+    assert clean(shop)

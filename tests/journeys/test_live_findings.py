@@ -1,0 +1,111 @@
+"""What relays refuse, and keys that two rows claim, stay on record until their rows were worked well."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.command import Project
+from tests.journeys.small import MAPPING, small_shop
+
+BY_NAME = 'CustomerByName: {key: ["N#{name}", META]}'
+LIVE = MAPPING.replace("type: type", "type: type, ttl: expiresAt").replace(
+    "keep: [name]}}}", f"keep: [name]}}, {BY_NAME}}}}}"
+)
+OPEN = "2 finding(s) of live change are open (1 collision, 1 refused); see `migrator findings "
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    """Captured and filled; then customer 1 loses its name, and customer 2 takes that of customer 3."""
+    made = small_shop(tmp_path, dynamodb_url, create=False)
+    (tmp_path / "mapping.yaml").write_text(LIVE)
+    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["relay", "--once"]):
+        made.done(*words[:1], *words[1:], str(made.job))
+    change(
+        made,
+        "UPDATE customer SET name = NULL WHERE id = 1",
+        "UPDATE customer SET name = 'Name 3' WHERE id = 2",
+    )
+    return made
+
+
+def change(shop: Project, *statements: str) -> None:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
+        for statement in statements:
+            service.execute(statement)
+        service.commit()
+
+
+def opened(shop: Project) -> dict[str, int]:
+    found: dict[str, int] = shop.done("status", str(shop.job), "--json").data["live"]["open_findings"]
+    return found
+
+
+def listed(shop: Project) -> list[tuple[str, str]]:
+    found = shop.done("findings", str(shop.job), "--json").data["findings"]
+    return sorted((one["kind"], one["source_key"]) for one in found)
+
+
+def test_the_relay_says_what_it_refused_and_so_does_every_command_after_it(shop: Project) -> None:
+    job = str(shop.job)
+    first = shop.run("relay", job, "--once")
+    assert (first.code, OPEN in first.out, "findings_made" in first.err) == (1, True, True)
+    assert "Name 3" not in first.out + first.err
+    again = shop.run("relay", job, "--once")
+    assert (again.code, OPEN in again.out) == (0, True)
+    status = shop.done("status", job).out
+    assert OPEN in status
+    assert "every captured change" not in status
+    assert OPEN in shop.done("relay", job, "--dry-run").out
+    assert listed(shop) == [("collision", "[2]"), ("refused", "[1]")]
+    assert "live change, open: 2 finding(s)" in shop.done("findings", job).err
+    report = shop.done("report", job, "--json").data
+    assert [(one["entity"], one["count"]) for one in report["refused"]] == [("customer", 1)]
+    assert [(one["kind"], one["count"]) for one in report["groups"]] == [("collision", 1)]
+    assert report["verdict"]["standing"] == "different"
+
+
+def test_a_finding_closes_when_a_relay_has_worked_its_row_well(shop: Project) -> None:
+    job = str(shop.job)
+    shop.run("relay", job, "--once")
+    change(shop, "UPDATE customer SET name = 'Ann' WHERE id = 1")
+    assert shop.run("relay", job, "--once").code == 0
+    assert opened(shop) == {"collision": 1}
+    # A row that gives a key up leaves it to the row that wants it.
+    change(shop, "UPDATE customer SET name = 'Bob' WHERE id = 3")
+    ended = shop.run("relay", job, "--once")
+    assert (ended.code, "open" in ended.out) == (0, False)
+    assert (opened(shop), listed(shop)) == ({}, [])
+    assert "every captured change is in the table" in shop.done("status", job).out
+
+
+def test_a_backfill_and_a_repair_close_what_left_no_mark(shop: Project) -> None:
+    job = str(shop.job)
+    shop.run("relay", job, "--once")
+    change(
+        shop,
+        "UPDATE customer SET name = 'Ann' WHERE id = 1",
+        "DELETE FROM customer WHERE id = 2",
+        "DELETE FROM migrator_mark",
+    )
+    assert shop.run("backfill", job, "--restart").code == 0
+    assert opened(shop) == {"collision": 1}
+    repaired = shop.run("verify", job, "--repair", "--settle", "0")
+    assert "marked; run `migrator relay " in repaired.err
+    assert shop.run("relay", job, "--once").code == 0
+    assert opened(shop) == {}
+
+
+def test_a_row_that_is_refused_at_every_change_is_one_finding(shop: Project) -> None:
+    for _ in range(4):
+        assert shop.run("relay", str(shop.job), "--once").code == 1
+        change(
+            shop,
+            "UPDATE customer SET name = 'Ann' WHERE id = 1",
+            "UPDATE customer SET name = NULL WHERE id = 1",
+        )
+    assert opened(shop) == {"refused": 1, "collision": 1}

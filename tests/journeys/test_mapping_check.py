@@ -1,0 +1,80 @@
+"""`mapping check` on a job file, and the tables that no entity reads."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.command import Project
+from tests.journeys.small import small_shop
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    return small_shop(tmp_path, dynamodb_url, create=False)
+
+
+def sql(shop: Project, script: str) -> None:
+    with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
+        source.executescript(script)
+
+
+def test_a_job_is_checked_with_the_mapping_that_it_names(shop: Project) -> None:
+    ended = shop.done("mapping", "check", "shop.yaml", "mapping.yaml")
+    assert "shop.yaml: a job whose form is right; its mapping:" in ended.out
+
+
+def test_the_faults_of_a_job_and_of_its_mapping_are_those_of_their_files(shop: Project) -> None:
+    shop.job.write_text(f"{shop.job.read_text()}\nreads: {{connections: 0}}\nhoks: []\n")
+    ended = shop.run("mapping", "check", "shop.yaml", "--format", "json")
+    assert ended.code == 2
+    found = json.loads(ended.out)
+    assert {(Path(fault["file"]).name, fault["where"]) for fault in found} == {
+        ("shop.yaml", "reads.connections"),
+        ("shop.yaml", "hoks"),
+    }
+    shop.job.write_text("job: 1\nmapping: mapping.yaml\nsource: sqlite:///shop.db\n")
+    (shop.folder / "mapping.yaml").write_text("mapping: 1\ntable: {name: S}\n")
+    assert "mapping.yaml" in shop.run("mapping", "check", "shop.yaml").err
+
+
+def test_tables_without_an_entity_are_named_and_those_left_on_purpose_are_not(shop: Project) -> None:
+    source = f"sqlite:///{shop.folder}/shop.db"
+    assert "have no entity" not in shop.done("mapping", "check", "mapping.yaml", "--source", source).err
+    sql(
+        shop,
+        "CREATE TABLE audit_log (id INTEGER PRIMARY KEY); CREATE TABLE tax (id INTEGER PRIMARY KEY);"
+        "CREATE VIEW rich AS SELECT * FROM customer",
+    )
+    ended = shop.done("mapping", "check", "mapping.yaml", "--source", source)
+    assert "2 table(s) of the source have no entity: audit_log, tax; map them, or name them" in ended.err
+    shop.job.write_text(f"{shop.job.read_text()}\ncutover: {{leave: ['audit_*']}}\n")
+    ended = shop.done("mapping", "check", "shop.yaml", "--source", source)
+    assert "1 table(s) of the source have no entity: tax;" in ended.err
+
+
+def test_what_is_neither_is_checked_as_a_mapping(shop: Project) -> None:
+    for name, text in {"list.yaml": "[1]", "broken.yaml": "a: [", "bytes.yaml": "\x00"}.items():
+        (shop.folder / name).write_text(text)
+        assert shop.run("mapping", "check", name).code == 2
+    assert "there is no such job or mapping file" in shop.run("mapping", "check", "none.yaml").err
+    assert shop.run("mapping", "check", ".").code == 2
+
+
+def test_a_mapping_with_an_attribute_called_job_is_a_mapping(shop: Project) -> None:
+    mapping = (shop.folder / "mapping.yaml").read_text()
+    wide = "  customer:\n    attributes:\n      job: name\n    items: {Customer: {key: ['C#{id}', META], keep: [name]}}\n"
+    lines = [line for line in mapping.splitlines(keepends=True) if "customer:" not in line]
+    (shop.folder / "mapping.yaml").write_text("".join(lines).replace("entities:\n", f"entities:\n{wide}"))
+    ended = shop.done("mapping", "check", "mapping.yaml", "--source", f"sqlite:///{shop.folder}/shop.db")
+    assert "mapping.yaml: 2 entities fit the source" in ended.out
+
+
+def test_the_schema_of_jobs_is_printed(shop: Project) -> None:
+    data = json.loads(shop.done("mapping", "schema", "--of-jobs").out)
+    assert data["title"] == "migrator job"
+    assert data["$defs"]["Tuning"]["properties"]["workers"]["description"] == "Pages under way at once."

@@ -1,0 +1,84 @@
+"""Phases as a service in another language reads them: /phases of a relay, beside what `cutover status` says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.journeys.command import ROOT, Project
+from tests.journeys.cutover import OTHER, PATTERN, cutover_shop, force
+from tests.support_prometheus import fetched, free_port, until
+
+_JSON = re.compile(r"^```json\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+Asked = tuple[Project, str]
+
+
+@pytest.fixture
+def asked(tmp_path: Path, dynamodb_url: str) -> Iterator[Asked]:
+    """A job under relay, and the relay's address."""
+    shop, port = cutover_shop(tmp_path, dynamodb_url), free_port()
+    job = str(shop.job)
+    for words in (["table", "create"], ["capture", "install"]):
+        shop.done(*words, job)
+    with shop.beside("relay", job, "--metrics-port", str(port)):
+        url = f"http://127.0.0.1:{port}/phases"
+        until(lambda: _answers(url), "the relay serves the phases")
+        yield shop, url
+
+
+def _answers(url: str) -> bool:
+    try:
+        return fetched(url)[0] == 200
+    except OSError:
+        return False
+
+
+def told(url: str) -> dict[str, Any]:
+    code, text = fetched(url)
+    assert code == 200
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def page() -> tuple[Any, Any]:
+    """The example and the schema of docs/service.md."""
+    example, schema = (json.loads(text) for text in _JSON.findall((ROOT / "docs" / "service.md").read_text()))
+    return example, schema
+
+
+def test_the_example_of_the_page_fits_its_schema() -> None:
+    example, schema = page()
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(example)
+    for wrong in (example | {"format": 2}, example | {"age_s": -1}, {"format": 1}):
+        assert not Draft202012Validator(schema).is_valid(wrong)
+
+
+def test_what_a_relay_says_is_what_status_says(asked: Asked) -> None:
+    shop, url = asked
+    job = str(shop.job)
+    force(shop, "advance", job, PATTERN)
+    force(shop, "advance", job, OTHER)
+    force(shop, "ramp", job, OTHER, "5", "--for", "customer_id=42")
+    until(lambda: told(url)["patterns"][OTHER]["version"] == 2, "the relay has read the moves")
+    document = told(url)
+    Draft202012Validator(page()[1]).validate(document)
+    assert (document["format"], document["job"]) == (1, "shop")
+    status = shop.done("cutover", "status", job, "--json").data["patterns"]
+    keys = ("phase", "percent", "for", "version", "since", "fault")
+    assert document["patterns"] == {view["pattern"]: {key: view[key] for key in keys} for view in status}
+    assert document["patterns"][OTHER]["for"] == ["customer_id=42"]
+    assert 0 <= document["age_s"] < 60
+
+
+def test_its_age_grows_until_the_journal_is_read_anew(asked: Asked) -> None:
+    _, url = asked
+    ages = [told(url)["age_s"]]
+    until(lambda: ages.append(told(url)["age_s"]) or ages[-1] > ages[0], "older")
+    until(lambda: ages.append(told(url)["age_s"]) or ages[-1] < max(ages), "read anew")

@@ -1,0 +1,93 @@
+"""Processes of a run that are killed at a step of a page: the run ends whole, by a journal in a file and on PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.journeys.command import ROOT, Project
+from tests.journeys.test_processes import (
+    compared,
+    in_journal,
+    need_compared,
+    need_whole,
+    slow_rows,
+    wait_until,
+)
+from tests.journeys.test_processes import shop as shop
+
+STEPS = {
+    "claim": "SqlJournal.claim_pages:1",
+    "read": "SqlSource.read_raw:1",
+    "write": "DynamoStore.put_encoded:1",
+    "checkpoint": "SqlJournal.finish_page:1",
+    "release": "SqlJournal.release_pages:1",
+}
+"""Of a page, and after which of its calls a process is killed."""
+STEPS_OF_VERIFY = {
+    "claim": "SqlJournal.claim_pages:1",
+    "scan": "DynamoStore.scan_texts:1",
+    "read": "SqlSource.read_raw:1",
+    "checkpoint": "SqlJournal.finish_page:1",
+}
+
+
+def killing(made: Project, step: str, waits: str = "") -> None:
+    """From now on each process that another one starts is killed at this step. `waits`: see tests/faults/killing."""
+    path = f"{ROOT / 'tests' / 'faults' / 'killing'}:{ROOT}"
+    made.environment.update(
+        {"PYTHONPATH": path, "MIGRATOR_TEST_KILL": step, "MIGRATOR_TEST_KILL_WAITS": waits}
+    )
+
+
+def need_backfill_survives(made: Project, step: str) -> None:
+    """Both processes are there before a page is written."""
+    killing(made, STEPS[step])
+    made.done("pause", str(made.job))
+    driver = made.start("backfill", str(made.job), "--restart", "--processes", "2")
+    wait_until(lambda: in_journal(made, "SELECT count(*) FROM migrator_process") == [(2,)])
+    made.done("resume", str(made.job))
+    _, err = driver.communicate(timeout=300)
+    assert driver.returncode == 0, err
+    assert ("process_ended" in err) == (step != "release"), err
+    need_whole(made)
+
+
+def need_verify_survives(made: Project, step: str) -> None:
+    """The first process leaves something to the other one, however late that one comes."""
+    killing(made, STEPS_OF_VERIFY[step], str(made.folder / "killed"))
+    driver = made.start("verify", str(made.job), "--restart", "--processes", "2", "--json")
+    _, err = driver.communicate(timeout=300)
+    assert driver.returncode == 0, err
+    assert "process_ended" in err
+    need_compared(made)
+
+
+@pytest.mark.parametrize("step", ["write", "checkpoint"])
+def test_a_backfill_whose_process_is_killed_at_a_step_of_a_page_is_whole(shop: Project, step: str) -> None:
+    need_backfill_survives(shop, step)
+
+
+def test_a_verify_whose_process_is_killed_is_whole(shop: Project) -> None:
+    shop.done("backfill", str(shop.job))
+    need_verify_survives(shop, "checkpoint")
+
+
+def test_so_it_is_with_a_journal_on_postgresql_and_a_new_driver(
+    shop: Project, postgres_database: str
+) -> None:
+    shop.job.write_text(f"{shop.job.read_text()}\njournal: '{postgres_database}'\n")
+    need_backfill_survives(shop, "write")
+    shop.environment["MIGRATOR_TEST_KILL"] = ""
+    wanted = shop.done("verify", str(shop.job), "--json").data["total"]
+    driver = slow_rows(shop).start("verify", str(shop.job), "--restart", "--processes", "1")
+    wait_until(lambda: compared(shop) >= 3)
+    joined = shop.start("verify", str(shop.job), "--join")
+    wait_until(lambda: len(in_journal(shop, "SELECT DISTINCT who FROM migrator_page_claim")) == 2)
+    driver.kill()
+    driver.communicate()
+    _, err = joined.communicate(timeout=120)
+    assert (joined.returncode, "has ended or was killed" in err) == (3, True), err
+    ended = shop.done("verify", str(shop.job), "--processes", "2", "--json")
+    assert "goes on" in ended.err
+    assert ended.data["total"] == wanted
+    need_compared(shop)

@@ -1,0 +1,86 @@
+"""Several relays of one command: marks are worked once, one that is killed is started again, and all end with the first."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.journeys.command import Project
+from tests.journeys.small import small_shop
+from tests.journeys.test_processes import children, wait_until, waits_to_end
+
+ROWS = 300
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    """A shop whose changes are captured, and whose table is filled."""
+    made = small_shop(tmp_path, dynamodb_url, create=False)
+    mapping = made.folder / "mapping.yaml"
+    mapping.write_text(mapping.read_text().replace("type: type}", "type: type, ttl: expiresAt}"))
+    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["relay", "--once"]):
+        made.done(*words, str(made.job))
+    return made
+
+
+def change(made: Project) -> None:
+    with closing(sqlite3.connect(made.folder / "shop.db", timeout=60)) as connection:
+        connection.execute("UPDATE customer SET name = name || 'x'")
+        first = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM customer").fetchone()[0]
+        rows = [(number, "new") for number in range(first, first + ROWS)]
+        connection.executemany("INSERT INTO customer VALUES (?, ?)", rows)
+        connection.commit()
+
+
+def test_relays_of_one_command_work_all_marks_and_say_what_all_have_worked(shop: Project) -> None:
+    change(shop)
+    ended = shop.done("relay", str(shop.job), "--once", "--processes", "3", "--json")
+    assert "process_ended" not in ended.err, ended.err
+    assert (ended.data["worked"]["finished"], ended.data["marks"]["waiting"]) == (ROWS + 30, 0)
+    assert shop.done("verify", str(shop.job), "--json").data["clean"]
+
+
+def test_a_relay_that_is_killed_is_started_again_and_all_end_with_the_first(shop: Project) -> None:
+    process = shop.start("relay", str(shop.job), "--processes", "2")
+    wait_until(lambda: len(list(children(process.pid))) == 1)
+    (first,) = children(process.pid)
+    time.sleep(1)
+    first.kill()
+    wait_until(lambda: {one.pid for one in children(process.pid)} - {first.pid} != set())
+    started = list(children(process.pid))
+    change(shop)
+    wait_until(lambda: not shop.done("relay", str(shop.job), "--dry-run", "--json").data["waiting"])
+    process.terminate()
+    _, err = process.communicate(timeout=120)
+    assert (process.returncode, "process_ended" in err) == (0, True), err
+    assert waits_to_end(started)
+    assert shop.done("verify", str(shop.job), "--json").data["clean"]
+
+
+def test_relays_end_where_the_first_is_killed(shop: Project) -> None:
+    process = shop.start("relay", str(shop.job), "--processes", "2")
+    wait_until(lambda: len(list(children(process.pid))) == 1)
+    started: list[psutil.Process] = list(children(process.pid))
+    process.kill()
+    process.communicate()
+    assert waits_to_end(started)
+    change(shop)
+    shop.done("relay", str(shop.job), "--once")
+    assert shop.done("verify", str(shop.job), "--json").data["clean"]
+
+
+def test_how_many_relays_there_may_be(shop: Project) -> None:
+    for number in ("0", "-1", "1000", "two"):
+        assert shop.run("relay", str(shop.job), "--processes", number).code == 2
+    ended = shop.run("relay", str(shop.job), "--processes", "2", "--dry-run")
+    assert (ended.code, "goes without --dry-run" in ended.err) == (2, True), ended.err
+    text = shop.job.read_text()
+    url = "'${MIGRATOR_SOURCE_URL}'"
+    shop.job.write_text(text.replace(url + "}", url + ", max_connections: 5}"))
+    ended = shop.run("relay", str(shop.job), "--processes", "3")
+    assert (ended.code, "source.max_connections is 5" in ended.err) == (2, True), ended.err

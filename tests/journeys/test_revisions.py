@@ -1,0 +1,402 @@
+"""A mapping that changes on the way, by the command: what a new revision changes and takes, and the indexes of its table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete
+
+from migrator.journal import schema
+from migrator.model.evidence import Move, PatternPhase, State
+from migrator.target.client import dynamodb_client
+from migrator.target.conditional import ConditionalWrites
+from tests.journeys.command import Project
+from tests.journeys.cutover import MAPPING, OTHER, PATTERN, change, cutover_shop, desk_of, reader, revision
+
+INDEX = "ttl: expiresAt, indexes: {ByTotal: {key: [TotalPK, TotalSK]}}"
+ENTRY = 'key: ["C#{customer_id}", "I#{id:06}"], ByTotal: [TOTAL, "{total:08}#{id:06}"]'
+GROWN = MAPPING.replace("ttl: expiresAt", INDEX).replace('key: ["C#{customer_id}", "I#{id:06}"]', ENTRY)
+SOURCE = ("--source", "sqlite:///shop.db", "--region", "us-east-1")
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    return cutover_shop(tmp_path, dynamodb_url)
+
+
+def write(made: Project, text: str, name: str = "mapping.yaml") -> None:
+    (made.folder / name).write_text(text)
+
+
+def git(made: Project, *words: str) -> None:
+    own = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *own, *words], cwd=made.folder, check=True, capture_output=True)
+
+
+def diff(made: Project, old: str, *words: str, code: int = 1) -> str:
+    ended = made.run("mapping", "diff", old, "mapping.yaml", *words)
+    assert ended.code == code, ended.out + ended.err
+    return ended.out + ended.err
+
+
+# ── mapping diff ──
+
+
+def test_a_revision_of_git_is_compared_by_what_it_means(shop: Project) -> None:
+    git(shop, "init", "-q", "-b", "main")
+    git(shop, "add", "mapping.yaml")
+    git(shop, "commit", "-q", "-m", "first")
+    write(shop, MAPPING.replace("mapping: 1\n", "mapping: 1\n# a word on it\n"))
+    assert "both mean the same" in diff(shop, "git:HEAD", code=0)
+    write(shop, GROWN)
+    for old in ("git:HEAD", "git:main:mapping.yaml", "git:main:./mapping.yaml"):
+        said = diff(shop, old)
+        assert "entry of ByTotal: new, TOTAL + {total:08}#{id:06}" in said
+        assert "index ByTotal: new, TotalPK + TotalSK, projects all; an index to add" in said
+    assert "git has no such file" in diff(shop, "git:nowhere", code=2)
+    assert "name a revision of git's" in diff(shop, "git:--output=x", code=2)
+
+
+def test_what_it_takes_is_counted_on_the_rows(shop: Project) -> None:
+    write(shop, MAPPING, "older.yaml")
+    write(shop, GROWN.replace("keep: [name]", 'attributes: {name: name, shown: "{name|upper}"}'))
+    data = json.loads(diff(shop, "older.yaml", *SOURCE, "--json"))
+    assert data["work"]["rows"] == {"customer": 30, "invoice": 60}
+    of_types = {one["type"]: one for one in data["work"]["types"]}
+    # Items below 1 KB: a unit for the insert that fails, one for the put, and of an invoice one for the entry that comes.
+    assert {name: (one["written"], one["taken_away"], one["units"]) for name, one in of_types.items()} == {
+        "Customer": (30, 0, 60),
+        "Invoice": (60, 0, 180),
+    }
+    assert (data["work"]["units"], data["work"]["exact"]) == (240, True)
+    assert data["work"]["usd"] > 0
+    commands = [step["command"].removeprefix("migrator ") for step in data["steps"]]
+    assert commands == [
+        "table change JOB",
+        "capture install JOB",
+        "backfill JOB --entity customer --entity invoice",
+        "verify JOB --repair",
+    ]
+    assert data["schema"]["needs_install"] is False
+
+
+def written_beside_a_relay(made: Project, type_: str) -> float:
+    """Write units, by what the table says, of writing all items of a type anew as a backfill beside a relay does."""
+    store = made.store()
+    store.design = replace(store.design, type_attribute="type")
+    anew = [{**item, "_tk": 2 * 10**12} for item in made.items() if item["type"] == type_]
+    outcomes = ConditionalWrites(store).write(anew, fresh=True)
+    assert {outcome.verdict for outcome in outcomes} == {"stored"}
+    return sum(units for (kind, *_), units in store.sent.consumed.items() if kind == "write")
+
+
+def test_what_it_takes_is_what_a_backfill_beside_a_relay_then_takes(shop: Project) -> None:
+    job = str(shop.job)
+    for words in BEFORE_ALL:
+        shop.done(*words, job)
+    write(shop, MAPPING, "older.yaml")
+    write(shop, MAPPING.replace("keep: [name]", 'attributes: {name: name, shown: "{name|upper}"}'))
+    said = json.loads(diff(shop, "older.yaml", *SOURCE, "--json"))["work"]["units"]
+    assert (said, written_beside_a_relay(shop, "Customer")) == (60, 60)
+
+
+def test_items_that_move_are_written_and_taken_away(shop: Project) -> None:
+    write(shop, MAPPING, "older.yaml")
+    write(shop, MAPPING.replace("I#{id:06}", "I#{id:09}"))
+    data = json.loads(diff(shop, "older.yaml", *SOURCE, "--json"))
+    (invoice,) = data["work"]["types"]
+    assert (invoice["effect"], invoice["written"], invoice["taken_away"], invoice["units"]) == (
+        "moved",
+        60,
+        60,
+        120,
+    )
+    assert {one["name"]: one["answer_changes"] for one in data["patterns"]} == {OTHER: True}
+
+
+def test_two_revisions_that_claim_one_key_for_different_rows_are_refused(shop: Project) -> None:
+    write(shop, MAPPING, "older.yaml")
+    # Customer 5 of the one, who is the customer before him of the other.
+    edits = 'key: ["C#{total}", "I#{id:06}"], attributes: {id: id}, keep: [customer_id]'
+    text = MAPPING.replace(
+        'key: ["C#{customer_id}", "I#{id:06}"], attributes: {id: id}, keep: [total]', edits
+    )
+    write(shop, text.partition("access_patterns")[0])
+    assert "of another row" not in diff(shop, "older.yaml", *SOURCE), "the sort key names the row"
+    write(shop, text.replace("I#{id:06}", "I#{customer_id:06}").partition("access_patterns")[0])
+    said = diff(shop, "older.yaml", *SOURCE, code=2)
+    assert "entities.invoice.items.Invoice.key: its key can be equal to one that invoice.Invoice has" in said
+    github = diff(shop, "older.yaml", *SOURCE, "--format", "github", code=2)
+    assert "::error file=mapping.yaml,line=5,title=entities.invoice.items.Invoice.key::" in github
+
+
+def test_faults_of_either_file_are_told(shop: Project) -> None:
+    write(shop, MAPPING.replace("{id}", "{id|nothing}"), "older.yaml")
+    assert "older.yaml:" in diff(shop, "older.yaml", code=2)
+
+
+# ── table change ──
+
+
+def indexes(made: Project) -> set[str]:
+    client = dynamodb_client(region=None, profile=None, endpoint=made.endpoint)
+    table = client.describe_table(TableName=made.table)["Table"]
+    return {one["IndexName"] for one in table.get("GlobalSecondaryIndexes") or []}
+
+
+def test_a_new_revision_with_an_index_more_and_the_way_back(shop: Project) -> None:
+    job = str(shop.job)
+    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["verify"]):
+        shop.done(*words, job)
+    write(shop, MAPPING, "older.yaml")
+    write(shop, GROWN)
+    assert "index ByTotal is missing" in shop.run("backfill", job).err
+    dry = shop.run("table", "change", job, "--dry-run")
+    assert (dry.code, indexes(shop)) == (1, set())
+    assert '"Create": {"IndexName": "ByTotal"' in dry.out
+    assert "# index ByTotal" in shop.run("table", "change", job, "--as", "terraform").out
+    assert (indexes(shop), shop.run("table", "change", job).code) == (set(), 0)
+    assert indexes(shop) == {"ByTotal"}
+    assert "its indexes are as they were" in shop.done("table", "change", job).out
+
+    # The steps that `mapping diff` says.
+    shop.done("capture", "install", job)
+    shop.done("backfill", job, "--entity", "invoice")
+    shop.done("verify", job)
+    client = dynamodb_client(region=None, profile=None, endpoint=shop.endpoint)
+    asked = {"KeyConditionExpression": "TotalPK = :p", "ExpressionAttributeValues": {":p": {"S": "TOTAL"}}}
+    assert client.query(TableName=shop.table, IndexName="ByTotal", **asked)["Count"] == 60
+
+    write(shop, MAPPING)
+    refused = shop.run("table", "change", job, "--yes")
+    assert (refused.code, indexes(shop)) == (2, {"ByTotal"})
+    assert "make it the newest first" in refused.err
+    shop.done("capture", "install", job, "--go-back")
+    shop.done(
+        "backfill", job, "--entity", "invoice"
+    )  # an index that the mapping does not have hinders nobody
+    left = shop.run("table", "change", job)
+    assert (left.code, indexes(shop)) == (1, {"ByTotal"})
+    assert "--yes removes it" in left.out
+    assert "1 removed" in shop.done("table", "change", job, "--yes").out
+    assert indexes(shop) == set()
+    shop.done("verify", job)
+
+
+def test_an_index_is_not_removed_while_a_service_of_before_reads(shop: Project) -> None:
+    job = str(shop.job)
+    write(shop, GROWN)
+    shop.done("table", "create", job)
+    with desk_of(shop) as job_journal:
+        of_before = reader(job_journal, shop)
+    write(shop, MAPPING)
+    refused = shop.run("table", "change", job, "--yes")
+    assert (refused.code, indexes(shop)) == (2, {"ByTotal"})
+    assert "shop-api 1 on" in refused.err
+    with desk_of(shop) as job_journal:
+        job_journal.instances.leave(of_before)
+        job_journal.phases.move(Move("by_total", PatternPhase("by_total").state, State("live"), "a test"), 0)
+    assert "pattern by_total is in phase live" in shop.run("table", "change", job, "--yes").err
+    shop.done("cutover", "rollback", job, "by_total")
+    shop.done("table", "change", job, "--yes")
+    assert indexes(shop) == set()
+
+
+def test_what_cannot_be_altered_is_said_with_the_way_round(shop: Project) -> None:
+    job = str(shop.job)
+    write(shop, GROWN)
+    shop.done("table", "create", job)
+    write(shop, GROWN.replace("[TotalPK, TotalSK]}", "[TotalPK, TotalSK], project: keys}"))
+    ended = shop.run("table", "change", job, "--json")
+    assert (ended.code, ended.data["added"], [one["index"] for one in ended.data["cannot"]]) == (
+        1,
+        [],
+        ["ByTotal"],
+    )
+    assert "write the index under another name" in ended.data["cannot"][0]["why"]
+
+
+# ── the steps that `mapping diff` says, taken ──
+
+
+def steps(made: Project) -> list[str]:
+    data = json.loads(diff(made, "older.yaml", *SOURCE, "--json"))
+    return [step["command"].removeprefix("migrator ").replace("JOB", str(made.job)) for step in data["steps"]]
+
+
+def take(made: Project, command: str) -> None:
+    """The step, and the relay for what it marks."""
+    words = command.split()
+    if words[0] == "verify":
+        made.run(*words)
+        made.done("relay", str(made.job), "--once")
+    elif words[0] != "shadow":
+        made.done(*words, *(["--yes"] if words[0] == "undo" else []))
+
+
+def fresh(made: Project) -> list[tuple[str, str]]:
+    """The keys of what the mapping in hand makes."""
+    shop = {
+        (str(item["PK"]), str(item["SK"])) for item in made.items() if item["type"] in ("Customer", "Invoice")
+    }
+    return sorted(shop)
+
+
+@pytest.mark.parametrize("change", ["an entity goes", "items move", "a type goes", "an attribute"])
+def test_the_steps_bring_the_table_to_the_new_revision_and_back(shop: Project, change: str) -> None:
+    job = str(shop.job)
+    without = MAPPING[: MAPPING.index("  invoice: {")] + MAPPING[MAPPING.index("access_patterns") :]
+    texts = {
+        "an entity goes": without[: without.index("  invoices_of_customer:")],
+        "items move": MAPPING.replace("I#{id:06}", "I#{id:09}"),
+        "a type goes": MAPPING.replace(
+            'Invoice: {key: ["C#{customer_id}", "I#{id:06}"]',
+            'Invoice: {key: ["C#{customer_id}", "I#{id:06}"], when: {id: [1]}',
+        ),
+        "an attribute": MAPPING.replace("keep: [name]", 'keep: [name], attributes: {shown: "{name|upper}"}'),
+    }
+    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["verify"]):
+        shop.done(*words, job)
+    before = fresh(shop)
+    for old, new in ((MAPPING, texts[change]), (texts[change], MAPPING)):
+        write(shop, old, "older.yaml")
+        write(shop, new)
+        for command in steps(shop):
+            back = ["--go-back"] if new == MAPPING and command.startswith("capture install") else []
+            take(shop, " ".join([command, *back]))
+        clean = shop.run("verify", job)
+        assert clean.code == 0, clean.out
+    assert fresh(shop) == before
+
+
+def test_the_items_of_an_entity_that_is_gone_are_deleted_by_the_newest_file_alone(shop: Project) -> None:
+    job = str(shop.job)
+    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
+        shop.done(*words, job)
+    without = MAPPING[: MAPPING.index("  invoice: {")] + MAPPING[MAPPING.index("access_patterns") :]
+    write(shop, without[: without.index("  invoices_of_customer:")])
+    undo = ("undo", job, "--entity", "invoice", "--yes")
+    refused = shop.run(*undo)
+    assert (refused.code, "not the one that the job works by" in refused.err) == (2, True)
+    shop.done("capture", "install", job)
+    with desk_of(shop) as job_journal:
+        job_journal.phases.move(Move(OTHER, PatternPhase(OTHER).state, State("live"), "a test"), 0)
+    assert f"callers are answered from these items: {OTHER} (live)" in shop.run(*undo).err
+    shop.done("cutover", "rollback", job, OTHER)
+    assert "nor did this job write one" in shop.run("undo", job, "--entity", "pet", "--yes").err
+    shop.done(*undo)
+    shop.done("verify", job)
+
+
+# ── patterns that DynamoDB answers ──
+
+BEFORE_ALL = (["table", "create"], ["capture", "install"], ["backfill"])
+MOVED = MAPPING.replace("I#{id:06}", "I#{id:09}")
+
+
+def in_phase(made: Project, **phases: State) -> None:
+    with desk_of(made) as job_journal:
+        for pattern, state in phases.items():
+            before = job_journal.phases.all().get(pattern, PatternPhase(pattern))
+            job_journal.phases.move(Move(pattern, before.state, state, "a test"), before.version)
+
+
+def standing(made: Project) -> str:
+    return str(made.run("capture", "status", str(made.job), "--json").data["mapping"])
+
+
+@pytest.mark.parametrize("words", [("capture", "install"), ("backfill",), ("relay", "--once")])
+@pytest.mark.parametrize(
+    "state", [State("ramp", 10), State("live"), State("complete")], ids=lambda state: state.phase
+)
+def test_the_job_does_not_go_on_while_dynamodb_answers_what_changes(
+    shop: Project, words: tuple[str, ...], state: State
+) -> None:
+    job = str(shop.job)
+    for before in BEFORE_ALL:
+        shop.done(*before, job)
+    in_phase(shop, **{OTHER: state, PATTERN: State("live")})
+    write(shop, MOVED)
+    refused = shop.run(*words, job)
+    assert (refused.code, standing(shop)) == (1, "new"), refused.err
+    assert f"pattern {OTHER}: it is in {state.word}, and its answer changes" in refused.err
+    assert f"    `migrator cutover rollback {job} {OTHER}`\n" in refused.err
+    assert PATTERN not in refused.err, "its answer stays as it is"
+    forced = shop.done(*words, job, "--force")
+    assert "warning: pattern" in forced.err
+    assert standing(shop) == "newest"
+
+
+def test_it_goes_on_once_sql_answers(shop: Project) -> None:
+    job = str(shop.job)
+    for before in BEFORE_ALL:
+        shop.done(*before, job)
+    in_phase(shop, **{OTHER: State("live"), PATTERN: State("live")})
+    without = MAPPING[: MAPPING.index(f"  {OTHER}:")]
+    write(shop, without.replace("keep: [total]", "keep: [total, customer_id]"))
+    refused = shop.run("capture", "install", job)
+    assert (refused.code, standing(shop)) == (1, "new")
+    assert f"pattern {OTHER}: it is in live, and this mapping has it no more" in refused.err
+    shop.done("cutover", "rollback", job, OTHER)
+    assert "warning: pattern" not in shop.done("capture", "install", job).err
+    assert standing(shop) == "newest"
+    write(shop, MAPPING.replace("keep: [name]", 'attributes: {name: "{name|upper}"}'))
+    assert f"migrator cutover rollback {job} {PATTERN}" in shop.run("relay", "--once", job).err
+    assert standing(shop) == "new"
+
+
+def test_a_column_that_comes_stops_no_relay_of_the_same_mapping(shop: Project) -> None:
+    job = str(shop.job)
+    write(shop, MAPPING.replace("keep: [name]", "keep: all"))
+    for before in BEFORE_ALL:
+        shop.done(*before, job)
+    in_phase(shop, **{PATTERN: State("live")})
+    change(shop, "ALTER TABLE customer ADD COLUMN city TEXT")
+    shop.done("capture", "install", job)
+    shop.done("relay", job, "--once")
+    assert standing(shop) == "newest"
+
+
+def test_what_an_older_migrator_registered_is_a_warning(shop: Project) -> None:
+    job = str(shop.job)
+    for before in BEFORE_ALL:
+        shop.done(*before, job)
+    in_phase(shop, **{OTHER: State("live")})
+    with desk_of(shop) as job_journal, job_journal.journal.database.begin() as connection:
+        connection.execute(delete(schema.answer))
+    write(shop, MOVED)
+    said = shop.done("capture", "install", job).err
+    assert f"warning: {OTHER}: DynamoDB answers this" in said
+    assert "`migrator mapping diff OLD NEW`" in said
+
+
+def test_what_is_written_together_is_part_of_what_writers_work_by(shop: Project) -> None:
+    """A relay that knows nothing of a group writes its items one by one."""
+    job = str(shop.job)
+    for before in BEFORE_ALL:
+        shop.done(*before, job)
+    write(shop, MAPPING.replace(f"  {OTHER}:\n", f"  {OTHER}:\n    atomic: true\n"))
+    assert standing(shop) == "new"
+    shop.done("relay", job, "--once")
+    assert standing(shop) == "newest"
+    write(shop, MAPPING)
+    assert shop.run("relay", job, "--once").code == 2
+
+
+def test_the_same_mapping_in_other_words_is_no_other_one(shop: Project) -> None:
+    job = str(shop.job)
+    for before in BEFORE_ALL:
+        shop.done(*before, job)
+    in_phase(shop, **{PATTERN: State("live")})
+    for text in (MAPPING.replace("keep: [name]", "attributes: {name: name}"), MAPPING):
+        write(shop, text)
+        assert standing(shop) == "newest"
+        assert "the job goes on" not in shop.done("relay", "--once", job).err
+    with desk_of(shop) as job_journal:
+        newest = job_journal.newest()
+        assert newest is not None
+        assert newest.revision.mapping == revision(shop)

@@ -1,0 +1,196 @@
+"""What a person at night sees of a job's processes, and how they are slowed, paused and let go while they are at work."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.journeys.command import Project
+from tests.journeys.cutover import cutover_shop
+from tests.support_prometheus import LIMIT_S, until
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    made = cutover_shop(tmp_path, dynamodb_url)
+    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
+        made.done(*words, str(made.job))
+    return made
+
+
+def rename(shop: Project, name: str) -> None:
+    with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
+        source.execute("UPDATE customer SET name = ? WHERE id < 5", (name,))
+        source.commit()
+
+
+def operations(shop: Project) -> dict[str, Any]:
+    data: dict[str, Any] = shop.done("status", str(shop.job), "--json").data["operations"]
+    return data
+
+
+def standings(shop: Project) -> list[str]:
+    return [process["standing"] for process in operations(shop)["processes"]]
+
+
+def waiting(shop: Project) -> int:
+    return int(shop.done("status", str(shop.job), "--json").data["live"]["marks"]["waiting"])
+
+
+def test_a_job_at_rest_is_told_in_six_lines(shop: Project) -> None:
+    said = shop.done("status", str(shop.job)).out.splitlines()
+    assert [line.split()[0] for line in said[:6]] == ["lag", "rate", "left", "failure", "pace", "alive"]
+    assert said[5] == "alive    no backfill and no relay is at work"
+
+
+def test_a_relay_that_is_at_work_is_paused_and_goes_on(shop: Project) -> None:
+    job = str(shop.job)
+    with shop.beside("relay", job):
+        until(lambda: standings(shop) == ["idle"], "the relay is idle")
+        paused = shop.done("pause", job, "--reason", "INC-7", "--who", "ops").out
+        assert paused.startswith("paused by ops, ")
+        assert "1 process(es) at work hear of it" in paused
+        until(lambda: standings(shop) == ["held"], "the relay is held")
+        rename(shop, "Ada")
+        assert waiting(shop) == 4
+        said = shop.done("status", job).out
+        assert "held; paused by ops (INC-7)" in said
+        assert f"`migrator resume {job}` goes on" in said
+        shop.done("resume", job)
+        until(lambda: waiting(shop) == 0, "the marks are worked")
+    assert operations(shop)["processes"] == []
+
+
+def test_one_that_was_paused_before_it_began_waits_and_can_be_stopped(shop: Project) -> None:
+    shop.done("pause", str(shop.job))
+    rename(shop, "Ada")
+    relay = shop.start("relay", str(shop.job), "--once")
+    until(lambda: standings(shop) == ["held"], "the relay is held")
+    relay.send_signal(signal.SIGINT)
+    _, err = relay.communicate(timeout=LIMIT_S)
+    assert relay.returncode == 130, err
+    assert waiting(shop) == 4
+
+
+def test_a_process_that_was_killed_is_dead_at_once(shop: Project) -> None:
+    relay = shop.start("relay", str(shop.job))
+    until(lambda: standings(shop) == ["idle"], "the relay is idle")
+    relay.kill()
+    relay.communicate(timeout=LIMIT_S)
+    assert standings(shop) == ["dead"]
+    assert "dead; ended without a goodbye" in shop.done("status", str(shop.job)).out
+
+
+def test_a_question_of_load_that_is_wrong_or_missing_is_said_at_the_start(shop: Project) -> None:
+    there = shop.job.read_text()
+    shop.job.write_text(
+        there.replace("tuning: {", "tuning: {max_source_load: 1, source_load_query: SELECT x FROM nowhere, ")
+    )
+    ended = shop.run("relay", str(shop.job), "--once")
+    assert ended.code == 3
+    assert "the question for the source's load: " in ended.err
+    shop.job.write_text(there.replace("tuning: {", "tuning: {max_source_load: 1, "))
+    ended = shop.run("relay", str(shop.job), "--once")
+    assert ended.code == 2
+    assert "SQLite has no question of ours for its load" in ended.err
+    assert "tuning.source_load_query" in ended.err
+
+
+def test_the_last_failure_says_of_what_also_before_the_work_began(shop: Project) -> None:
+    there = shop.job.read_text()
+    shop.job.write_text(
+        there.replace(shop.endpoint, "http://127.0.0.1:1").replace(
+            "tuning: {", "tuning: {give_up_after_s: 0.1, "
+        )
+    )
+    assert shop.run("relay", str(shop.job), "--once").code == 3
+    shop.job.write_text(there)
+    said = shop.done("status", str(shop.job)).out
+    assert "failure  " in said
+    assert " ago, relay on " in said
+    assert "DynamoDB" in said
+    (failure,) = operations(shop)["failures"]
+    assert (failure["kind"], "DynamoDB" in failure["reason"]) == ("relay", True)
+
+
+def test_a_strained_source_holds_the_relay_until_it_is_relieved(shop: Project) -> None:
+    with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
+        source.execute("CREATE TABLE strain (n INTEGER)")
+        source.execute("INSERT INTO strain VALUES (31)")
+        source.commit()
+    question = "max_source_load: 25, source_load_query: SELECT n FROM strain"
+    shop.job.write_text(shop.job.read_text().replace("tuning: {", f"tuning: {{{question}, "))
+    with shop.beside("relay", str(shop.job)):
+        until(lambda: standings(shop) == ["held"], "the relay is held")
+        (process,) = operations(shop)["processes"]
+        assert process["held"] == "the source's load is 31, above 25"
+        rename(shop, "Ada")
+        assert waiting(shop) == 4
+        with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
+            source.execute("UPDATE strain SET n = 25")
+            source.commit()
+        until(lambda: waiting(shop) == 0, "the marks are worked")
+
+
+def test_wrong_use_is_said_so(shop: Project) -> None:
+    job = str(shop.job)
+    assert "--off goes without" in shop.run("throttle", job, "--off", "--max-write-units", "5").err
+    assert shop.run("throttle", job, "--max-write-units", "0").code == 2
+    assert "one line of 200 letters" in shop.run("pause", job, "--reason", "a\nb").err
+    assert "one line of 200 letters" in shop.run("pause", job, "--reason", "x" * 201).err
+    assert "--watch goes alone" in shop.run("status", job, "--watch", "--json").err
+    assert shop.done("throttle", job).out.startswith("as the job says\n")
+
+
+# ── --watch ──
+
+
+def test_a_watch_that_nobody_looks_at_prints_again_and_ends_with_0(shop: Project) -> None:
+    watch = shop.start("status", str(shop.job), "--watch", "--every", "0.2s")
+    assert watch.stdout is not None
+    heads = 0
+    while heads < 3:
+        line = watch.stdout.readline()
+        assert line
+        heads += line.startswith("job shop, ")
+    watch.send_signal(signal.SIGINT)
+    _, err = watch.communicate(timeout=LIMIT_S)
+    assert (watch.returncode, "Traceback" in err) == (0, False)
+
+
+def test_a_watch_on_a_terminal_is_drawn_at_one_place(shop: Project) -> None:
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "migrator", "status", str(shop.job), "--watch", "--every", "0.2s"]
+    environment = shop.environment | {"TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(
+        words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=shop.folder
+    ) as watch:
+        os.close(theirs)
+        shown = b""
+        while shown.count(b"job shop, ") < 3:
+            shown += os.read(ours, 65536)
+        watch.send_signal(signal.SIGINT)
+        # To the end: a terminal that nobody reads lets no process end that still writes to it.
+        with suppress(OSError):
+            while part := os.read(ours, 65536):
+                shown += part
+        assert watch.wait(LIMIT_S) == 0
+    os.close(ours)
+    assert b"\x1b[1A" in shown  # the cursor goes up, and the lines are drawn anew
+    assert b"Traceback" not in shown
+
+
+def test_additions_leave_what_was_there(shop: Project) -> None:
+    data = json.loads(shop.done("status", str(shop.job), "--json").out)
+    assert {"job", "journal", "runs", "live"} < data.keys()
+    assert {"marks", "reason", "writers", "mapping", "instances", "table_away"} <= data["live"].keys()

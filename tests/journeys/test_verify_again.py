@@ -1,0 +1,89 @@
+"""A verify that was stopped: what it looked at before, how it begins anew, and a repair that is only tried."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.command import Project
+from tests.journeys.small import MAPPING, small_shop
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    made = small_shop(tmp_path, dynamodb_url, create=False)
+    (tmp_path / "mapping.yaml").write_text(MAPPING.replace("type: type", "type: type, ttl: expiresAt"))
+    made.environment["MIGRATOR_HOME"] = str(tmp_path / "home")
+    made.done("table", "create", str(made.job))
+    return made
+
+
+def stopped(shop: Project, hours_ago: float) -> None:
+    """The last verify was stopped after its last page, so long ago."""
+    moment = (datetime.now(UTC) - timedelta(hours=hours_ago)).isoformat(" ", "seconds")
+    with closing(sqlite3.connect(shop.folder / "home" / "shop.db")) as journal:
+        journal.execute(
+            "UPDATE migrator_run SET state = 'interrupted', started_at = ?, ended_at = ? WHERE kind = 'verify'",
+            (moment, moment),
+        )
+        journal.execute(
+            "UPDATE migrator_page SET done_at = ? WHERE run_id IN (SELECT id FROM migrator_run WHERE kind = 'verify')",
+            (moment,),
+        )
+        journal.commit()
+
+
+def corrupt(shop: Project) -> None:
+    item = next(item for item in shop.items() if item["PK"] == "C#1" and item["SK"] == "META")
+    shop.store().put([{**item, "name": "somebody else"}])
+
+
+@pytest.mark.parametrize("words", [[], ["--sample", "100%", "--seed", "1"]])
+def test_a_resumed_verify_says_since_when_it_looked_and_again_begins_anew(
+    shop: Project, words: list[str]
+) -> None:
+    job = str(shop.job)
+    shop.done("backfill", job)
+    shop.done("verify", job, *words)
+    stopped(shop, 0.5)
+    corrupt(shop)
+    resumed = shop.run("verify", job, *words)
+    assert "goes on" in resumed.err
+    assert "rows were read since" in resumed.out
+    assert "--restart reads all of them anew" in resumed.out
+    stopped(shop, 0.5)
+    anew = shop.run("verify", job, *words, "--restart")
+    assert (anew.code, "goes on" in anew.err, "rows were read since" in anew.out) == (1, False, False)
+
+
+def test_a_verify_that_was_stopped_long_ago_begins_anew(shop: Project) -> None:
+    job = str(shop.job)
+    shop.done("backfill", job)
+    shop.done("verify", job)
+    stopped(shop, 1.5)
+    corrupt(shop)
+    anew = shop.run("verify", job)
+    assert anew.code == 1
+    assert "does not go on: it was stopped 1.5 hours ago" in anew.err
+    assert "begins anew" in anew.err
+
+
+def test_a_repair_can_be_tried(shop: Project) -> None:
+    job = str(shop.job)
+    shop.done("capture", "install", job)
+    shop.done("backfill", job)
+    corrupt(shop)
+    advised = shop.run("verify", job, "--settle", "0s").err
+    assert f"next: `migrator verify {job} --repair --settle 0.0`, which marks these rows" in advised
+    tried = shop.run("verify", job, "--repair", "--dry-run", "--settle", "0s")
+    assert (tried.code, "1 row(s) would be marked" in tried.err) == (1, True)
+    assert "no mark waits" in shop.done("relay", job, "--dry-run").out
+    assert "mark(s) wait" not in tried.err
+    assert "1 row(s) marked" in shop.run("verify", job, "--repair", "--settle", "0s").err
+    assert "1 mark(s) wait for a relay" in shop.run("verify", job, "--settle", "0s").err
+    refused = shop.run("verify", job, "--dry-run")
+    assert (refused.code, "--dry-run goes with --repair" in refused.err) == (2, True)

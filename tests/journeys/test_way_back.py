@@ -1,0 +1,346 @@
+"""From complete and back: services write the table, rows follow, rows are the truth again, and forward once more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.cli.cutover import back
+from migrator.cli.cutover.back import _Back
+from tests.journeys.command import Project
+from tests.journeys.cutover import (
+    OTHER,
+    PATTERN,
+    compared,
+    cutover_shop,
+    desk_of,
+    filled,
+    live,
+    obey,
+    phase,
+    reader,
+)
+from tests.journeys.test_direct_servers import SHOP
+from tests.support_capture import connect
+
+WRITES = "writes: {direct: [invoice]}\n"
+BACK = ("--yes", "--settle", "0.2s", "--from", "complete")
+STEPS = ("drain", "compare", "move_counters", "capture", "own", "look", "keep")
+Change = Callable[..., None]
+
+
+def made(folder: Path, dynamodb_url: str) -> Project:
+    """Its table has a stream."""
+    shop = cutover_shop(folder, dynamodb_url)
+    job = shop.job.read_text()
+    shop.job.write_text(job.replace("target: {", "target: {options: {stream: new_and_old_images}, ", 1))
+    return shop
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    """Every pattern is live."""
+    return live(filled(made(tmp_path, dynamodb_url)))
+
+
+@pytest.fixture
+def on_postgresql(tmp_path: Path, dynamodb_url: str, postgres_database: str) -> Project:
+    shop = made(tmp_path, dynamodb_url)
+    shop.environment["MIGRATOR_SOURCE_URL"] = postgres_database
+    changing(shop)(*SHOP)
+    return live(filled(shop))
+
+
+def changing(shop: Project) -> Change:
+    """What a service does in SQL, each statement in a transaction of its own."""
+    url = shop.environment["MIGRATOR_SOURCE_URL"]
+
+    def change(*statements: str) -> None:
+        with closing(connect(url.partition(":")[0].partition("+")[0], url)) as service:
+            for statement in statements:
+                service.cursor().execute(statement)
+            service.commit()
+
+    return change
+
+
+def rows(shop: Project) -> list[tuple[Any, ...]]:
+    url = shop.environment["MIGRATOR_SOURCE_URL"]
+    with closing(connect(url.partition(":")[0].partition("+")[0], url)) as reading:
+        cursor = reading.cursor()
+        cursor.execute("SELECT id, customer_id, total FROM invoice ORDER BY id")
+        return [tuple(row) for row in cursor.fetchall()]
+
+
+def rows_of_items(shop: Project) -> list[tuple[Any, ...]]:
+    items = (item for item in shop.items() if item.get("type") == "Invoice")
+    return sorted((int(str(one["id"])), int(str(one["PK"])[2:]), int(str(one["total"]))) for one in items)
+
+
+def invoice(number: int, of: int, total: int) -> dict[str, Any]:
+    return {
+        **{"PK": {"S": f"C#{of}"}, "SK": {"S": f"I#{number:06}"}, "type": {"S": "Invoice"}},
+        **{"id": {"N": str(number)}, "total": {"N": str(total)}},
+    }
+
+
+def write_directly(shop: Project, numbers: Sequence[int], total: int) -> None:
+    """What a service does that writes the table: changes, moves to another customer, deletes, new ones."""
+    client, table = shop.store().client, shop.table
+    of = {number: customer for number, customer, _ in rows_of_items(shop)}
+    for number in numbers:
+        key = {name: invoice(number, of.get(number, 1), 0)[name] for name in ("PK", "SK")}
+        if number not in of:
+            client.put_item(TableName=table, Item=invoice(number, 1, total))
+        elif number % 4 == 0:
+            client.delete_item(TableName=table, Key=key)
+        elif number % 4 == 1:
+            put = {"Put": {"TableName": table, "Item": invoice(number, of[number] % 30 + 1, total)}}
+            client.transact_write_items(TransactItems=[put, {"Delete": {"TableName": table, "Key": key}}])
+        else:
+            client.put_item(TableName=table, Item=invoice(number, of[number], total))
+
+
+def status(shop: Project) -> dict[str, Any]:
+    return dict(shop.run("reverse", "status", str(shop.job), "--json").data)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < ends_at, "it never comes about"
+        time.sleep(0.2)
+
+
+def complete(shop: Project, *words: str, pattern: str = OTHER) -> None:
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, pattern)
+        obey(job_journal, one := reader(job_journal, shop))
+        compared(job_journal, shop, pattern)
+        try:
+            shop.done("cutover", "advance", str(shop.job), pattern, "--yes", *words)
+        finally:
+            job_journal.instances.leave(one)
+
+
+def made_direct(shop: Project) -> None:
+    shop.job.write_text(shop.job.read_text() + WRITES)
+    shop.done("capture", "install", str(shop.job))
+
+
+def taken_out(shop: Project) -> None:
+    shop.job.write_text(shop.job.read_text().replace(WRITES, ""))
+
+
+def forward_again(shop: Project) -> None:
+    """Shadow, ramp and live, whose evidence other tests are for."""
+    for words in (["advance"], ["ramp", "100"], ["advance"]):
+        percent = words[1:]
+        shop.done("cutover", words[0], str(shop.job), OTHER, *percent, "--override", "another test's")
+
+
+def test_complete_wants_reverse_and_the_way_back_wants_that_no_row_waits(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = str(shop.job)
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, OTHER)
+        obey(job_journal, one := reader(job_journal, shop))
+        compared(job_journal, shop, OTHER)
+        refused = shop.run("cutover", "advance", job, OTHER, "--yes")
+        assert (refused.code, "not proven: reverse." in refused.err) == (1, True)
+        job_journal.instances.leave(one)
+    with shop.beside("reverse", "start", job, "--settle", "0.2s"):
+        until(lambda: status(shop)["processes"] > 0)
+        complete(shop)
+        made_direct(shop)
+        # Without a start anew: the process that was there before makes rows from the first direct write on.
+        write_directly(shop, range(1, 9), 77)
+        until(lambda: rows(shop) == rows_of_items(shop))
+        early = shop.run("cutover", "rollback", job, OTHER, *BACK)
+        assert (early.code, "take it out of writes.direct" in early.err) == (2, True)
+        misfit = {**invoice(2000, 1, 5), "total": {"S": "five"}}
+        shop.store().client.put_item(TableName=shop.table, Item=misfit)
+        until(lambda: bool(status(shop)["parked"]))
+        taken_out(shop)
+        parked = shop.run("cutover", "rollback", job, OTHER, *BACK)
+        assert (parked.code, "not proven: reverse" in parked.err) == (1, True)
+        shop.store().client.put_item(TableName=shop.table, Item=invoice(2000, 1, 5))
+        until(lambda: not status(shop)["parked"])
+        unsaid = shop.run("cutover", "rollback", job, OTHER)
+        assert (unsaid.code, "say --yes where it is so" in unsaid.err) == (2, True)
+        with monkeypatch.context() as patched:
+            patched.setattr(back, "_ENDS_WITHIN_S", -1000.0)
+            goes_on = shop.run("cutover", "rollback", job, OTHER, *BACK)
+        assert (goes_on.code, "1 process(es) of `migrator reverse` did not end" in goes_on.err) == (1, True)
+        assert phase(shop, OTHER) == "complete"
+        shop.done("cutover", "rollback", job, OTHER, *BACK)
+    assert phase(shop, OTHER) == "shadow"
+    assert rows(shop) == rows_of_items(shop)
+
+
+def test_killed_at_every_step_it_goes_on_and_forward_capture_too(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, change = str(shop.job), changing(shop)
+    shop.done("reverse", "start", job, "--once", "--settle", "0s")
+    complete(shop, "--one-way")
+    assert "one way" in str(shop.done("cutover", "history", job, OTHER, "--json").data)
+    made_direct(shop)
+    write_directly(shop, range(1, 61), 77)
+    shop.done("reverse", "start", job, "--once", "--settle", "0.2s")
+    taken_out(shop)
+    for name in STEPS:
+        with monkeypatch.context() as patched:
+            patched.setattr(_Back, name, killed_after(getattr(_Back, name)))
+            assert shop.run("cutover", "rollback", job, OTHER, *BACK).code != 0
+        assert phase(shop, OTHER) == "complete"
+        assert rows(shop) == rows_of_items(shop)
+    shop.done("cutover", "rollback", job, OTHER, *BACK)
+    assert (phase(shop, OTHER), rows(shop)) == ("shadow", rows_of_items(shop))
+    change("UPDATE invoice SET total = 5 WHERE id = 2", "UPDATE invoice SET customer_id = 9 WHERE id = 5")
+    change("DELETE FROM invoice WHERE id = 3", "INSERT INTO invoice VALUES (4, 4, 4)")
+    shop.done("relay", job, "--once")
+    assert rows(shop) == rows_of_items(shop)
+    assert "clean" in shop.done("verify", job, "--settle", "0").out
+
+
+def test_two_patterns_that_are_complete_go_back_one_after_the_other(shop: Project) -> None:
+    """Nothing is direct on record, and a service wrote what the second pattern reads: the first rollback compares that, too."""
+    job = str(shop.job)
+    complete(shop, "--one-way", pattern=PATTERN)
+    complete(shop, "--one-way")
+    write_directly(shop, [2], 77)
+    first = ("cutover", "rollback", job, PATTERN, *BACK)
+    differs = shop.run(*first)
+    assert (differs.code, "rows and items differ" in differs.err) == (1, True)
+    assert "name their entities in `writes" in differs.err
+    assert (phase(shop, PATTERN), phase(shop, OTHER)) == ("complete", "complete")
+    strange = shop.run(*first, "--unwritten", "nobody")
+    assert (strange.code, "it may be customer, invoice" in strange.err) == (2, True)
+    repaired = shop.run("reverse", "verify", job, "--repair")
+    assert (repaired.code, "Once every pattern is complete, where a service wrote" in repaired.err) == (
+        2,
+        True,
+    )
+    # As it says.
+    made_direct(shop)
+    shop.done("reverse", "start", job, "--once", "--settle", "0.2s")
+    shop.done("reverse", "verify", job, "--repair", "--settle", "0.2s")
+    taken_out(shop)
+    refused = shop.run("relay", job, "--once")
+    assert f"migrator cutover rollback {job} PATTERN" in refused.err
+    shop.done(*first, "--unwritten", "customer")
+    history = str(shop.done("cutover", "history", job, PATTERN, "--json").data)
+    assert "the operator vouches for it: customer" in history
+    assert (phase(shop, PATTERN), phase(shop, OTHER)) == ("shadow", "complete")
+    shop.done("cutover", "rollback", job, OTHER, *BACK)
+    changing(shop)("UPDATE invoice SET total = 5 WHERE id = 2")
+    shop.done("relay", job, "--once")
+    assert rows(shop) == rows_of_items(shop)
+    assert (2, 3, 5) in rows(shop)
+    assert "clean" in shop.done("verify", job, "--settle", "0").out
+
+
+def test_a_service_that_writes_while_items_become_ours_is_found(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = str(shop.job)
+    shop.done("reverse", "start", job, "--once", "--settle", "0s")
+    complete(shop, "--one-way")
+    made_direct(shop)
+    write_directly(shop, range(1, 9), 77)
+    taken_out(shop)
+    own, beside = _Back.own, []
+
+    def written_meanwhile(one: _Back) -> int:
+        owned = own(one)
+        beside.append(shop.run("reverse", "start", job, "--once"))
+        write_directly(shop, [6], 78)
+        return owned
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_Back, "own", written_meanwhile)
+        refused = shop.run("cutover", "rollback", job, OTHER, *BACK)
+    assert (refused.code, "a service still writes these items" in refused.err) == (1, True)
+    assert [(one.code, "no process of reverse begins beside it" in one.err) for one in beside] == [(3, True)]
+    assert f"give `migrator reverse start {job}` again" in refused.err
+    assert phase(shop, OTHER) == "complete"
+    shop.done("cutover", "rollback", job, OTHER, *BACK)
+    assert (phase(shop, OTHER), rows(shop)) == ("shadow", rows_of_items(shop))
+    assert any(row[0] == 6 and row[2] == 78 for row in rows(shop))
+
+
+def killed_after(step: Callable[..., Any]) -> Callable[..., Any]:
+    def work(*words: Any) -> Any:
+        step(*words)
+        raise KeyboardInterrupt
+
+    return work
+
+
+@contextmanager
+def under(write: Callable[[int], None]) -> Iterator[None]:
+    """A service that writes until the block ends, as it does after each of which it was told to stop."""
+    ends = threading.Event()
+    faults: list[BaseException] = []
+
+    def serve() -> None:
+        number = 0
+        try:
+            while not ends.is_set():
+                write(number := number + 1)
+        except BaseException as fault:
+            faults.append(fault)
+
+    service = threading.Thread(target=serve)
+    service.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        service.join(120)
+    assert not faults
+
+
+@pytest.mark.nightly
+def test_a_loop_under_load_comes_to_rest(on_postgresql: Project) -> None:
+    """Forward, complete, back, forward and complete again; each side is written all the while that it is the truth."""
+    shop = on_postgresql
+    job, change = str(shop.job), changing(shop)
+
+    def in_sql(number: int) -> None:
+        one = number % 60 + 1
+        change(
+            f"INSERT INTO invoice VALUES ({one}, {one % 30 + 1}, {number})"
+            f" ON CONFLICT (id) DO UPDATE SET customer_id = {number % 30 + 1}, total = {number}"
+        )
+
+    for turn in (1, 2):
+        with under(in_sql), shop.beside("relay", job):
+            if turn == 2:
+                forward_again(shop)
+        shop.done("relay", job, "--once")
+        shop.done("verify", job, "--settle", "0")
+        assert rows(shop) == rows_of_items(shop)
+        with shop.beside("reverse", "start", job, "--settle", "0.5s"):
+            until(lambda: status(shop)["processes"] > 0)
+            complete(shop)
+            made_direct(shop)
+            first = 10_000 * turn
+            with under(lambda number, first=first: write_directly(shop, [number % 60 + 1], first + number)):
+                until(lambda first=first: max(row[2] or 0 for row in rows(shop)) > first + 100)
+            taken_out(shop)
+            shop.done("cutover", "rollback", job, OTHER, *BACK)
+        assert rows(shop) == rows_of_items(shop)
+    with shop.beside("relay", job), under(in_sql):
+        forward_again(shop)
+    shop.done("relay", job, "--once")
+    assert "clean" in shop.done("verify", job, "--settle", "0").out
+    assert rows(shop) == rows_of_items(shop)

@@ -1,0 +1,107 @@
+"""What `migrator export cdk-ts` and `cdk-py` write: compiled, synthesised, and compared with the CloudFormation template."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import boto3
+import pytest
+from ruamel.yaml import YAML
+
+from tests.exports.shipped import Shipped, all_shipped
+
+PROVISIONED = "provisioned: {read: 5, write: 6}, table_class: standard_infrequent_access"
+EVERY = (
+    "stream: new_image, tags: {team: shop}, deletion_protection: true, contributor_insights: true, "
+    "warm_throughput: {read: 12000, write: 4000}"
+)
+_LEFT_OFF = ("TTL", "pitr", "contributor_insights", "warm_throughput", "table_class")
+"""What the embedded server's stacks leave as it is by default, and AWS's do not; the templates are compared with it on."""
+
+
+@pytest.mark.xdist_group("node")
+def test_the_constructs_make_the_template_that_cloudformation_is_given(
+    node: Path, tmp_path: Path, dynamodb_url: str
+) -> None:
+    jobs: list[Shipped] = []
+    for number, options in enumerate(("", EVERY, PROVISIONED)):
+        (tmp_path / str(number)).mkdir()
+        jobs += all_shipped(tmp_path / str(number), dynamodb_url, options)
+    templates = _synthesised(node, jobs)
+    for job in jobs:
+        written = YAML(typ="safe").load(job.exported("cloudformation"))["Resources"]
+        (wanted,) = written.values()
+        made = templates[job.table]["Resources"]
+        (resource,) = [one for one in made.values() if one["Type"] == "AWS::DynamoDB::Table"]
+        assert {name: resource[name] for name in wanted if name != "Properties"} == {
+            name: wanted[name] for name in wanted if name != "Properties"
+        }
+        # An attribute may be defined in any order, and a setting that is off may be left out.
+        assert _comparable(resource["Properties"]) == _comparable(wanted["Properties"]), job.table
+    for job in jobs:
+        _deployed(templates[job.table], job, dynamodb_url)
+
+
+def _synthesised(node: Path, jobs: Sequence[Shipped]) -> dict[str, dict[str, object]]:
+    """The template of each job's stack, by its table."""
+    imports, stacks = ['import { App, Stack, DefaultStackSynthesizer } from "aws-cdk-lib";'], []
+    for number, job in enumerate(jobs):
+        text = job.exported("cdk-ts")
+        name = text.partition("export class ")[2].split()[0]
+        (node / f"table{number}.ts").write_text(text)
+        imports.append(f'import {{ {name} }} from "./table{number}";')
+        synthesizer = "new DefaultStackSynthesizer({ generateBootstrapVersionRule: false })"
+        stacks.append(f'new {name}(new Stack(app, "S{number}", {{ synthesizer: {synthesizer} }}), "Table");')
+    body = ['const app = new App({ outdir: "cdk.out" });', *stacks, "app.synth();"]
+    (node / "app.ts").write_text("\n".join([*imports, *body]))
+    compile_ = [
+        "npx",
+        "tsc",
+        "--strict",
+        "--skipLibCheck",
+        "--target",
+        "es2022",
+        "--module",
+        "commonjs",
+        "app.ts",
+    ]
+    subprocess.run(compile_, cwd=node, check=True, timeout=300)
+    subprocess.run(["node", "app.js"], cwd=node, check=True, timeout=300)
+    return {
+        job.table: json.loads((node / "cdk.out" / f"S{number}.template.json").read_text())
+        for number, job in enumerate(jobs)
+    }
+
+
+def _comparable(properties: dict[str, object]) -> dict[str, object]:
+    attributes = properties["AttributeDefinitions"]
+    assert isinstance(attributes, list)
+    ordered = sorted(attributes, key=lambda attribute: attribute["AttributeName"])
+    return {"BillingMode": "PROVISIONED", **properties, "AttributeDefinitions": ordered}
+
+
+def _deployed(template: dict[str, object], job: Shipped, endpoint: str) -> None:
+    client = boto3.client(
+        "cloudformation", endpoint_url=endpoint, region_name="eu-central-1",
+        aws_access_key_id="test", aws_secret_access_key="test",
+    )  # fmt: skip
+    stack = job.table.replace("_", "-")
+    client.create_stack(StackName=stack, TemplateBody=json.dumps(template))
+    client.get_waiter("stack_create_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
+    differences = job.run("table", "check", "job.yaml", "--json").data["differences"]
+    assert [one for one in differences if not one.startswith(_LEFT_OFF)] == [], differences
+
+
+def test_the_python_construct_is_the_same_calls(tmp_path: Path) -> None:
+    for job in all_shipped(tmp_path, "http://127.0.0.1:1", EVERY):
+        typescript, python = job.exported("cdk-ts"), job.exported("cdk-py")
+        (made,) = [one for one in ast.parse(python).body if isinstance(one, ast.ClassDef)]
+        assert f"export class {made.name} extends" in typescript
+        for call in (one for one in ast.walk(made) if isinstance(one, ast.Call)):
+            for keyword in call.keywords:
+                first, *others = str(keyword.arg).split("_")
+                assert f"{first}{''.join(map(str.capitalize, others))}: " in typescript

@@ -1,0 +1,125 @@
+"""Lines of help, messages and pages that use a construction of the old dialect: run `python tools/english.py`.
+
+    python tools/english.py             counts by construction, in docs/ and in the texts of migrator/
+    python tools/english.py --changed   lines added since MIGRATOR_LINT_BASE (default: main on the server) that have one
+
+A text of migrator/ is any string of its code: help, messages and docstrings. Lines in fences of code do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CONSTRUCTIONS = {
+    "says so / says that": r"\bsays (?:so|that|which|what|it)\b",
+    "tells / is told": r"\b(?:tells|is told)\b",
+    "is asked / is held": r"\bis (?:asked|told|said|held|looked)\b",
+    "beside": r"\bbeside\b",
+    "anew": r"\banew\b",
+    "way back": r"\bway back\b",
+    "mend": r"\bmend(?:s|ed|ing)?\b",
+    "is no / has no": r"\b(?:is|are) no (?!longer\b)",
+    "any more / no more": r"\b(?:any|no) more\b(?! than)",
+    "whoever": r"\b(?:whoever|whatever|whichever)\b",
+    "in vain": r"\bin vain\b",
+    "goodbye, sign of life": r"\b(?:goodbye|signs? of life|fell silent)\b",
+    "a mark is worked": r"\bworks a mark\b|\bputs a mark away\b",
+    "nobody": r"\bnobody\b",
+    "alike, by itself, as ever": r"\b(?:alike|by itself|for itself|as ever)\b",
+    ", too": r", too\b",
+    "where there is (for if)": r"\bwhere (?:there|nothing|something)\b",
+}
+_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in CONSTRUCTIONS.items()}
+_NOT_OURS = ("docs/decisions/", "docs/licences.md")
+
+
+def texts(path: str) -> Iterator[tuple[int, str]]:
+    """Line numbers and lines of a file that a user reads."""
+    content = (ROOT / path).read_text(encoding="utf-8")
+    if path.endswith(".md"):
+        fenced = False
+        for number, line in enumerate(content.splitlines(), start=1):
+            fenced ^= line.lstrip().startswith("```")
+            if not fenced:
+                yield number, line
+        return
+    lines = content.splitlines()
+    held = {
+        number
+        for node in ast.walk(ast.parse(content))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    yield from ((number, lines[number - 1]) for number in sorted(held))
+
+
+def found(path: str) -> Iterator[tuple[int, str]]:
+    """Line numbers and constructions."""
+    for number, line in texts(path):
+        yield from ((number, name) for name, pattern in _PATTERNS.items() if pattern.search(line))
+
+
+def files() -> list[str]:
+    listed = _git(
+        "ls-files", "--cached", "--others", "--exclude-standard", "README.md", "docs/*.md", "migrator/*.py"
+    )
+    return [
+        path for path in listed.splitlines() if not path.startswith(_NOT_OURS) and (ROOT / path).is_file()
+    ]
+
+
+def added() -> dict[str, set[int]]:
+    """The numbers of lines that were added to each file since the base."""
+    base = os.environ.get("MIGRATOR_LINT_BASE") or _base()
+    lines: dict[str, set[int]] = {}
+    path = ""
+    for line in _git("diff", "--unified=0", "--find-renames", base).splitlines() if base else ():
+        if line.startswith("+++ "):
+            path = line.removeprefix("+++ b/")
+        elif change := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, count = int(change[1]), int(change[2] or 1)
+            lines.setdefault(path, set()).update(range(first, first + count))
+    return lines
+
+
+def _base() -> str:
+    """Where this branch left main on the server; one commit back where it is that commit, or there is no server."""
+    merged = _git("merge-base", "HEAD", "origin/main").strip()
+    return (
+        merged
+        if merged and merged != _git("rev-parse", "HEAD").strip()
+        else _git("rev-parse", "-q", "--verify", "HEAD~1").strip()
+    )
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
+def main() -> int:
+    if sys.argv[1:] != ["--changed"]:
+        for area in ("docs", "migrator"):
+            counted = Counter(name for path in files() if path.startswith(area) for _, name in found(path))
+            print(area, *(f"  {count:>5}  {name}" for name, count in counted.most_common()), sep="\n")
+        return 0
+    new = added()
+    wrong = [
+        f"{path}:{number}: {name}"
+        for path in files()
+        for number, name in found(path)
+        if number in new.get(path, ())
+    ]
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
