@@ -1,4 +1,4 @@
-"""Writes docs/licences.md from requirements-run.lock and what the installed packages say of themselves. Run: make pages."""
+"""Writes docs/licences.md from requirements-run.lock and what the installed packages say of themselves. Run: .ci/pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOCK = PAGE.parent.parent / "requirements-run.lock"
 HEAD = """\
 # Licences
 
-What is installed to run migrator: `requirements-run.lock`, which the image installs and nothing else. Made by `make pages`;
+What is installed to run migrator: `requirements-run.lock`, which the image installs and nothing else. Made by `.ci/pages`;
 a test refuses a package under the GPL or the AGPL, and one without a licence. migrator itself is under Apache-2.0
 (`LICENSE`).
 

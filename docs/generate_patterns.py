@@ -1,4 +1,4 @@
-"""Writes docs/patterns.md out of the designs in mappings/designs: run `make pages`.
+"""Writes docs/patterns.md out of the designs in mappings/designs: run `.ci/pages`.
 
 Items and requests are made by the product; the answers are those of the golden files, which tests hold both sides to.
 """

@@ -1,4 +1,4 @@
-"""Writes docs/types.md from the tables that the code uses. Run: make pages."""
+"""Writes docs/types.md from the tables that the code uses. Run: .ci/pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = """\
 # Types
 
 What a value of each SQL type becomes in an item. This page is made from the tables that the code uses
-(`migrator/source/engines/`) by `make pages`; each row has a golden case on a real server.
+(`migrator/source/engines/`) by `.ci/pages`; each row has a golden case on a real server.
 
 DynamoDB's types: N number, S text, B binary, BOOL, L list, M map. Examples of items are written as JSON.
 

@@ -1,5 +1,5 @@
 """The shop's three old tables of DynamoDB, into one while it is open, in six chapters: fitted, filled, followed, compared,
-moved, proved. `make demo-tables` runs it; it writes demo-tables-report.html.
+moved, proved. `python docker/tables/demo.py` runs it; it writes demo-tables-report.html.
 
     python docker/tables/demo.py
 

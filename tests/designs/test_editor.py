@@ -105,7 +105,7 @@ def test_a_shipped_job_fits_its_schema_and_names_it_for_editors(path: Path) -> N
 
 def test_the_published_schema_of_jobs_is_that_of_the_command() -> None:
     published = (ROOT / "jobs" / "job.schema.json").read_text(encoding="utf-8")
-    assert json.loads(published) == SCHEMAS["job"], "run `make pages`"
+    assert json.loads(published) == SCHEMAS["job"], "run `.ci/pages`"
 
 
 def blocks() -> list[Any]:

@@ -21,11 +21,11 @@ SCHEMA = ROOT / "mappings" / "mapping.schema.json"
 
 
 def test_the_page_of_patterns_is_that_of_the_designs() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), f"{PAGE.name} is stale: run `make pages`"
+    assert PAGE.read_text(encoding="utf-8") == page(), f"{PAGE.name} is stale: run `.ci/pages`"
 
 
 def test_the_published_schema_is_that_of_the_command() -> None:
-    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == mapping_schema(), "run `make pages`"
+    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == mapping_schema(), "run `.ci/pages`"
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -43,7 +43,7 @@ def many(
     """The same of `count` schedules, on all cores or as many as asked."""
     chunks = range(first, first + count, _CHUNK)
     sizes = [min(_CHUNK, first + count - start) for start in chunks]
-    # What waits beside them, such as the storms of make soak, is served first.
+    # What waits beside them, such as storms, is served first.
     with ProcessPoolExecutor(workers or os.cpu_count(), initializer=os.nice, initargs=(10,)) as pool:
         return [seed for seeds in pool.map(diverging, chunks, sizes, repeat(mappings)) for seed in seeds]
 

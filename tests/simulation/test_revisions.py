@@ -20,7 +20,7 @@ from tests.simulation.world import World
 from tests.support_fence import no_fence
 
 SCHEDULES = 100
-"""The first of those that `make soak` runs."""
+"""The first of those that a landing runs."""
 MOST = 4_000
 """Until something wrong is found."""
 

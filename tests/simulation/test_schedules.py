@@ -8,7 +8,7 @@ from tests.simulation.actors import run
 from tests.simulation.many import MANY, diverging, many
 
 SCHEDULES = 500
-"""The first of those that `make soak` runs: enough to see at once that a change breaks a rule."""
+"""The first of those that a landing runs: enough to see at once that a change breaks a rule."""
 
 
 def test_every_schedule_comes_to_what_the_rows_say() -> None:

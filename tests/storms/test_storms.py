@@ -93,7 +93,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], capture_output=True
     )
     if mounted.returncode != 0:
-        what = "this machine lets nobody mount a tmpfs; run make soak as root of a machine of its own"
+        what = "this machine lets nobody mount a tmpfs; run it as root on a machine of its own"
         pytest.fail(what) if in_ci() else pytest.skip(what)
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=False)

@@ -81,7 +81,7 @@ def test_what_runs_is_what_was_tested(lock: str) -> None:
 
 def test_the_page_of_licences_is_fresh() -> None:
     page = (HOUSE / "docs" / "licences.md").read_text(encoding="utf-8")
-    assert page == _licences["page"](), "run make pages"
+    assert page == _licences["page"](), "run .ci/pages"
 
 
 def test_nothing_that_runs_is_under_the_gpl() -> None:

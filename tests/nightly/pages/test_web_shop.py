@@ -1,4 +1,4 @@
-"""The shop's web service, as `make shop` starts it: it writes with marks, reads by phase, and says how it is."""
+"""The shop's web service, as jobs/shop.sh starts it: it writes with marks, reads by phase, and says how it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shop on old tables of DynamoDB, as `make demo-tables` starts it: filled, moved, and written to with boto3."""
+"""The shop on old tables of DynamoDB, as docker/tables/demo.py starts it: filled, moved, and written to with boto3."""
 
 from __future__ import annotations
 

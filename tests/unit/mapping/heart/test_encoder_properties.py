@@ -26,7 +26,7 @@ from tests.unit.mapping.heart.test_properties import KINDS
 pytestmark = pytest.mark.property
 EXAMPLES = int(os.environ.get("MIGRATOR_TEST_EXAMPLES", "50"))
 ROWS_OF_AN_EXAMPLE = 34
-"""So that the 3,000 examples of make soak are more than 100,000 rows; a mapping takes as long as its rows."""
+"""So that the 3,000 examples of a night are more than 100,000 rows; a mapping takes as long as its rows."""
 
 ROOT = {"id": "integer!", **{kind.replace(" ", "_").replace("(2)", "2"): kind for kind in KINDS}}
 LINE = {

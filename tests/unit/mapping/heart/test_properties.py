@@ -21,7 +21,7 @@ from tests.golden import heart
 
 pytestmark = pytest.mark.property
 EXAMPLES = int(os.environ.get("MIGRATOR_TEST_EXAMPLES", "50"))
-"""More of them in make soak."""
+"""More of them at night."""
 
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 MAPPINGS = [path.read_text() for path in sorted((Path(__file__).parents[4] / "mappings").rglob("*.yaml"))]

@@ -17,7 +17,7 @@ DOCS = Path(__file__).resolve().parents[4] / "docs"
 
 def test_the_page_of_types_is_what_the_tables_say() -> None:
     made = runpy.run_path(str(DOCS / "generate_types.py"))["page"]()
-    assert (DOCS / "types.md").read_text(encoding="utf-8") == made, "make pages writes it anew"
+    assert (DOCS / "types.md").read_text(encoding="utf-8") == made, ".ci/pages writes it anew"
 
 
 @pytest.mark.parametrize("rules", [sqlite_facts.RULES, types.RULES, facts.RULES])
