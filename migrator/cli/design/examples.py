@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
 
 import click
 
 from migrator.cli.command_line import print_json
 from migrator.model.errors import CLEAN, SettingsError
 
-DISTRIBUTION = "single-table-migrator"
-SHARE = f"share/{DISTRIBUTION}/"
-"""Where an installed package has them, below the environment's folder (`data-files` of pyproject.toml)."""
-_CLONE = Path(__file__).parents[3]
-_OF_A_CLONE = (
-    "mappings/*.yaml", "mappings/mapping.schema.json", "mappings/README.md", "mappings/designs/*.*",
-    "jobs/ecommerce.yaml", "jobs/chinook.yaml", "jobs/job.schema.json",
-)  # fmt: skip
+_FORMS = (".yaml", ".json", ".md", ".sql")
 
 
 def examples(folder: Path, force: bool, as_json: bool) -> int:
@@ -25,11 +20,9 @@ def examples(folder: Path, force: bool, as_json: bool) -> int:
 
     Raises: SettingsError where a file is there already (but with `force`), or one cannot be written.
     """
-    found = _installed() or _of_a_clone()
+    found = dict(_shipped(resources.files("migrator") / "examples"))
     if not found:
-        raise SettingsError(
-            "this installation brings no examples; install the package anew, or take them from a clone"
-        )
+        raise SettingsError("this installation has no examples; install the package again")
     wanted = {folder / name: source for name, source in sorted(found.items())}
     if there := [str(path) for path in wanted if path.exists() and not force]:
         what = f"{there[0]} and {len(there) - 1} more are" if len(there) > 1 else f"{there[0]} is"
@@ -50,7 +43,7 @@ def examples(folder: Path, force: bool, as_json: bool) -> int:
     return CLEAN
 
 
-def _copy(source: Path, path: Path) -> None:
+def _copy(source: Traversable, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(source.read_bytes())
@@ -58,18 +51,10 @@ def _copy(source: Path, path: Path) -> None:
         raise SettingsError(f"{path}: cannot be written ({error.strerror}); name another folder") from None
 
 
-def _installed() -> dict[str, Path]:
-    """Name below the folder -> file, of a package that was installed from a wheel."""
-    try:
-        files = metadata.files(DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:
-        return {}
-    ours = {PurePosixPath(file).as_posix().partition(SHARE)[2]: Path(str(file.locate())) for file in files}
-    return {name: path for name, path in ours.items() if name}
-
-
-def _of_a_clone() -> dict[str, Path]:
-    """The same of a clone that this is run from."""
-    return {
-        path.relative_to(_CLONE).as_posix(): path for pattern in _OF_A_CLONE for path in _CLONE.glob(pattern)
-    }
+def _shipped(folder: Traversable, below: str = "") -> Iterator[tuple[str, Traversable]]:
+    """Names below the folder, and their files."""
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.is_dir():
+            yield from _shipped(entry, f"{below}{entry.name}/")
+        elif entry.name.endswith(_FORMS):
+            yield below + entry.name, entry
