@@ -17,14 +17,20 @@ _EDGES = ("source", "target", "dynamodb", "journal")
 
 
 def files(*patterns: str) -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
 def code_lines(tree: ast.Module) -> int:
     held: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             continue
         if isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             held.update(_own_lines(node))
@@ -67,16 +73,29 @@ def figures() -> Iterator[tuple[str, str]]:
     top = {path.relative_to(ROOT / "migrator").parts[0] for path in code}
     yield "code lines", f"{sum(map(code_lines, code.values())):,}"
     yield "modules / top-level names", f"{len(code)} / {len(top)}"
-    yield "dataclasses / of them made at <= 1 place", f"{len(data)} / {sum(calls[one.name] <= 1 for one in data)}"
-    yield "protocols / with one named implementation or none", (
-        f"{len(ports)} / {sum(bases[one.name] <= 1 for one in ports)}"
+    yield (
+        "dataclasses / of them made at <= 1 place",
+        f"{len(data)} / {sum(calls[one.name] <= 1 for one in data)}",
+    )
+    yield (
+        "protocols / with one named implementation or none",
+        (f"{len(ports)} / {sum(bases[one.name] <= 1 for one in ports)}"),
     )
     yield "journal tables", str(_tables(code))
     yield "class names with two meanings", str(sum(count > 1 for count in names.values()))
-    yield "modules that start a ticker or heartbeat thread", str(
-        sum(bool(re.search(r"\b(?:Ticker|Heartbeat)\(", path.read_text(encoding="utf-8"))) for path in code)
+    yield (
+        "modules that start a ticker or heartbeat thread",
+        str(
+            sum(
+                bool(re.search(r"\b(?:Ticker|Heartbeat)\(", path.read_text(encoding="utf-8")))
+                for path in code
+            )
+        ),
     )
-    yield "commands and features that import an edge", str(sum(_imports_an_edge(path, tree) for path, tree in code.items()))
+    yield (
+        "commands and features that import an edge",
+        str(sum(_imports_an_edge(path, tree) for path, tree in code.items())),
+    )
     tests = trees("tests/*.py")
     yield "test code lines / modules", f"{sum(map(code_lines, tests.values())):,} / {len(tests)}"
     yield "lines of tests, as in the files", f"{sum(len(path.read_text().splitlines()) for path in tests):,}"
@@ -97,7 +116,8 @@ def _tables(code: dict[Path, ast.Module]) -> int:
 def _imports_an_edge(path: Path, tree: ast.Module) -> bool:
     part = path.relative_to(ROOT / "migrator").parts[0]
     return part in ("cli", "commands", "features") and any(
-        isinstance(node, ast.ImportFrom) and (node.module or "").startswith(tuple(f"migrator.{edge}" for edge in _EDGES))
+        isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(tuple(f"migrator.{edge}" for edge in _EDGES))
         for node in ast.walk(tree)
     )
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from migrator.model.errors import RowError
+from tests.golden import heart
 from tests.golden.shop import made
 
 VALUES: list[tuple[str, str, Any, Any]] = [
@@ -169,3 +170,18 @@ def test_a_row_is_refused_without_quoting_its_values(rest: str, row: dict[str, A
     assert str(caught.value).startswith("orders")
     for value in row.values():
         assert not isinstance(value, str) or value in ("", "X", "infinity") or value not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "kept"),
+    [("integer", None, "V#none"), ("integer", 0, "V#0"), ("text", None, "V#none"), ("text", "", "V#")],
+)
+def test_or_replaces_null_and_neither_zero_nor_an_empty_text(kind: str, value: Any, kept: str) -> None:
+    entity = heart.entity(
+        """
+entities: {note: {items: {Note: {key: ["N#{id}", META], attributes: {kept: "V#{value|or:'none'}"}}}}}
+""",
+        heart.facts(heart.table("note", {"id": "integer!", "value": kind})),
+    )
+    (item,) = heart.items(entity, {"id": 1, "value": value})
+    assert item["kept"] == kept

@@ -314,3 +314,20 @@ def test_ages_are_those_of_the_newest_window_and_never_negative() -> None:
     assert lines(facts())["comparisons"].age_s == pytest.approx(60, abs=60)
     ahead = [window(-10, compared=2000)]
     assert lines(facts(seen=ahead))["comparisons"].age_s == 0
+
+
+@pytest.mark.parametrize(("seconds_late", "counted"), [(0, 500), (1, 0)])
+def test_a_window_counts_up_to_the_age_that_is_allowed(seconds_late: int, counted: int) -> None:
+    oldest = int(NOW_S - LIMITS.evidence_max_age_s) - seconds_late
+    found = facts(seen=[replace(window(), begun_at=oldest)])
+    assert found.counts(LIMITS, since_move=False).compared == counted
+
+
+@pytest.mark.parametrize(("seconds_late", "counted"), [(0, 500), (1, 0)])
+def test_a_window_that_began_with_the_move_counts_and_an_earlier_one_does_not(
+    seconds_late: int, counted: int
+) -> None:
+    made = facts()
+    begun_at = int(made.phase.since) - seconds_late
+    found = replace(made, windows=[replace(window(), begun_at=begun_at)])
+    assert found.counts(LIMITS, since_move=True).compared == counted
