@@ -149,6 +149,7 @@ def test_every_stage_that_writes_items_is_one_of_those_that_need_a_check() -> No
     assert {"FastPath", "Undo", "Strip", "Purge", "send"} <= found
 
 
+@pytest.mark.slow
 def test_no_check_has_a_default_that_does_nothing() -> None:
     """Whatever is called a check, a fence or a guard: no argument or field of that name has a default."""
     names = {"check", "fence", "guard", "admit", "look", "before_commit"}

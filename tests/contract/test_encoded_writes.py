@@ -134,6 +134,7 @@ def values() -> st.SearchStrategy[Any]:
     return st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=8)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20), values()))
 def test_an_item_that_was_json_is_sent_as_it_was(made: Item) -> None:
     wired = orjson.dumps(encode_item(made), default=base64_text)

@@ -36,6 +36,7 @@ def test_what_is_written_is_read_and_replaced(files: Files) -> None:
     assert files.sizes_below("data/") == {"data/part": 5}
 
 
+@pytest.mark.slow
 def test_what_is_removed_is_gone_and_nothing_else(files: Files) -> None:
     names = [f"pages/run-1/{number}" for number in range(1_003)]
     for name in (*names, "data/part"):

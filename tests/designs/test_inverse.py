@@ -57,6 +57,7 @@ def test_the_rows_of_a_design(name: str, engine: str, request: pytest.FixtureReq
     assert rows
 
 
+@pytest.mark.slow
 def test_chinook_on_sqlite(chinook_sqlite: Path) -> None:
     _whole("chinook", f"sqlite:///{chinook_sqlite}")
 

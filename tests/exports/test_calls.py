@@ -223,6 +223,7 @@ def _asked(role: Role) -> set[str]:
 _SIDES = pytest.mark.parametrize(("places", "rights"), [(SITES, _rights), (OLD_SITES, _old_rights)])
 
 
+@pytest.mark.slow
 def test_every_place_that_calls_aws_is_known() -> None:
     assert set(sites()) == {*SITES, *OLD_SITES}
 
@@ -237,6 +238,7 @@ def test_every_role_has_the_rights_of_the_places_that_it_comes_to(
                 assert sites()[place] <= rights(name), (place, name)
 
 
+@pytest.mark.slow
 @_SIDES
 def test_no_role_has_a_right_that_none_of_its_places_needs(
     places: Mapping[str, str], rights: Callable[[str], set[str]]

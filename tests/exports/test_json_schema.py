@@ -53,6 +53,7 @@ def _wrong(described: Opened, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {**item, "_tk": "7"}
 
 
+@pytest.mark.slow
 def test_items_of_chinook_are_as_the_schema_says(chinook_dir: Path) -> None:
     url = f"sqlite:///{chinook_dir / 'Chinook_Sqlite.sqlite'}"
     with opened(ROOT / "mappings" / "chinook.yaml", url) as described:
@@ -64,6 +65,7 @@ def test_items_of_chinook_are_as_the_schema_says(chinook_dir: Path) -> None:
             assert not validator.is_valid({**plain(item), "PK": f"X{item['PK']}"})
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_schema(tmp_path: Path, chinook_dir: Path) -> None:
     job = shipped(tmp_path, ROOT / "mappings" / "chinook.yaml", "http://127.0.0.1:1")
     path = job.folder / "job.yaml"

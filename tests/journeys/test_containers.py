@@ -13,7 +13,8 @@ from tests.journeys.small import MAPPING
 from tests.support_services import docker_answers
 
 pytestmark = pytest.mark.skipif(
-    not docker_answers(), reason="no Docker engine answers here: these containers are started by testcontainers"
+    not docker_answers(),
+    reason="no Docker engine answers here: these containers are started by testcontainers",
 )
 ROWS = """
 CREATE TABLE customer (id integer PRIMARY KEY, name text);

@@ -199,6 +199,7 @@ def _spoil(shop: Project) -> None:
         source.commit()
 
 
+@pytest.mark.slow
 def test_the_keys_of_every_document_are_the_pinned_ones(
     documents: dict[tuple[str, ...], list[Any]], pinned: SnapshotAssertion
 ) -> None:

@@ -35,6 +35,7 @@ def pages() -> dict[str, str]:
     return reference.pages()
 
 
+@pytest.mark.slow
 def test_every_command_and_every_option_is_on_the_page_of_commands(pages: dict[str, str]) -> None:
     for words in commands(cli):
         _, command = _command_of([*words])
@@ -71,6 +72,7 @@ def collect():
     ]
 
 
+@pytest.mark.slow
 def test_metrics_and_lines_that_are_known_stand_on_their_pages(pages: dict[str, str]) -> None:
     assert {"migrator_marks_waiting", "migrator_lag_seconds"} <= {one.name for one in reference.metrics()}
     events = {line.event: line for line in reference.log_lines()}
@@ -144,6 +146,7 @@ def _command_of(words: list[str]) -> tuple[list[str], click.Command]:
     return named, command
 
 
+@pytest.mark.slow
 def test_a_page_that_is_named_nowhere_and_a_link_that_leads_nowhere_are_left_for_sphinx_to_refuse(
     tmp_path: Path,
 ) -> None:

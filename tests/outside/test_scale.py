@@ -91,6 +91,7 @@ def _plain(value: Any) -> Any:
     return re.sub(r"\$\{(?:var\.)?(\w+)\}", r"<\1>", value.strip('"')) if isinstance(value, str) else value
 
 
+@pytest.mark.slow
 def test_both_definitions_of_the_glue_job_say_the_same() -> None:
     job = template("glue")["Resources"]["Migration"]["Properties"]
     same = terraform("glue", "aws_glue_job")

@@ -86,6 +86,7 @@ def test_items_follow_each_call_before_it_returns(shop: Shop, client: Any) -> No
     assert "clean" in shop.project.done("verify", shop.job).out
 
 
+@pytest.mark.slow
 def test_items_that_move_and_those_of_other_documents_follow_too(shop: Shop, client: Any) -> None:
     orders, lines = shop.real["Orders"], shop.real["Lines"]
     with Migration.load(shop.job) as migration:

@@ -9,6 +9,8 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 import migrator
 from migrator.runtime.system import how_to_install
 
@@ -33,6 +35,7 @@ assert running_s() > 0
 """
 
 
+@pytest.mark.slow
 def test_every_module_is_imported_without_what_unix_alone_has() -> None:
     ended = subprocess.run([sys.executable, "-c", WITHOUT_UNIX], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]

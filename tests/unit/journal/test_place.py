@@ -166,6 +166,7 @@ def test_one_of_an_older_version_is_moved_though_it_lacks_tables(folders: Path) 
     assert settled(folders, lambda known: None)
 
 
+@pytest.mark.slow
 def test_of_several_that_start_at_once_one_moves_it_and_none_makes_another(folders: Path) -> None:
     former = folders / "here" / ".migrator" / "shop.db"
     written(former, "").communicate()

@@ -169,6 +169,7 @@ def test_two_faults_on_one_line_are_two_faults() -> None:
     assert len({fault.partition(": ")[0] for fault in found}) == 1
 
 
+@pytest.mark.slow
 def test_a_mapping_of_five_thousand_lines_is_checked() -> None:
     one = '  e{n}:\n    table: node\n    items:\n      N{n}:\n        key: ["N{n}#{{id}}", META]\n'
     text = "entities:\n" + "".join(one.replace("{n}", str(n)).replace("{{id}}", "{id}") for n in range(1_000))

@@ -53,6 +53,7 @@ def _is_of_dialect(node: ast.AST) -> bool:
     return text.endswith(("dialect", "dialect.name", "get_backend_name()"))
 
 
+@pytest.mark.slow
 def test_no_module_but_the_engines_tells_one_dialect_from_another() -> None:
     found = [
         f"{path.relative_to(HOUSE.parent)}:{what}"

@@ -137,6 +137,7 @@ def test_files_are_the_same_with_generated_functions_and_without(tmp_path: Path)
     assert made[0] == made[1]
 
 
+@pytest.mark.slow
 def test_stopped_at_any_step_it_ends_as_one_that_was_not(tmp_path: Path) -> None:
     whole = Shop(tmp_path / "whole.db")
     files = FolderFiles(tmp_path / "whole")

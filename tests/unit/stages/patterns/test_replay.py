@@ -256,6 +256,7 @@ def test_more_than_one_is_a_difference_where_a_part_has_one() -> None:
     assert example.why == "12 item(s), 12 row(s), though the part says one: true"
 
 
+@pytest.mark.slow
 def test_very_many_differences_are_counted_and_few_are_kept() -> None:
     many = 3_000
     replayed = Replayed(answers=lambda params: [(n, n, "q") for n in range(50, 50 + many)], samples=10)

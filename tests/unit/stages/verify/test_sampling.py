@@ -82,6 +82,7 @@ def test_a_small_sample_is_rows_by_chance_none_of_them_twice(source: SqlSource, 
     assert pages(source, Sample(4, share=sample.share, rows=sample.rows)) != found
 
 
+@pytest.mark.slow
 def test_every_row_may_be_in_a_small_sample(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "few.db") as connection:
         connection.execute("CREATE TABLE note (id INTEGER PRIMARY KEY)")
