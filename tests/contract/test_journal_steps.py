@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from migrator.journal.database import STEPS, Step, _engine, _url, add_columns
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import Column, Table, Text
 from migrator.model.journal import RunIdentity
+from tests.forking import Python
 
 IDENTITY = RunIdentity("backfill", "shop", "table-1", "rev-1")
 OPEN = "import sys; from migrator.journal.runs import SqlJournal; SqlJournal(sys.argv[1]).close(); print('opened')"
@@ -60,12 +60,7 @@ def of(connection: Connection) -> tuple[int, list[int]]:
 
 def test_of_several_processes_one_brings_it_up_and_all_go_on(url: str) -> None:
     as_of_version_2(url)
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", OPEN, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for _ in range(3)
-    ]
+    started = [Python(["-c", OPEN, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]
     ended = [process.communicate(timeout=60) for process in started]
     assert [out for out, _ in ended] == ["opened\n"] * 3, ended
     assert recorded(url) == (schema.VERSION, list(range(3, schema.VERSION + 1)))

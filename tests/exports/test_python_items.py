@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from tests.designs.golden import ROOT, exactly
 from tests.exports.generated import items_of, loaded, row_model, row_of
 from tests.exports.shop import SHOP
 from tests.exports.typescript import Opened, opened
+from tests.forking import run_python
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +46,7 @@ def test_every_item_of_chinook_is_the_hearts(chinook_dir: Path, tmp_path: Path) 
 @pytest.mark.nightly
 def test_every_item_of_the_shop_is_the_hearts(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
-    build = [sys.executable, str(ROOT / "docker" / "shop" / "build.py"), "--scale", "1", url]
-    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    build = [ROOT / "docker" / "shop" / "build.py", "--scale", "1", url]
+    run_python(build, check=True)
     with opened(SHOP, url) as made:
         assert compared(made, tmp_path) > 37_000

@@ -20,6 +20,7 @@ from migrator.target import embedded
 from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
+from tests.forking import Python
 from tests.support_fence import no_fence
 
 DESIGN = TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
@@ -73,10 +74,7 @@ def test_after_a_kill_it_begins_empty_and_says_so(home: Path, capsys: pytest.Cap
 
 def test_two_processes_that_start_it_at_once_start_one(home: Path) -> None:
     code = "import sys; from pathlib import Path; from migrator.target import embedded; print(embedded.ensure_running(Path(sys.argv[1])))"
-    started = [
-        subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    started = [Python(["-c", code, home], stdout=subprocess.PIPE) for _ in range(2)]
     answers = [process.communicate(timeout=120)[0] for process in started]
     assert answers[0] == answers[1] != ""
     assert json.loads((home / "server.json").read_text())["port"] == int(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from migrator.model.table import Item, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
+from tests.forking import Python
 from tests.journeys.in_process import LIMIT_S, Ended, run_here
 from tests.support_fence import no_fence
 
@@ -42,13 +42,12 @@ class Project:
     own_process: bool = False
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "migrator", *words],
+        return Python(
+            ["-m", "migrator", *words],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
         )
 
     @contextmanager

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
+from tests.forking import run_python
 from tests.journeys.command import ROOT
 
 
 def migrator(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "migrator", *words]
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=120)
+    return run_python(["-m", "migrator", *words], env=surroundings)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.forking import Python
 from tests.journeys.command import Project
 from tests.journeys.cutover import (
     PATTERN,
@@ -61,14 +61,13 @@ def known(shop: Project) -> set[str]:
 def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The command at a terminal, waiting at its question; typed answers go to the file descriptor."""
     keyboard, typed = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "migrator", "cutover", *words],
+    process = Python(
+        ["-m", "migrator", "cutover", *words],
         cwd=shop.folder,
         env=shop.environment,
         stdin=typed,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     )
     try:
         said = ""

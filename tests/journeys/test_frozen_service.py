@@ -6,7 +6,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forking import Python
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, PATTERN, cutover_shop, desk_of, filled, live, obey, phase, reader
 
@@ -50,13 +50,12 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
 def service(shop: Project) -> Iterator[subprocess.Popen[str]]:
     program = shop.folder / "service.py"
     program.write_text(SERVICE)
-    process = subprocess.Popen(
-        [sys.executable, str(program), str(shop.job)],
+    process = Python(
+        [program, shop.job],
         cwd=shop.folder,
         env=shop.environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
     )
     try:
         assert said(process) == "ready"

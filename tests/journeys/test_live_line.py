@@ -8,7 +8,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forking import Python
 from tests.journeys.command import Project
 from tests.journeys.cutover import PATTERN, change, cutover_shop, filled, force
 
@@ -54,12 +54,12 @@ class Screen:
 
 
 @contextmanager
-def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], Screen]]:
+def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen[str], Screen]]:
     """The command on a terminal of its own."""
     ours, theirs = pty.openpty()
     environment = {**shop.environment, "TERM": "xterm", "COLUMNS": "100"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "migrator", *words],
+    process = Python(
+        ["-m", "migrator", *words],
         cwd=shop.folder,
         env=environment,
         stdin=theirs,

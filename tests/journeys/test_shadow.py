@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 import sqlite3
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,6 +18,7 @@ from migrator.model.evidence import DiffKey, Sample, Window
 from migrator.model.table import Item, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
+from tests.forking import run_python
 from tests.journeys.command import ROOT, Project, project
 from tests.journeys.in_process import Ended
 from tests.support_fence import no_fence
@@ -45,8 +44,8 @@ DELETE FROM sessions WHERE rowid % 10 > 0;
 def shop(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Project:
     folder = tmp_path_factory.mktemp("shadow")
     source = f"sqlite:///{folder / 'shop.db'}"
-    build = [sys.executable, str(ROOT / "docker" / "shop" / "build.py"), "--scale", "1", source]
-    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    build = [ROOT / "docker" / "shop" / "build.py", "--scale", "1", source]
+    run_python(build, check=True)
     with sqlite3.connect(folder / "shop.db") as database:
         database.executescript(FEWER)
     made = project(folder, source, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.forking import run_python
 from tests.journeys.command import ROOT, project
 from tests.journeys.in_process import Ended
 from tests.journeys.test_shadow import FEWER, PATTERNS
@@ -23,8 +22,8 @@ TABLES = ("users", "categories", "products", "orders", "order_items", "sessions"
 def _fill(engine: str, url: str, folder: Path, collation: str = "") -> None:
     """The rows of the shop's file in the tables of its schema, as the server makes them. `collation`: of its texts."""
     file = folder / "shop.db"
-    build = [sys.executable, str(SHOP / "build.py"), "--scale", "1", f"sqlite:///{file}"]
-    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    build = [SHOP / "build.py", "--scale", "1", f"sqlite:///{file}"]
+    run_python(build, check=True)
     with closing(sqlite3.connect(file)) as rows, closing(connect(engine, url)) as server:
         rows.executescript(f"PRAGMA foreign_keys = ON; {FEWER}")
         cursor = server.cursor()

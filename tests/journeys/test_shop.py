@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
+from tests.forking import run_python
 from tests.journeys.command import ROOT, project
 from tests.support_mapping import parse_mapping
 
@@ -40,8 +39,8 @@ DELETE FROM sessions WHERE rowid % 10 > 0 AND id <> 'b0a6a12ee455ed8e52d013f912f
 
 def test_every_access_pattern_has_the_same_answer_on_both_sides(tmp_path: Path, dynamodb_url: str) -> None:
     source = f"sqlite:///{tmp_path / 'shop.db'}"
-    build = [sys.executable, str(ROOT / "docker" / "shop" / "build.py"), "--scale", "1", source]
-    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    build = [ROOT / "docker" / "shop" / "build.py", "--scale", "1", source]
+    run_python(build, check=True)
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
         database.executescript(FEWER)
     made = project(tmp_path, source, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")

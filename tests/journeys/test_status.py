@@ -7,14 +7,13 @@ import os
 import pty
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.forking import Python
 from tests.journeys.command import Project
 from tests.journeys.cutover import cutover_shop
 from tests.support_prometheus import LIMIT_S, until
@@ -170,11 +169,9 @@ def test_a_watch_that_nobody_looks_at_prints_again_and_ends_with_0(shop: Project
 
 def test_a_watch_on_a_terminal_is_drawn_at_one_place(shop: Project) -> None:
     ours, theirs = pty.openpty()
-    words = [sys.executable, "-m", "migrator", "status", str(shop.job), "--watch", "--every", "0.2s"]
+    words = ["-m", "migrator", "status", shop.job, "--watch", "--every", "0.2s"]
     environment = shop.environment | {"TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen(
-        words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=shop.folder
-    ) as watch:
+    with Python(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=shop.folder) as watch:
         os.close(theirs)
         shown = b""
         while shown.count(b"job shop, ") < 3:

@@ -8,7 +8,6 @@ import re
 import signal
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from migrator.cli.main import cli, run
 from migrator.settings import job as job_settings
 from migrator.wiring import live as live_wiring
+from tests.forking import Python
 from tests.journeys.command import Project
 from tests.journeys.cutover import change, cutover_shop, filled
 from tests.journeys.small import small_shop
@@ -93,9 +93,12 @@ def test_ctrl_c_at_a_question_changes_nothing(tmp_path: Path, dynamodb_url: str)
     shop = small_shop(tmp_path, dynamodb_url)
     shop.done("backfill", str(shop.job))
     keyboard, typed = pty.openpty()
-    words = [sys.executable, "-m", "migrator", "undo", str(shop.job)]
-    process = subprocess.Popen(
-        words, cwd=shop.folder, env=shop.environment, stdin=typed, stderr=subprocess.PIPE, text=True
+    process = Python(
+        ["-m", "migrator", "undo", shop.job],
+        cwd=shop.folder,
+        env=shop.environment,
+        stdin=typed,
+        stderr=subprocess.PIPE,
     )
     try:
         said = ""

@@ -22,6 +22,7 @@ from botocore.loaders import JSONFileLoader
 from sqlalchemy.orm import sessionmaker
 
 from migrator.api import Migration
+from tests.forking import Python
 from tests.service.shop import Order, Shop, Tag, User
 from tests.service.steps import Steps
 
@@ -119,8 +120,7 @@ def killing(shop: Shop) -> Iterator[Callable[[Life], End]]:
 @contextmanager
 def killing_of(module: str, *places: str) -> Iterator[Callable[[Life], End]]:
     """`places`: what the module is given, the job's file first."""
-    words = [sys.executable, "-m", module, *places]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with Python(["-m", module, *places], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
 

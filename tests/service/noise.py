@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +13,7 @@ from threading import Event, Thread
 from migrator.model.evidence import Sample, Window
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
+from tests.forking import Python
 from tests.service.reading import ReadShop, open_read_shop
 
 READERS = 4
@@ -46,9 +44,9 @@ def noisy_shop(
 
 @contextmanager
 def _relay(shop: ReadShop) -> Iterator[None]:
-    words = [sys.executable, "-m", "migrator", "relay", str(shop.job)]
+    words = ["-m", "migrator", "relay", shop.job]
     with (shop.folder / "relay.log").open("w") as log:
-        started = subprocess.Popen(words, cwd=shop.folder, stdout=log, stderr=log, env=dict(os.environ))
+        started = Python(words, cwd=shop.folder, stdout=log, stderr=log)
         try:
             yield
             assert started.poll() is None, (shop.folder / "relay.log").read_text()

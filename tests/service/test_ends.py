@@ -17,6 +17,7 @@ import pytest
 from migrator.journal.writers import SqlInstances
 from migrator.model.instances import Instance
 from migrator.runtime.system import visible_processes
+from tests.forking import run_python
 from tests.service.reading import ReadShop
 
 LOADED = """\
@@ -96,8 +97,7 @@ def until(holds: Callable[[], bool], what: str = "", limit_s: float = 120) -> No
 def ran(shop: ReadShop, program: str) -> subprocess.CompletedProcess[str]:
     path = shop.folder / "program.py"
     path.write_text(program)
-    words = [sys.executable, path.name]
-    return subprocess.run(words, cwd=shop.folder, capture_output=True, text=True, timeout=120)
+    return run_python([path.name], cwd=shop.folder)
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def served(shop: ReadShop, app: str, *more: str) -> Iterator[tuple[subprocess.Po
             until(lambda: "running on http" in log.read_text(), f"{app} did not start")
             port = log.read_text().split("http://127.0.0.1:")[1].split()[0]
             asked = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{port}/', timeout=60).read()"
-            subprocess.run([sys.executable, "-c", asked], check=True, timeout=120)
+            run_python(["-c", asked], check=True)
             yield process, log
         finally:
             process.kill()

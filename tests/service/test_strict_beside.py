@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from migrator.model.errors import StoppedError
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
+from tests.forking import Python
 from tests.service.killed import before
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user
@@ -60,9 +60,8 @@ def behind_a_proxy(shop: Shop) -> Iterator[Faults]:
 @contextmanager
 def command(shop: Shop, *words: str) -> Iterator[subprocess.Popen[str]]:
     """A command of ours at work in a process of its own."""
-    line = [sys.executable, "-m", "migrator", *words, str(shop.job)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(line, cwd=shop.folder, stdout=pipe, stderr=pipe, text=True) as process:
+    line, pipe = ["-m", "migrator", *words, shop.job], subprocess.PIPE
+    with Python(line, cwd=shop.folder, stdout=pipe, stderr=pipe) as process:
         try:
             yield process
         finally:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.forking import Python
 from tests.journeys.command import Project
 from tests.storms.shop import marks_left, marks_numbered, open_shop
 from tests.storms.storm import Killed, Storm, Weather, rest
@@ -47,13 +47,12 @@ class Services:
         url = service_url(engine, self.url, DRIVERS).render_as_string(hide_password=False)
         storm = self.storm
         values = (url, storm.customers, storm.per_s, self.seed, *storm.lives_s, *KINDS[: storm.writers])
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.storms.lives", str(self.made.job), *map(str, values)],
+        return Python(
+            ["-m", "tests.storms.lives", self.made.job, *values],
             cwd=self.made.folder,
             env=self.made.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
         )
 
     def _read(self) -> None:

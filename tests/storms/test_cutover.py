@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from migrator.model.evidence import Move, State
 from migrator.wiring.live import JobJournal
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
+from tests.forking import Python
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, PATTERN, cutover_shop, desk_of, phase
 
@@ -246,11 +246,9 @@ with Migration.load(sys.argv[1], service="shop-api") as migration:
 def test_two_processes_act_by_a_move_within_the_cache_and_a_second(shop: Project) -> None:
     cache_s = 2.0
     shop.job.write_text(shop.job.read_text().replace("phase_cache_s: 0.2", f"phase_cache_s: {cache_s}"))
-    command = [sys.executable, "-c", SERVICE, str(shop.job)]
-    pipe = subprocess.PIPE
+    words, pipe = ["-c", SERVICE, shop.job], subprocess.PIPE
     services = [
-        subprocess.Popen(command, env=shop.environment, cwd=shop.folder, stdin=pipe, stdout=pipe, text=True)
-        for _ in range(2)
+        Python(words, env=shop.environment, cwd=shop.folder, stdin=pipe, stdout=pipe) for _ in range(2)
     ]
     try:
         assert [one.stdout.readline() for one in services if one.stdout] == ["ready\n"] * 2

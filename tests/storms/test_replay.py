@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,6 +13,7 @@ from threading import Event, Thread
 import psycopg
 import pytest
 
+from tests.forking import run_python
 from tests.journeys.command import ROOT, Project, project
 
 PATTERNS = ("get_user", "get_user_with_orders", "recent_orders", "get_product", "get_products_by_category")
@@ -24,8 +23,8 @@ PATTERNS += ("order_with_items", "orders_of_product", "products_of_category")
 
 @pytest.fixture
 def shop(tmp_path: Path, postgres_database: str, dynamodb_url: str) -> Project:
-    build = [sys.executable, str(ROOT / "docker" / "shop" / "build.py"), "--scale", "1", postgres_database]
-    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    build = [ROOT / "docker" / "shop" / "build.py", "--scale", "1", postgres_database]
+    run_python(build, check=True)
     with psycopg.connect(postgres_database) as connection:
         connection.execute("DELETE FROM order_items WHERE order_id % 8 > 0")
         connection.execute("DELETE FROM orders WHERE id % 8 > 0")

@@ -23,6 +23,7 @@ from migrator.mapping.language.parse import examine_mapping
 from migrator.model.table import Item
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
+from tests.forking import run_python
 from tests.support_services import REPOSITORY
 
 # One worker builds the shop once.
@@ -49,7 +50,7 @@ TYPES = {
 
 
 def _build(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(BUILD), *words], capture_output=True, text=True, timeout=120)
+    return run_python([BUILD, *words])
 
 
 @pytest.fixture(scope="module")

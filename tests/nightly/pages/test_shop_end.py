@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import support_services as services
+from tests.forking import run_python
 from tests.journeys.command import ROOT, Project, project
 from tests.journeys.cutover import live
 from tests.journeys.test_shop import ASKED, FEWER
@@ -33,8 +32,8 @@ def own_dynamodb(tmp_path: Path) -> Iterator[str]:
 def shop(tmp_path: Path, own_dynamodb: str) -> Project:
     """Captured, filled and verified; every pattern is off."""
     source = f"sqlite:///{tmp_path / 'shop.db'}"
-    build = [sys.executable, str(SHOP / "build.py"), "--scale", "1", source]
-    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    build = [SHOP / "build.py", "--scale", "1", source]
+    run_python(build, check=True)
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
         database.executescript(FEWER + ORDERS)
     # The class in the modules is called after the table, and the service after the class.
@@ -83,9 +82,6 @@ def served(shop: Project, module: str) -> str:
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
     }
-    command = [sys.executable, str(SHOP / "after.py")]
-    ended = subprocess.run(
-        command, cwd=shop.folder, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    ended = run_python([SHOP / "after.py"], cwd=shop.folder, env=environment)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.forking import run_python
 from tests.journeys.command import ROOT, project
 from tests.journeys.web import Web, served
 
@@ -33,9 +31,7 @@ pytestmark = pytest.mark.xdist_group("web shop")
 def web(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Iterator[Web]:
     folder = tmp_path_factory.mktemp("web")
     source = f"sqlite:///{folder / 'shop.db'}"
-    subprocess.run(
-        [sys.executable, str(SHOP / "build.py"), source], check=True, capture_output=True, timeout=60
-    )
+    run_python([SHOP / "build.py", source], check=True)
     with closing(sqlite3.connect(folder / "shop.db")) as database:
         database.executescript(FEWER)
     made = project(folder, source, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")
@@ -112,10 +108,7 @@ def test_what_is_wrong_is_said_and_never_a_failure(
 
 
 def test_customers_come_and_go_and_metrics_count_them_without_naming_any(web: Web) -> None:
-    words = [sys.executable, str(SHOP / "load.py"), "--seconds", "3", "--rate", "30", web.url]
-    ended = subprocess.run(
-        words, capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ)
-    )
+    ended = run_python([SHOP / "load.py", "--seconds", "3", "--rate", "30", web.url])
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "requests:" in ended.stdout
     told = web.http.request("GET", web.url + "/metrics").data.decode()
@@ -143,15 +136,13 @@ def test_load_without_answers_ends_when_it_was_to_end() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         began = time.monotonic()
-        words = [sys.executable, str(SHOP / "load.py"), "--seconds", "2", "--rate", "50", "--wait", "1", url]
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+        ended = run_python([SHOP / "load.py", "--seconds", "2", "--rate", "50", "--wait", "1", url])
     assert ended.returncode == 1
     assert "not asked" in ended.stdout
     assert time.monotonic() - began < 60
 
 
 def test_load_is_for_this_machine_alone() -> None:
-    words = [sys.executable, str(SHOP / "load.py"), "https://shop.example.com"]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    ended = run_python([SHOP / "load.py", "https://shop.example.com"])
     assert ended.returncode == 2
     assert "on this machine alone" in ended.stderr

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from migrator.target.client import dynamodb_client
+from tests.forking import run_python
 from tests.journeys.command import ROOT, project
 from tests.journeys.web import Web, served
 
@@ -35,8 +33,8 @@ pytestmark = pytest.mark.xdist_group("web tables")
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Iterator[Web]:
     folder, mark = tmp_path_factory.mktemp("web"), f"{secrets.token_hex(3)}-"
-    fill = [sys.executable, str(SHOP / "fill.py"), "--fewer", "40", "--prefix", mark, dynamodb_url]
-    told = subprocess.run(fill, check=True, capture_output=True, text=True, timeout=120).stdout
+    fill = [SHOP / "fill.py", "--fewer", "40", "--prefix", mark, dynamodb_url]
+    told = run_python(fill, check=True).stdout
     assert "2,000 Users, 200 Orders" in told
     made = project(folder, "sqlite:///none.db", dynamodb_url, f"S{secrets.token_hex(4)}")
     at = {"endpoint": dynamodb_url, "region": "eu-central-1"}
@@ -142,15 +140,8 @@ def test_what_is_wrong_is_said_and_never_a_failure(
 
 
 def test_customers_come_and_go_and_both_sides_say_the_same(web: Web) -> None:
-    load = [sys.executable, str(ROOT / "docker" / "shop" / "load.py"), "--seconds", "3", "--rate", "30"]
-    ended = subprocess.run(
-        [*load, "--tables", web.url],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=dict(os.environ),
-    )
+    load = ROOT / "docker" / "shop" / "load.py"
+    ended = run_python([load, "--seconds", "3", "--rate", "30", "--tables", web.url])
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "requests:" in ended.stdout
     web.relay()
@@ -165,7 +156,6 @@ def test_customers_come_and_go_and_both_sides_say_the_same(web: Web) -> None:
     ],
 )
 def test_tables_are_filled_on_this_machine_alone(words: list[str], why: str) -> None:
-    fill = [sys.executable, str(SHOP / "fill.py"), *words]
-    ended = subprocess.run(fill, capture_output=True, text=True, timeout=120, check=False)
+    ended = run_python([SHOP / "fill.py", *words])
     assert ended.returncode == 2
     assert why in ended.stderr

@@ -6,7 +6,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.model.edges import NameKind
 from migrator.model.errors import SettingsError
 from migrator.model.journal import RunIdentity
+from tests.forking import Python
 from tests.support_journal_file import journal_in_file
 
 IDENTITY = RunIdentity("backfill", "shop", "table", "revision")
@@ -56,8 +56,7 @@ def settled(folders: Path, may_move: MayMove = lambda known: None) -> bool:
 
 def written(path: Path, then: str) -> subprocess.Popen[str]:
     """A process that has written to the journal, and then does so."""
-    words = [sys.executable, "-c", WRITE_AND + then, str(path)]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = Python(["-c", WRITE_AND + then, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == "written\n"
     return process
@@ -170,8 +169,7 @@ def test_one_of_an_older_version_is_moved_though_it_lacks_tables(folders: Path) 
 def test_of_several_that_start_at_once_one_moves_it_and_none_makes_another(folders: Path) -> None:
     former = folders / "here" / ".migrator" / "shop.db"
     written(former, "").communicate()
-    words = [sys.executable, "-c", SETTLE, str(folders / "jobs")]
-    started = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    started = [Python(["-c", SETTLE, folders / "jobs"], stdout=subprocess.PIPE) for _ in range(4)]
     told = [process.communicate()[0] for process in started]
     assert sorted(told) == ["False 1\n"] * 3 + ["True 1\n"]
 
