@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -18,6 +17,7 @@ from migrator.documents.capture.install import CapturedStream, StreamCapture
 from migrator.documents.capture.marks import RecordImages, SourceStream, StreamMarks
 from migrator.journal.at_work.source_capture import JournalMarks, JournalTickets
 from migrator.journal.at_work.streams import SqlStreamJournal
+from migrator.journal.database import TEST_CLOCK
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.mapping.heart.changes import captured_tables
 from migrator.mapping.heart.items import items_for
@@ -224,7 +224,9 @@ def write(documents: Documents, writer: int, ended: Event) -> None:
             documents.client.delete_item(TableName=orders, Key={"id": order})
 
 
-def test_killed_relays_end_with_the_items_of_all_rows(documents: Documents) -> None:
+def test_killed_relays_end_with_the_items_of_all_rows(
+    documents: Documents, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage = CaptureStage(documents.capture, "shop", documents.design)
     assert stage.install(documents.plans).new
     assert stage.status(documents.plans).whole
@@ -240,7 +242,7 @@ def test_killed_relays_end_with_the_items_of_all_rows(documents: Documents) -> N
     ended.set()
     for thread in writers:
         thread.join()
-    time.sleep(LEASE_S)
+    monkeypatch.setenv(TEST_CLOCK, str(LEASE_S))
     relay = documents.relay(Steps())
     while True:
         relay.marks.from_the_first()

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from migrator.journal.database import TEST_CLOCK
 from migrator.model.table import Item, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
@@ -62,6 +63,25 @@ class Project:
             process.terminate()
             reading.join(120)
             assert not reading.is_alive(), f"{words[0]} does not end"
+
+    def pass_time(self, seconds: float) -> None:
+        """Set the journal's clock forward: for the next commands, and for the test's own journal in `clock`."""
+        self.environment[TEST_CLOCK] = str(float(self.environment.get(TEST_CLOCK, 0)) + seconds)
+        if TEST_CLOCK in os.environ:
+            os.environ[TEST_CLOCK] = self.environment[TEST_CLOCK]
+
+    @contextmanager
+    def clock(self) -> Iterator[None]:
+        """The project's clock for journals that the test opens."""
+        before = os.environ.get(TEST_CLOCK)
+        os.environ[TEST_CLOCK] = self.environment.get(TEST_CLOCK, "0")
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[TEST_CLOCK]
+            else:
+                os.environ[TEST_CLOCK] = before
 
     def run(self, *words: str) -> Ended:
         ended = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -79,7 +78,7 @@ def journal_of(made: Project) -> Iterator[SqlJournal]:
     job = job_settings.load_job(made.job, made.environment)
     home = Path(made.environment["MIGRATOR_HOME"])
     url = job.journal or f"sqlite:///{home / f'{job.name}.db'}"
-    with job_wiring.open_journal(replace(job, journal=url)) as journal:
+    with made.clock(), job_wiring.open_journal(replace(job, journal=url)) as journal:
         yield journal
 
 
@@ -117,9 +116,10 @@ def dead(shop: Project, silent_s: float = 60) -> Instance:
 
 
 def compared(job_journal: JobJournal, made: Project, pattern: str, count: int = 400, **more: Any) -> None:
-    """A minute of comparisons that begins now."""
-    begun_at = int(job_journal.evidence.now_s()) + 1
-    time.sleep(max(0.0, begun_at - job_journal.evidence.now_s()))
+    """A minute of comparisons that begins now: at the next full second."""
+    now_s = job_journal.evidence.now_s()
+    begun_at = int(now_s) + 1
+    made.pass_time(begun_at - now_s)
     latency = {"table": histogram({8: count}), "sql": histogram({10: count})}
     one = Window(
         pattern,

@@ -32,7 +32,7 @@ def test_a_deleted_row_leaves_no_trace(shop: Project) -> None:
     young = forget(shop, BOB, "--yes")
     assert young.code == 1
     assert "tombstone(s) must stay until no late writer" in young.out
-    time.sleep(RIPE_S)
+    shop.pass_time(RIPE_S)
     done = forget(shop, BOB, "--yes", "--json")
     assert (done.code, done.data["tombstones_left"]) == (0, 0)
     assert done.data["forgotten"]["tombstones"] >= 2
@@ -47,7 +47,7 @@ def test_nothing_of_another_row_goes(shop: Project) -> None:
     before = sorted(repr(item) for item in shop.items() if ANN in repr(item))
     owners = journal(shop, f"SELECT digest FROM migrator_claim WHERE owner LIKE '%{ANN}%'")
     deleted(shop, BOB)
-    time.sleep(RIPE_S)
+    shop.pass_time(RIPE_S)
     assert forget(shop, BOB, "--yes").code == 0
     live = [item for item in shop.items() if ANN in repr(item)]
     assert sorted(repr({**item, "_tk": 0}) for item in live) == [
@@ -63,7 +63,7 @@ def test_the_row_that_owns_what_another_wants_is_forgotten_in_both_rows_findings
         ANN if f'member ["{ANN}"] makes' in shop.run("findings", str(shop.job), "--show-keys").out else BOB
     )
     deleted(shop, first)
-    time.sleep(RIPE_S)
+    shop.pass_time(RIPE_S)
     assert forget(shop, first, "--yes").code == 0
     assert first.encode() not in (shop.folder / "home" / "shop.db").read_bytes()
     shop.done("verify", str(shop.job))
@@ -71,7 +71,7 @@ def test_the_row_that_owns_what_another_wants_is_forgotten_in_both_rows_findings
 
 def test_all_entities_of_the_row_are_forgotten(shop: Project) -> None:
     deleted(shop, BOB)
-    time.sleep(RIPE_S)
+    shop.pass_time(RIPE_S)
     assert forget(shop, BOB, "--yes", entity="resident").code == 0
     assert not [item for item in shop.items() if BOB in repr(item)]
 
@@ -110,7 +110,7 @@ def test_a_mark_that_cannot_be_worked_goes_with_the_row(shop: Project) -> None:
         (image,),
     )
     change(shop, "INSERT INTO migrator_mark (root_entity, root_key, tries) VALUES ('member', '[\"x\"]', 3)")
-    time.sleep(RIPE_S)
+    shop.pass_time(RIPE_S)
     done = forget(shop, BOB, "--yes", "--json")
     assert (done.code, done.data["forgotten"]["marks"]) == (0, 1)
     with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
@@ -169,7 +169,7 @@ def test_a_page_that_begins_at_the_row_is_left_and_said(shop: Project) -> None:
 
 def test_beside_a_writer_that_began_before_what_it_must_find_stays(shop: Project) -> None:
     deleted(shop, BOB)
-    time.sleep(RIPE_S)
+    shop.pass_time(RIPE_S)
     with closing(sqlite3.connect(shop.folder / "home" / "shop.db")) as database:
         (table,) = database.execute("SELECT DISTINCT table_id FROM migrator_reached_ticket").fetchone()
         row = ("w1", table, "relay", time.time() - 100, time.time() + 100, 0)

@@ -297,7 +297,7 @@ def test_after_a_repair_and_a_clean_verify_old_differences_are_history_and_new_o
 ) -> None:
     job = str(spoiled.job)
     # The journal's clock for runs has whole seconds; a verify of the second in which a replay ended is not after it.
-    time.sleep(1.0)
+    spoiled.pass_time(1.0)
     spoiled.done("backfill", job, "--restart")
     spoiled.done("verify", job)
     verdict = spoiled.done("report", job, "--json").data["verdict"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 import sqlalchemy as sa
 
@@ -51,7 +49,7 @@ def test_a_rollback_after_the_items_were_written_is_healed(shop: Shop) -> None:
             connection.dispatch.commit(connection)
             session.rollback()
         assert ("USER#1", "META") in shop.items()
-        time.sleep(7.5)  # the transaction may last for 5 s, its last request for one more
+        shop.ripen_marks()  # the transaction may last for 5 s, its last request for one more
         shop.comes_to_rest()
         assert shop.items() == {}
 
