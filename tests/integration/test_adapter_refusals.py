@@ -284,3 +284,92 @@ def test_what_a_trigger_of_the_service_does_instead_is_marked(parts: Capturing) 
         with engine.begin() as connection:
             connection.exec_driver_sql("DELETE FROM part WHERE id = 1")
         assert_same(parts, seen, 1)
+
+
+_PREPARED = "PREPARE p AS UPDATE part SET n = 5 WHERE id = 1"
+_PROCEDURE = "CREATE PROCEDURE change_part() UPDATE part SET n = 5 WHERE id = 1"
+
+
+@pytest.mark.parametrize(
+    ("parts", "before", "statement"),
+    [
+        ("postgresql", [], 'UPDATE U&"\\0070art" SET n = 5 WHERE id = 1'),
+        ("postgresql", [], 'UPDATE u&"p!0061rt" UESCAPE \'!\' SET n = 5 WHERE id = 1'),
+        ("postgresql", [_PREPARED], "EXPLAIN ANALYZE EXECUTE p"),
+        ("postgresql", [_PREPARED], "EXPLAIN (ANALYZE) EXECUTE p"),
+        ("postgresql", [_PREPARED], "SELECT 1; EXECUTE p"),
+        ("postgresql", [], "SELECT 1; DO $$ BEGIN UPDATE part SET n = 5; END $$"),
+        ("postgresql", [], "CREATE TEMP TABLE was AS WITH g AS (DELETE FROM part RETURNING *) SELECT * FROM g"),
+        ("mariadb", [_PROCEDURE], "SET STATEMENT max_statement_time = 9 FOR CALL change_part()"),
+        ("mariadb", [_PROCEDURE], "BEGIN NOT ATOMIC CALL change_part(); END"),
+        ("mariadb", [_PROCEDURE], "IF 1 THEN CALL change_part(); END IF"),
+        ("mariadb", [_PROCEDURE], "/*M! CALL change_part() */"),
+    ],
+    indirect=["parts"],
+)  # fmt: skip
+@pytest.mark.parametrize("own_cursor", [False, True], ids=["sqlalchemy", "driver"])
+def test_a_write_that_names_its_table_otherwise_or_not_at_all_is_refused(
+    parts: Capturing, before: list[str], statement: str, own_cursor: bool
+) -> None:
+    with heard(parts, ["part"]) as (engine, seen):
+        with engine.connect() as connection:
+            for text in before:
+                connection.exec_driver_sql(text)
+            with pytest.raises(UnmarkedError):
+                if own_cursor:
+                    connection.connection.driver_connection.cursor().execute(statement)  # type: ignore[union-attr]
+                else:
+                    connection.exec_driver_sql(statement)
+            connection.rollback()
+        assert_same(parts, seen, 0)
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_a_name_that_postgresql_folds_or_cuts_is_the_tables_all_the_same(parts: Capturing) -> None:
+    longest = "p" * 63
+    for name in ('"Äpfel"', longest):
+        parts.run(f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer)")
+    with heard(parts, ["Äpfel", longest]) as (engine, seen):
+        with engine.begin() as connection:
+            connection.exec_driver_sql("INSERT INTO ÄPFEL VALUES (1, 1)")
+            connection.exec_driver_sql(f"INSERT INTO {longest}qq VALUES (1, 1)")
+            connection.exec_driver_sql(f'UPDATE "{longest}qq" SET n = 2 WHERE id = 1')
+        assert_same(parts, seen, 3)
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(
+    ("table", "rule"),
+    [
+        ("other", "ON INSERT TO other DO ALSO UPDATE part SET n = 9 WHERE id = NEW.id"),
+        ("other", "ON INSERT TO other DO INSTEAD DELETE FROM ONLY part WHERE id = NEW.id"),
+        ("other", "ON INSERT TO other DO ALSO (SELECT 1; INSERT INTO part (id) VALUES (NEW.id + 10))"),
+        ("other", "ON INSERT TO other DO ALSO INSERT INTO third (id) VALUES (NEW.id)"),
+        ("part", "ON INSERT TO part DO ALSO UPDATE part SET n = 9 WHERE id = 2"),
+        ("part", "ON INSERT TO part DO ALSO INSERT INTO third (id) VALUES (NEW.id)"),
+    ],
+)
+def test_a_write_whose_rule_writes_a_captured_table_is_refused(
+    parts: Capturing, table: str, rule: str
+) -> None:
+    parts.run(
+        "CREATE TABLE third (id integer)", "CREATE TABLE other (id integer)", f"CREATE RULE one AS {rule}"
+    )
+    parts.run("CREATE RULE two AS ON INSERT TO third DO ALSO DELETE FROM part WHERE id = 2")
+    with heard(parts, ["part"]) as (engine, seen):
+        with engine.connect() as connection, pytest.raises(UnmarkedError, match="CREATE RULE"):
+            connection.exec_driver_sql(f"INSERT INTO {table} (id) VALUES (7)")
+        assert_same(parts, seen, 0)
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_a_rule_that_writes_no_captured_table_is_refuses_nothing(parts: Capturing) -> None:
+    parts.run(
+        "CREATE TABLE log (id integer)",
+        "CREATE RULE logged AS ON UPDATE TO part DO ALSO INSERT INTO log VALUES (OLD.id)",
+    )
+    with heard(parts, ["part"]) as (engine, seen):
+        with engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE part SET n = 5 WHERE id = 1")
+            connection.exec_driver_sql("INSERT INTO log VALUES (1)")
+        assert_same(parts, seen, 1)

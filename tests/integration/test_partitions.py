@@ -49,10 +49,15 @@ def run(url: str, *statements: str) -> None:
 
 
 def test_a_relay_works_the_rows_of_a_new_partition_and_says_what_leaves_no_mark(sensors: Project) -> None:
-    worked = sensors.done("relay", str(sensors.job), "--once")
+    worked = sensors.run("relay", str(sensors.job), "--once")
     assert {item["PK"] for item in sensors.items()} >= {"S#1", "S#2"}
     assert "truncate_leaves_no_mark" in worked.err
-    assert "public.sensor_24" in worked.err
+    assert (
+        "warning: public.sensor_24: every row's change leaves a mark, a TRUNCATE of this partition"
+        in worked.err
+    )
+    assert worked.code == 1
+    assert "changes of public.sensor_24 may leave no mark" in sensors.done("status", str(sensors.job)).out
 
 
 def test_a_backfill_goes_on_beside_a_new_partition(sensors: Project) -> None:

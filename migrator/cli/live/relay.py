@@ -188,9 +188,12 @@ def _work(stack: ExitStack, command_job: CommandJob, context: JobContext, asked:
     _print_end(report, daemon, as_json=options["as_json"])
     failed = edges.live.marks.state().failed
     open_kinds = edges.open_findings.counts(above=highest).keys() - _WRITTEN_ALL_THE_SAME
+    unmarked = live_wiring.capture_status(context).unmarked() if once else []
+    for what in unmarked:
+        click.echo(f"warning: {what}", err=True)
     if once and stop.is_set() and not _is_over(edges, journal):
         raise Interrupted("stopped before every mark was looked at; the same command goes on with them")
-    return DIFFERENT if once and (failed or daemon.left or open_kinds) else 0
+    return DIFFERENT if once and (failed or daemon.left or open_kinds or unmarked) else 0
 
 
 def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:

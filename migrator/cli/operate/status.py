@@ -32,7 +32,7 @@ from migrator.output.status import ProcessStanding, operations_data, standings, 
 from migrator.output.tables import FittedTable
 from migrator.runtime.system import is_alive, visible_processes
 from migrator.settings.job import Job
-from migrator.stages.live.capture import ROWS_CAPTURED
+from migrator.stages.live.capture import CAPTURED
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring.job import CommandJob
@@ -88,7 +88,7 @@ def _uncaptured(job: Job, lag: Lag) -> str:
             tables = live_wiring.capture_status(context).tables
     except MigratorError as error:
         return f"mapping and source do not fit each other: {error}"
-    open_ = [table.table for table in tables if table.state not in ROWS_CAPTURED]
+    open_ = [table.table for table in tables if table.state not in CAPTURED]
     what = f"changes of {', '.join(open_)} may leave no mark; run `migrator capture status`"
     return what if open_ else ""
 

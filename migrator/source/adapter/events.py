@@ -119,7 +119,7 @@ class EventHooks:
         tables = self.marking.tables
         if not self._engines or not self.watcher.leaves_any or not may_write(statement, tables.dialect):
             return
-        if tables.mentioned(statement) or self.marking.runs_code(statement):
+        if self.marking.concerns(statement):
             named = tables.named(words_of(statement))
             raise adapter_driver.refusal(", ".join(named) or "tables that cannot be known")
 
@@ -137,7 +137,7 @@ class EventHooks:
             or _option(context)
         ):
             return statement, parameters
-        if not self.marking.tables.mentioned(statement) and not self.marking.runs_code(statement):
+        if not self.marking.concerns(statement):
             return statement, parameters
         driver = driver_of(connection)
         if not self.watcher.reads:

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 from migrator.model.errors import UnmarkedError
 from migrator.source.adapter.driver import Row, key_of
-from migrator.source.adapter.statement import Given, Write, fold
+from migrator.source.adapter.statement import Given, Write
 from migrator.source.adapter.tables import CapturedTable
+from migrator.source.sql.spelling import fold
 
 Key: TypeAlias = Row
 """Values of a primary key."""

@@ -15,7 +15,7 @@ from migrator.source.adapter.images import KEYS_A_SELECT, Images, State, equal
 from migrator.source.adapter.keys import Parameters, StatementKeys, refused
 from migrator.source.adapter.statement import Opaque, Write, escaped, parameter, placeholder
 from migrator.source.adapter.tables import CapturedTable, CapturedTables
-from migrator.source.adapter.tree import RUNS_CODE, first_word, may_write, written
+from migrator.source.adapter.tree import may_write, unnamed, written
 from migrator.source.engines.base import Lock
 from migrator.source.engines.ddl import Ddl
 from migrator.source.transactions import source_error
@@ -132,9 +132,9 @@ class Marking:
 
     # ── before ──
 
-    def runs_code(self, text: str) -> bool:
-        """Whether the statement runs code of the database, which may write tables that it does not name."""
-        return first_word(text, self.tables.dialect) in RUNS_CODE
+    def concerns(self, text: str) -> bool:
+        """Whether the statement names a table of these, or may write tables that it does not name."""
+        return self.tables.mentioned(text) or bool(unnamed(text, self.tables.dialect))
 
     def before(
         self, driver: Driver, text: str, parameters: Sequence[Parameters], begins: Callable[[Driver], None]
@@ -175,7 +175,10 @@ class Marking:
             home = home_of(driver, self.images, write.table)
         table = self.tables.resolve(write.schema, write.table, home)
         if table is None and write.table.lower() in self.tables.views and self._is_view(driver, write):
-            raise refused(write.table, "this is a view or a partition of tables that the mapping reads")
+            what = "this is a view or a partition of tables that the mapping reads"
+            raise refused(write.table, f"{what}, or a rule of it (CREATE RULE) writes one")
+        if table is not None and write.action in self.tables.ruled.get(table.place, ()):
+            raise refused(write.table, "a rule of it (CREATE RULE) writes tables that the mapping reads")
         if write.action != "insert" and self.tables.inherits(table, write.table):
             raise refused(write.table, "tables that the mapping reads inherit from it")
         return table

@@ -202,11 +202,6 @@ class Opaque:
 Written: TypeAlias = Write | Opaque | None
 
 
-def fold(name: str, dialect: str, *, quoted: bool = True) -> str:
-    """The name as a database compares it: PostgreSQL folds unquoted names, the others ignore case."""
-    return name if engine_of(dialect).sql.folds_names and quoted else name.lower()
-
-
 def words_of(text: str) -> frozenset[str]:
     """The words of a text, in lower case."""
     return frozenset(word.lower() for word in re.findall(r"\w+", text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
@@ -87,11 +87,13 @@ class CapturedTables:
     """The schema (MySQL: the database) of names without a schema."""
     tables: Mapping[Place, CapturedTable]
     views: frozenset[str] = frozenset()
-    """Names, in lower case, of views and partitions that the tables may be written through."""
+    """Names, in lower case, of views and partitions, and of tables with rules, that the tables may be written through."""
     folds_names: bool = False
     """Whether Orders and orders are the same table in the source."""
     hidden: frozenset[Place] = frozenset()
-    """On PostgreSQL, the schemas and names of those views and partitions."""
+    """On PostgreSQL, the schemas and names of those."""
+    ruled: Mapping[Place, frozenset[str]] = field(default_factory=dict)
+    """Watched tables of which a rule writes watched tables, with the actions for which it does."""
     inherited: frozenset[Place] = frozenset()
     """Tables on PostgreSQL from which watched tables inherit, so that writing them changes watched rows."""
     emptied: frozenset[str] = frozenset()
@@ -187,15 +189,33 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Capt
     if engine.outcomes.has_conflict_rules:
         tables = _with_conflicts(connection, tables)
     if engine.outcomes.knows_heirs:
-        hidden = frozenset(beneath([*links.heirs, *links.views], tables) - tables.keys())
+        through = [*links.heirs, *links.views, *((written, ruled) for written, ruled, _ in links.rules)]
+        hidden = frozenset(beneath(through, tables) - tables.keys())
         views = _names(hidden)
     else:
         hidden, names = frozenset[Place](), {place.name.lower() for place in tables}
         views = _views(inspector, {place.schema for place in tables}, names)
     inherited = above(links.heirs, {parent for parent, heir in links.heirs if heir in tables})
+    ruled = _ruled(links, tables.keys(), hidden)
     return CapturedTables(
-        engine.name, home, tables, views, folds, hidden, frozenset(inherited), _emptied(links, by_place)
+        engine.name,
+        home,
+        tables,
+        views,
+        folds,
+        hidden,
+        ruled,
+        frozenset(inherited),
+        _emptied(links, by_place),
     )
+
+
+def _ruled(links: Links, watched: Set[Place], hidden: Set[Place]) -> Mapping[Place, frozenset[str]]:
+    ruled: dict[Place, frozenset[str]] = {}
+    for written, place, action in links.rules:
+        if place in watched and written in watched | hidden:
+            ruled[place] = ruled.get(place, frozenset()) | {action}
+    return ruled
 
 
 def _emptied(links: Links, captured: Iterable[Place]) -> frozenset[str]:

@@ -22,12 +22,12 @@ from migrator.source.adapter.statement import (
     StatementStyle,
     Write,
     Written,
-    fold,
     numbered,
     quietly,
     words_of,
 )
 from migrator.source.connect import engine_of
+from migrator.source.sql.spelling import escapes, fold
 
 # ── From sqlglot's tree of an INSERT, UPDATE or DELETE to what it writes ──
 
@@ -299,8 +299,13 @@ _COMMENT = re.compile(r"/\*|\*/|--[^\n]*|#[^\n]*")
 _WRITES = frozenset(
     "INSERT UPDATE DELETE REPLACE MERGE TRUNCATE WITH COPY LOAD CALL DO EXECUTE EXEC".split()  # noqa: SIM905
 )
-RUNS_CODE = frozenset({"CALL", "DO", "EXECUTE", "EXEC"})
-"""Statements that run code stored in the database."""
+_RUNS_CODE = frozenset({"CALL", "DO", "EXECUTE", "EXEC"})
+"""Statements that run code stored in the database, or a prepared statement."""
+_CODE_INSIDE = re.compile(
+    r"(?i)\b(?:CALL|EXEC|EXECUTE(?!\s+(?:FUNCTION|PROCEDURE|ON)\b)|DO(?!\s+(?:NOTHING|UPDATE)\b))\b"
+)
+_DEFINES = re.compile(r"(?i)\s*CREATE\b[^;]*?\b(?:PROCEDURE|FUNCTION|TRIGGER|EVENT)\b")
+_MADE_BY_A_QUERY = re.compile(r"(?is)CREATE\s+(?:\w+\s+){0,2}TABLE\b.*\bAS\b.*\bWITH\b")
 _AROUND = frozenset({"EXPLAIN", "ANALYZE", "DESCRIBE", "DESC", "SET", "BEGIN"})
 """Words that may precede a statement that is run: EXPLAIN ANALYZE, MariaDB's SET STATEMENT … FOR."""
 _VERBS = frozenset({"insert", "update", "delete", "replace", "merge", "truncate"})
@@ -338,7 +343,29 @@ def may_write(text: str, dialect: str) -> bool:
     word = first_word(text, dialect)
     if word in _WRITES or ";" in text.rstrip().rstrip(";") or _SERVER_COMMENT.search(text):
         return True
-    return word in _AROUND and not _VERBS.isdisjoint(words_of(text))
+    if word == "CREATE":
+        return bool(
+            _MADE_BY_A_QUERY.match(text, _head(text, dialect)) and not _VERBS.isdisjoint(words_of(text))
+        )
+    return word in _AROUND and (not _VERBS.isdisjoint(words_of(text)) or bool(unnamed(text, dialect)))
+
+
+def unnamed(text: str, dialect: str) -> str:
+    """Why a statement may write tables that it does not name; '' where it names them."""
+    if '"' in escapes(text, dialect):
+        return 'a name in it is written with escapes (U&"…"); write it plainly'
+    word, rules = first_word(text, dialect), engine_of(dialect).statements
+    if word in _RUNS_CODE:
+        return f"{word} runs code of the database, which may write anything"
+    is_executed_comment = rules.runs_comments and _SERVER_COMMENT.search(text) is not None
+    if word not in _AROUND and not is_executed_comment and ";" not in text.rstrip().rstrip(";"):
+        return ""
+    bare = text if is_executed_comment else rules.quotes.sub(" ", text)
+    nests = word in _AROUND and not _only_explains(word, words_of(bare))
+    is_several = ";" in bare.rstrip().rstrip(";") and _DEFINES.match(bare) is None
+    if (nests or is_several or is_executed_comment) and (match := _CODE_INSIDE.search(bare)):
+        return f"{match[0].upper()} runs code of the database, which may write anything"
+    return ""
 
 
 def written(text: str, spoken: StatementStyle) -> Written:
@@ -355,8 +382,8 @@ def written(text: str, spoken: StatementStyle) -> Written:
 def _written(text: str, spoken: StatementStyle) -> Written:
     start = _head(text, spoken.dialect)
     word = _word_at(text, start)
-    if word in RUNS_CODE:
-        return Opaque(f"{word} runs code of the database, which may write anything")
+    if reason := unnamed(text, spoken.dialect):
+        return Opaque(reason)
     statement, ignores = _plain(numbered(text[start:], spoken), spoken)
     if word in _AROUND or (spoken.engine.statements.runs_comments and _SERVER_COMMENT.search(text)):
         return _hidden(word, words_of(text))
@@ -387,10 +414,17 @@ def _plain(statement: Numbered, spoken: StatementStyle) -> tuple[Numbered, bool]
 
 def _hidden(word: str, words: frozenset[str]) -> Written:
     """The result for a statement inside another one, or inside a comment that the server executes."""
-    harmless = word in ("EXPLAIN", "DESCRIBE", "DESC") and "analyze" not in words
-    if harmless or words.isdisjoint(_VERBS) or (word == "SET" and "statement" not in words):
+    if (
+        _only_explains(word, words)
+        or words.isdisjoint(_VERBS)
+        or (word == "SET" and "statement" not in words)
+    ):
         return None
     return Opaque("it is a statement in another one", words)
+
+
+def _only_explains(word: str, words: frozenset[str]) -> bool:
+    return word in ("EXPLAIN", "DESCRIBE", "DESC") and "analyze" not in words
 
 
 def _writes_inside(tree: Any) -> bool:

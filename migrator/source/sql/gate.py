@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from migrator.model.errors import SettingsError
 from migrator.source.connect import engine_of
 from migrator.source.engines.base import Engine
-from migrator.source.sql.spelling import sqlglot_dialect
+from migrator.source.sql.spelling import escapes, sqlglot_dialect
 
 # ── The `:name` parameters of a statement: their places, and how their values are bound ──
 
@@ -288,7 +288,7 @@ def _check_between(sql: str, tokens: Sequence[Token], dialect: str) -> None:
         if not words.between.fullmatch(sql, done, token.start) or _runs_on(sql, done, token.start):
             raise SettingsError(f"{_where(token)}: {fault}")
         done = token.end + 1
-    if not words.between.fullmatch(sql, done) or (words.escapes_names and _ESCAPED_NAME.search(sql)):
+    if not words.between.fullmatch(sql, done) or escapes(sql, dialect):
         raise SettingsError(fault)
 
 
@@ -299,7 +299,6 @@ def _runs_on(sql: str, done: int, start: int) -> bool:
 
 
 _INTRODUCER = re.compile(r"(?<![\w$])_[A-Za-z0-9]+\Z")
-_ESCAPED_NAME = re.compile(r"(?<![\w$])U&[\"']", re.IGNORECASE)
 
 
 # ── names of functions ──

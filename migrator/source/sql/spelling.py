@@ -15,6 +15,9 @@ from migrator.model.errors import SettingsError
 from migrator.source.connect import engine_of
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_ESCAPED = re.compile(r"(?<![\w$])U&([\"'])", re.IGNORECASE)
+_NAME_BYTES = 63
+"""PostgreSQL cuts longer names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,20 @@ class Speller:
 def sqlglot_dialect(dialect: str) -> Dialect:
     """sqlglot's dialect for a SQLAlchemy dialect."""
     return engine_of(dialect).sql.reader()
+
+
+def fold(name: str, dialect: str, *, quoted: bool = True) -> str:
+    """The name as a database compares it: PostgreSQL cuts long names and folds the letters A to Z of unquoted ones, the
+    others ignore case."""
+    if not engine_of(dialect).sql.folds_names:
+        return name.lower()
+    cut = name.encode()[:_NAME_BYTES].decode(errors="ignore")
+    return cut if quoted else "".join(letter.lower() if letter.isascii() else letter for letter in cut)
+
+
+def escapes(sql: str, dialect: str) -> set[str]:
+    """The quotes in `sql` before which U& makes what follows a name or a text with escapes, which says another one."""
+    return set(_ESCAPED.findall(sql)) if engine_of(dialect).sql.escapes_names else set()
 
 
 def folded(names: Collection[str], identifier: exp.Identifier) -> str | None:

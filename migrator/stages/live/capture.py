@@ -18,7 +18,7 @@ MEANINGS = {
     "missing": "a trigger is missing, and changes leave no mark; run `migrator capture install`, then"
     " `migrator verify --repair`: what changed meanwhile left none",
     "partition": "every row's change leaves a mark, a TRUNCATE of this partition alone, which came since the install,"
-    " leaves none; run `migrator capture install`",
+    " leaves none, and its items stay; run `migrator capture install`, then `migrator verify --repair` if it was truncated",
     "stale": "the mapping or the table's columns changed since: a column that came and is mapped now leaves no mark,"
     " and one that was renamed may stop the service's writes; run `migrator capture install`, then"
     " `migrator verify --repair`",

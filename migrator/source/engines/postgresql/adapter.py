@@ -65,6 +65,15 @@ _VIEWS = sa.text(
     f" {_NAMES.format(parent='d.refobjid', child='r.ev_class')}"
     " WHERE d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.relkind = 'v' AND c.oid <> p.oid"
 )
+_RULES = sa.text(
+    f"SELECT DISTINCT {_FOUR}, r.ev_type AS event, pg_catalog.quote_ident(p.relname) AS written,"
+    " pg_catalog.pg_get_ruledef(r.oid) AS text FROM pg_catalog.pg_depend d"
+    " JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass"
+    f" {_NAMES.format(parent='d.refobjid', child='r.ev_class')}"
+    " WHERE d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.relkind IN ('r', 'p') AND r.ev_type <> '1'"
+)
+_ACTIONS = {"2": "update", "3": "insert", "4": "delete"}
+_WRITES = r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+(?:ONLY\s+)?(?:\S+\.)?{}(?![\w$\"])"
 _REFERRING = sa.text(
     f"SELECT {_FOUR} FROM pg_catalog.pg_constraint k {_NAMES.format(parent='k.confrelid', child='k.conrelid')}"
     " WHERE k.contype = 'f'"
@@ -110,9 +119,19 @@ def _acting(connection: Connection) -> list[tuple[Place, Below]]:
     ]
 
 
+def _rules(connection: Connection) -> list[tuple[Place, Place, str]]:
+    """A rule depends on the tables that it only reads, too: its text tells them from those that it writes."""
+    return [
+        (Place(row.parent_schema, row.parent), Place(row.child_schema, row.child), _ACTIONS[row.event])
+        for row in connection.execute(_RULES)
+        if re.search(_WRITES.format(re.escape(row.written)), row.text.partition(" DO ")[2])
+    ]
+
+
 def _links(connection: Connection, _: Iterable[str | None]) -> Links:
     heirs, views = _pairs(connection, _HEIRS), _pairs(connection, _VIEWS)
-    return Links(_acting(connection), heirs, views, [*heirs, *_pairs(connection, _REFERRING)])
+    emptied = [*heirs, *_pairs(connection, _REFERRING)]
+    return Links(_acting(connection), heirs, views, emptied, _rules(connection))
 
 
 STATEMENTS = Statements(

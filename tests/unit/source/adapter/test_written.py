@@ -8,7 +8,7 @@ import pytest
 import sqlglot
 
 from migrator.source.adapter.statement import Given, Opaque, StatementStyle, Write, Written, quietly
-from migrator.source.adapter.tree import first_word, may_write, written
+from migrator.source.adapter.tree import first_word, may_write, unnamed, written
 
 POSTGRESQL, MYSQL, SQLITE = (
     StatementStyle("postgresql", True),
@@ -169,11 +169,42 @@ def test_a_statement_that_is_too_deep_is_not_understood(nested: str) -> None:
     assert "orders" in found.tables
 
 
-@pytest.mark.parametrize("text", ["CALL p(1)", "DO $$ BEGIN END $$", "EXECUTE del(1)"])
-def test_what_runs_code_of_the_database_may_write_any_table(text: str) -> None:
-    found = read("postgresql", text)
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("postgresql", "CALL p(1)"),
+        ("postgresql", "DO $$ BEGIN END $$"),
+        ("postgresql", "EXECUTE del(1)"),
+        ("postgresql", "EXPLAIN (ANALYZE, COSTS OFF) EXECUTE del(1)"),
+        ("postgresql", "SELECT 1; CALL p(1)"),
+        ("postgresql", "SELECT 1; DO LANGUAGE plpgsql 'BEGIN END'"),
+        ("postgresql", 'DELETE FROM U&"\\006frders"'),
+        ("mysql", "SET STATEMENT max_statement_time = 1 FOR EXECUTE p"),
+        ("mysql", "BEGIN NOT ATOMIC DO f(); END"),
+        ("mysql", "/*!50000 CALL p() */"),
+    ],
+)
+def test_what_runs_code_of_the_database_may_write_any_table(dialect: str, text: str) -> None:
+    assert may_write(text, dialect)
+    found = read(dialect, text)
     assert isinstance(found, Opaque)
     assert found.tables == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("postgresql", "EXPLAIN EXECUTE del(1)"),
+        ("postgresql", "INSERT INTO notes VALUES ('call; execute; do')"),
+        ("postgresql", "INSERT INTO notes VALUES (1) ON CONFLICT DO NOTHING; SELECT 1"),
+        ("postgresql", "CREATE TRIGGER t AFTER UPDATE ON orders EXECUTE FUNCTION f(); SELECT 1"),
+        ("postgresql", "INSERT INTO notes VALUES ('U&') /* U& */"),
+        ("mysql", 'INSERT INTO notes VALUES (U&"x")'),
+        ("mysql", "CREATE PROCEDURE p() BEGIN CALL other(); END"),
+    ],
+)
+def test_a_statement_that_names_all_that_it_writes_is_not_taken_for_code(dialect: str, text: str) -> None:
+    assert unnamed(text, dialect) == ""
 
 
 @pytest.mark.parametrize(
