@@ -209,7 +209,15 @@ class _Reader:
         return conditions
 
     def _read(self, part: exp.Expr) -> Iterator[Condition]:
-        if isinstance(part, exp.Between):
+        part, is_negated = _positive(part)
+        if not {name for name, value in part.args.items() if value} <= _SAID:
+            raise NoQuestion("condition")
+        if _is_null_test(part):
+            is_null = is_negated == bool(part.args.get("negate"))
+            yield Condition(self.scope.path(part.this.unnest()), "is null" if is_null else "is not null")
+        elif is_negated:
+            raise NoQuestion(_reason_of(part))
+        elif isinstance(part, exp.Between):
             yield self._compared(part.this, ">=", part.args["low"])
             yield self._compared(part.this, "<=", part.args["high"])
         elif isinstance(part, exp.In):
@@ -218,11 +226,8 @@ class _Reader:
             flipped = _is_value(part.this)
             column, value = (part.expression, part.this) if flipped else (part.this, part.expression)
             yield self._compared(column, bounds[flipped], value)
-        elif (inner := part.this if isinstance(part, exp.Not) else part) and _is_null_test(inner):
-            yield Condition(self.scope.path(inner.this), "is null" if inner is part else "is not null")
         else:
-            searches = part.find(exp.Like, exp.ILike, exp.RegexpLike, exp.MatchAgainst, exp.SimilarTo)
-            raise NoQuestion("search" if searches else "condition")
+            raise NoQuestion(_reason_of(part))
 
     def _compared(self, side: exp.Expr, bound: Bound, value: exp.Expr) -> Condition:
         side, value = side.unnest(), value.unnest()
@@ -299,8 +304,19 @@ class _Reader:
         order = select.args.get("order")
         made: list[tuple[Path, bool]] = []
         for ordered in order.expressions if order is not None else ():
-            made.append((self._ordered_by(ordered.this, outputs), bool(ordered.args.get("desc"))))
+            path, descends = self._ordered_by(ordered.this, outputs), bool(ordered.args.get("desc"))
+            if bool(ordered.args.get("nulls_first")) != self._puts_null_first(descends) and self._has_null(path):
+                raise NoQuestion("limit", "NULLS FIRST or NULLS LAST is not where the source puts NULL by itself")
+            made.append((path, descends))
         return tuple(made)
+
+    def _puts_null_first(self, descends: bool) -> bool:
+        return descends == (sqlglot_dialect(self.facts.dialect).NULL_ORDERING == "nulls_are_large")
+
+    def _has_null(self, path: Path) -> bool:
+        """Whether the column may be NULL; a parent's may, where there is no parent."""
+        column = self.scope.tables[self.scope.root].column(path[1])
+        return bool(path[0]) or column is None or column.nullable
 
     def _ordered_by(self, value: exp.Expr, outputs: Sequence[Path]) -> Path:
         if isinstance(value, exp.Literal) and value.is_int and 0 < int(value.this) <= len(outputs):
@@ -360,12 +376,30 @@ class _Reader:
         )
 
 
+_SAID = {"this", "expression", "negate", "low", "high", "expressions", "query"}
+"""What a condition says in sqlglot's tree, and is read here; anything else (BETWEEN SYMMETRIC) may mean another one."""
+
+
+def _positive(part: exp.Expr) -> tuple[exp.Expr, bool]:
+    """The condition without NOT and parentheses around it, and whether it is negated."""
+    is_negated = False
+    while isinstance(part, (exp.Not, exp.Paren)):
+        is_negated ^= isinstance(part, exp.Not)
+        part = part.this
+    return part, is_negated
+
+
 def _is_null_test(part: exp.Expr) -> bool:
     return (
         isinstance(part, exp.Is)
         and isinstance(part.expression, exp.Null)
-        and isinstance(part.this, exp.Column)
+        and isinstance(part.this.unnest(), exp.Column)
     )
+
+
+def _reason_of(part: exp.Expr) -> str:
+    searches = part.find(exp.Like, exp.ILike, exp.RegexpLike, exp.MatchAgainst, exp.SimilarTo)
+    return "search" if searches else "condition"
 
 
 def _is_value(side: exp.Expr) -> bool:

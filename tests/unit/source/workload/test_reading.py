@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -259,3 +260,81 @@ def test_what_was_sent_to_another_database_is_no_question(facts: SchemaFacts) ->
 
 def test_every_reason_has_a_test() -> None:
     assert {*NOT_READ, *NOT_PLACED, "fault", "elsewhere", "words"} == set(REASONS)
+
+
+_EVERY = ("postgresql", "mysql", "sqlite")
+_CONDITIONS = {
+    "shipped_at IS NULL": "is null",
+    "shipped_at ISNULL": "is null",
+    "(shipped_at IS NULL)": "is null",
+    "NOT (shipped_at IS NOT NULL)": "is null",
+    "NOT NOT shipped_at IS NULL": "is null",
+    "shipped_at IS NOT NULL": "is not null",
+    "shipped_at NOTNULL": "is not null",
+    "((shipped_at IS NOT NULL))": "is not null",
+    "NOT shipped_at IS NULL": "is not null",
+    "NOT (shipped_at IS NULL)": "is not null",
+    "NOT ((shipped_at) IS NULL)": "is not null",
+    "NOT (NOT (shipped_at IS NOT NULL))": "is not null",
+    "shipped_at = ?": "=",
+    "? = shipped_at": "=",
+    "shipped_at < ?": "<",
+    "? < shipped_at": ">",
+    "shipped_at <= ?": "<=",
+    "shipped_at > ?": ">",
+    "shipped_at >= ?": ">=",
+    "shipped_at BETWEEN ? AND ?": ">= <=",
+    "shipped_at IN (?)": "in",
+    "shipped_at BETWEEN SYMMETRIC ? AND ?": "condition",
+    "shipped_at NOT BETWEEN ? AND ?": "condition",
+    "shipped_at NOT IN (?)": "condition",
+    "shipped_at <> ?": "condition",
+    "shipped_at != ?": "condition",
+    "NOT shipped_at = ?": "condition",
+    "NOT (shipped_at <= ?)": "condition",
+    "shipped_at IS DISTINCT FROM ?": "condition",
+    "shipped_at IS NOT DISTINCT FROM ?": "condition",
+    "shipped_at = NULL": "condition",
+    "shipped_at IS NULL OR id = 5": "condition",
+    "NOT (shipped_at IS NULL AND id = 5)": "condition",
+    "status IS TRUE": "condition",
+    "status IS NOT TRUE": "condition",
+    "status LIKE ?": "search",
+    "status NOT LIKE ?": "search",
+    "shipped_at = ANY(?)": "constant condition",
+}
+"""By condition, the bounds that it says, or why it is no question."""
+
+
+@pytest.mark.parametrize("dialect", _EVERY)
+@pytest.mark.parametrize("condition", _CONDITIONS)
+def test_every_form_of_a_condition_is_read_as_the_server_reads_it(
+    condition: str, dialect: str, facts: SchemaFacts
+) -> None:
+    statement = Statement(f"SELECT id FROM orders WHERE {condition}", "a test")
+    made = question_of(statement, replace(facts, dialect=dialect))
+    if isinstance(made, Unserved):
+        assert made.reason in _CONDITIONS[condition].split()
+    else:
+        assert [one.bound for one in made.conditions] in (
+            [_CONDITIONS[condition]], _CONDITIONS[condition].split()
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", _EVERY)
+@pytest.mark.parametrize(
+    "words", ["", "NULLS FIRST", "NULLS LAST", "DESC", "DESC NULLS FIRST", "DESC NULLS LAST"]
+)
+def test_an_order_that_puts_null_elsewhere_than_the_source_is_no_question(
+    words: str, dialect: str, facts: SchemaFacts
+) -> None:
+    statement = Statement(
+        f"SELECT id FROM orders WHERE customer_id = ? ORDER BY shipped_at {words}", "a test"
+    )
+    made = question_of(statement, replace(facts, dialect=dialect))
+    nulls_are_large = dialect == "postgresql"
+    first = nulls_are_large == words.startswith("DESC")
+    is_own = "NULLS" not in words or words.endswith("FIRST") == first
+    assert isinstance(made, Question) == is_own
+    on_a_column_without = Statement(statement.sql.replace("shipped_at", "placed_at"), "a test")
+    assert isinstance(question_of(on_a_column_without, replace(facts, dialect=dialect)), Question)
