@@ -13,6 +13,8 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.cli.row_keys import entity_named, row_key
 from migrator.mapping.check.check import check_mapping
+from migrator.mapping.check.questions import question_warnings
+from migrator.mapping.design.questions import Question, Statement
 from migrator.mapping.documents import facts_of
 from migrator.mapping.heart.changes import unread_tables
 from migrator.mapping.heart.encoder import compile_encoder
@@ -24,10 +26,13 @@ from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.show.redaction import json_text
 from migrator.model.edges import Questions
 from migrator.model.errors import CLEAN, DIFFERENT, Fault, RowError, SettingsError
+from migrator.model.facts import SchemaFacts
+from migrator.model.mapping import Mapping
 from migrator.output.text import item_text, row_tree_lines
 from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
+from migrator.source.workload.reading import question_of
 from migrator.stages.patterns.question import statement_faults
 from migrator.wiring import job
 
@@ -44,7 +49,10 @@ def check_on_source(
         # Old tables of DynamoDB's are declared, and checked without a source.
         refused = list(statement_faults(cast("Questions", source), checked.mapping))
         doubts = volatile_warnings(source, parsed, checked)
-        unread = unread_tables(source.facts(), checked.plans, source.views())
+        facts = source.facts()
+        unread = unread_tables(facts, checked.plans, source.views())
+    asked = _questions(checked.mapping, facts)
+    doubts += question_warnings(checked.mapping, parsed.document, checked.plans, asked)
     faults = [
         parsed.document.fault(
             ("access_patterns", refusal.pattern, "sql", *([refusal.part] if refusal.part else [])),
@@ -57,6 +65,15 @@ def check_on_source(
     )
     count = len(checked.entities)  # compiled, too: a check is to find whatever stands in the way of items
     return [*checked.warnings, *doubts, *faults], f"{count} entities fit the source"
+
+
+def _questions(mapping: Mapping, facts: SchemaFacts) -> dict[str, Question]:
+    """By pattern, what its statement asks of the tables, where it has one and that can be read."""
+    statements = {name: pattern.statements.get("") for name, pattern in mapping.patterns.items()}
+    asked = {
+        name: question_of(Statement(sql), facts) for name, sql in statements.items() if isinstance(sql, str)
+    }
+    return {name: question for name, question in asked.items() if isinstance(question, Question)}
 
 
 def _settings(source: str) -> SourceSettings:

@@ -305,8 +305,12 @@ class _Reader:
         made: list[tuple[Path, bool]] = []
         for ordered in order.expressions if order is not None else ():
             path, descends = self._ordered_by(ordered.this, outputs), bool(ordered.args.get("desc"))
-            if bool(ordered.args.get("nulls_first")) != self._puts_null_first(descends) and self._has_null(path):
-                raise NoQuestion("limit", "NULLS FIRST or NULLS LAST is not where the source puts NULL by itself")
+            if bool(ordered.args.get("nulls_first")) != self._puts_null_first(descends) and self._has_null(
+                path
+            ):
+                raise NoQuestion(
+                    "limit", "NULLS FIRST or NULLS LAST is not where the source puts NULL by itself"
+                )
             made.append((path, descends))
         return tuple(made)
 
