@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -315,11 +316,10 @@ def test_a_write_that_names_its_table_otherwise_or_not_at_all_is_refused(
         with engine.connect() as connection:
             for text in before:
                 connection.exec_driver_sql(text)
+            own: Any = connection.connection.driver_connection
+            execute = own.cursor().execute if own_cursor else connection.exec_driver_sql
             with pytest.raises(UnmarkedError):
-                if own_cursor:
-                    connection.connection.driver_connection.cursor().execute(statement)  # type: ignore[union-attr]
-                else:
-                    connection.exec_driver_sql(statement)
+                execute(statement)
             connection.rollback()
         assert_same(parts, seen, 0)
 
