@@ -112,7 +112,8 @@ class DocumentAnswers:
             keys = [sent["Key"]] if request.operation == "get" else sent["Keys"]
             wired = [key for key in (wired_key(table, key) for key in keys) if key is not None]
             if request.operation == "get":
-                yield from reader.one(real, wired[0], consistent=consistent)
+                for key in wired:
+                    yield from reader.one(real, key, consistent=consistent)
             else:
                 yield from _in_order(wired, reader.get(real, wired, consistent=consistent))
 

@@ -135,6 +135,7 @@ TRANSACTION_BYTES = 4 * 1024 * 1024
 STATEMENT_BYTES = 8192
 """Of a PartiQL statement without its parameters. A BatchExecuteStatement takes as many statements as a batch items."""
 BATCH_GET_KEYS = 100
+QUERY_LIMIT = 2**31 - 1
 
 GLOBAL_INDEXES = 20
 LOCAL_INDEXES = 5

@@ -72,7 +72,7 @@ def print_explanation(console: Console, answer: Answer) -> None:
 def explanation(answer: Answer) -> Iterator[str]:
     """One line a request (a batch: one line a key), then one line a side."""
     if not answer.request.sent:
-        yield "no request: nothing can lie in the range that the parameters give"
+        yield "no request: no item can have what the parameters ask for"
     for sent in answer.request.sent:
         yield from _EXPLAINED[answer.request.operation](sent)
     yield from _afterwards(answer.request)

@@ -20,7 +20,18 @@ from migrator.mapping.patterns.param_sources import (
 )
 from migrator.model.errors import Fault, did_you_mean
 from migrator.model.facts import EntityPlan, Kind
-from migrator.model.mapping import Expression, Mapping, Part, Pattern, Ref, SortCondition, Template, uses_in
+from migrator.model.mapping import (
+    Const,
+    Expression,
+    FilterCondition,
+    Mapping,
+    Part,
+    Pattern,
+    Ref,
+    SortCondition,
+    Template,
+    uses_in,
+)
 from migrator.model.table import Index, KeyAttribute
 
 # ── Whether the parameters of an access pattern are of types that its templates, filters and keys take ──
@@ -46,6 +57,10 @@ def asked_faults(pattern: Pattern, index: Index, document: Document, pattern_at:
         what = _key_fault(attribute, template, operator)
         if what:
             yield document.fault(at, what)
+    for comparison in pattern.filters:
+        what = _filter_fault(comparison, [_wired_as(value, types) for value in comparison.values])
+        if what:
+            yield document.fault((*request_at, "filter", comparison.attribute), what)
     if pattern.limit is not None and pattern.limit in types and types[pattern.limit].name != "integer":
         yield document.fault((*request_at, "limit"), f"the parameter '{pattern.limit}' must be an integer")
 
@@ -88,6 +103,46 @@ def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
                 return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; '{path}' is {given.name}"
             given = given if spec.same_kind else spec.gives
     return ""
+
+
+_WIRED = {
+    "integer": "N",
+    "number": "N",
+    "float": "N",
+    "binary": "B",
+    "boolean": "BOOL",
+    "list": "L",
+    "map": "M",
+}
+
+
+def _wired_as(value: Expression, types: dict[str, Kind]) -> str:
+    """DynamoDB's type of a filter's value, '' where it is not known."""
+    if isinstance(value, Template):
+        return "S"
+    if isinstance(value, Const):
+        given = type(value.value).__name__
+        return {"str": "S", "int": "N", "Decimal": "N", "bool": "BOOL", "bytes": "B"}.get(given, given)
+    if not isinstance(value, Ref) or any(path not in types for path in value.paths):
+        return ""
+    if value.format is not None:
+        return "S"
+    kind = types[value.paths[0]]
+    for used in value.filters:
+        kind = kind if FILTERS[used.name].same_kind else FILTERS[used.name].gives
+    return _WIRED.get(kind.name, "S")
+
+
+def _filter_fault(comparison: FilterCondition, wired: Sequence[str]) -> str:
+    """Source: AWS API reference, "Condition"."""
+    if comparison.operator == "equal" or not all(wired):
+        return ""
+    taken = ("S", "B") if comparison.operator == "begins_with" else ("S", "B", "N")
+    if not all(type_ in taken for type_ in wired):
+        return f"{comparison.operator} compares {' and '.join(taken)} in DynamoDB, and this is {', '.join(wired)}"
+    return (
+        "" if len(set(wired)) == 1 else f"both bounds must be of one type, and these are {', '.join(wired)}"
+    )
 
 
 def _key_fault(attribute: KeyAttribute, template: Template, operator: str) -> str:

@@ -15,7 +15,16 @@ from migrator.mapping.heart.rows import Compiled, Places, compile_key, compile_v
 from migrator.model.errors import RowError, SettingsError
 from migrator.model.mapping import Expression, Mapping, Operator, Pattern, Ref, Template, paths_in
 from migrator.model.results import Nearby, Request
-from migrator.model.table import BATCH_GET_KEYS, Index, ItemKey, KeyAttribute, TableDesign
+from migrator.model.table import (
+    BATCH_GET_KEYS,
+    PARTITION_KEY_BYTES,
+    QUERY_LIMIT,
+    SORT_KEY_BYTES,
+    Index,
+    ItemKey,
+    KeyAttribute,
+    TableDesign,
+)
 
 # ── A pattern's templates and expressions, rendered with its parameters ──
 
@@ -145,7 +154,8 @@ class Requests:
             return self._query(self.tests(params))
         if pattern.operation == "get":
             whole_key = _whole_key(self._table, Renderer(self._templates, params))
-            return Request("get", ({"Key": whole_key, "ConsistentRead": pattern.consistent},), key)
+            gets = ({"Key": whole_key, "ConsistentRead": pattern.consistent},) if whole_key else ()
+            return Request("get", gets, key)
         keys = _listed_keys(self._table, self._templates, params)
         sent = tuple(
             {"Keys": keys[start : start + BATCH_GET_KEYS], "ConsistentRead": pattern.consistent}
@@ -171,12 +181,12 @@ class Requests:
         pattern, index, star = self._pattern, self._index, self._star
         assert index is not None
         render = Renderer(self._templates, params)
-        sort = _sort(pattern, index, render)
-        partitions = [] if sort is None else _partitions(pattern, index, star, render)
+        sort, filters = _sort(pattern, index, render), _filters(pattern, render)
+        partitions = [] if sort is None or filters is None else _partitions(pattern, index, star, render)
         return QueryParts(
             partitions,
             sort or [],
-            _filters(pattern, render) if partitions else [],
+            filters or [],
             _limit(pattern, params),
             None if star is None else _near(pattern, star, params),
         )
@@ -186,11 +196,14 @@ class Requests:
 
 
 def _whole_key(table: TableDesign, render: Renderer) -> dict[str, Any]:
+    """Empty where no item can have it."""
     templates = [*render.pattern.key, *(condition.values[0] for condition in render.pattern.sort)]
-    return {
+    key = {
         attribute.name: render.set_key(template, attribute)
         for attribute, template in zip(table.key, templates, strict=True)
     }
+    fits = all(_is_key(value, most) for value, most in zip(key.values(), _KEY_BYTES, strict=False))
+    return key if fits else {}
 
 
 def _listed_keys(table: TableDesign, templates: Templates, params: Dict[str, Any]) -> list[dict[str, Any]]:
@@ -202,8 +215,8 @@ def _listed_keys(table: TableDesign, templates: Templates, params: Dict[str, Any
         raise unset(pattern)
     keys: dict[ItemKey, dict[str, Any]] = {}
     for value in params[name]:
-        key = _whole_key(table, Renderer(templates, {**params, name: value}))
-        keys.setdefault(tuple(key.values()), key)
+        if key := _whole_key(table, Renderer(templates, {**params, name: value})):
+            keys.setdefault(tuple(key.values()), key)
     return list(keys.values())
 
 
@@ -235,14 +248,15 @@ class QueryParts:
 
 
 def _partitions(pattern: Pattern, index: Index, star: Ref | None, render: Renderer) -> list[list[KeyTest]]:
-    """The partitions to query: one, or one for each text of a `*`."""
-    return [
+    """The partitions to query: one, or one for each text of a `*`; without those that no item can be in."""
+    asked = [
         [
             KeyTest(attribute.name, "equal", [render.set_key(template, attribute)])
             for attribute, template in zip(index.partition, templates, strict=True)
         ]
         for templates in ([pattern.key] if star is None else _starred(pattern, star, render))
     ]
+    return [tests for tests in asked if all(_is_key(test.values[0], PARTITION_KEY_BYTES) for test in tests)]
 
 
 def _starred(pattern: Pattern, star: Ref, render: Renderer) -> Iterator[tuple[Template, ...]]:
@@ -265,10 +279,59 @@ def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[KeyTest] | N
             # DynamoDB takes conditions on a sort key from its left; leaving one out would drop those behind it.
             missing = index.sort[number - 1].name
             raise SettingsError(f"{pattern.name}: {attribute.name} can be asked only together with {missing}")
-        if condition.operator == "between" and values[0] > values[1]:
+        test = _of_keys(pattern, KeyTest(attribute.name, condition.operator, values))
+        if test is None:
             return None
-        tests.append(KeyTest(attribute.name, condition.operator, values))
+        if test.values:
+            tests.append(test)
     return tests
+
+
+# ── what DynamoDB refuses to compare: keys that are empty or too long, bounds that are reversed ──
+
+_KEY_BYTES = (PARTITION_KEY_BYTES, SORT_KEY_BYTES)
+
+
+def _is_key(value: Any, most: int) -> bool:
+    """Whether an item can have the value in its key. Source: AWS Developer Guide, "Quotas in Amazon DynamoDB"."""
+    return not isinstance(value, (str, bytes)) or 0 < _size(value) <= most
+
+
+def _size(value: str | bytes) -> int:
+    return len(value.encode() if isinstance(value, str) else value)
+
+
+def _of_keys(pattern: Pattern, test: KeyTest) -> KeyTest | None:
+    """The test as DynamoDB takes it, without values where every key passes it; None where no key can.
+
+    Raises: SettingsError for a range with a bound that is longer than a key.
+    """
+    operator, values = test.operator, test.values
+    if operator == "equal" or not isinstance(values[0], (str, bytes)):
+        can_be = _is_key(values[0], SORT_KEY_BYTES) and not _is_reversed(test)
+        return test if can_be else None
+    if _is_reversed(test) or (operator in ("between", "le", "lt") and not values[-1]):
+        return None
+    if any(_size(value) > SORT_KEY_BYTES for value in values):
+        if operator == "begins_with":
+            return None
+        what = f"{pattern.name}: a parameter makes a bound of {test.attribute} longer than a key can be"
+        raise SettingsError(f"{what} ({SORT_KEY_BYTES} bytes)")
+    if values[0]:
+        return test
+    return KeyTest(test.attribute, "le", values[1:]) if operator == "between" else replace(test, values=[])
+
+
+def _is_reversed(test: KeyTest) -> bool:
+    """Whether the bounds are of two types, or the lower one is above the other."""
+    if test.operator != "between":
+        return False
+    low, high = test.values
+    types = {
+        "text" if isinstance(one, str) else "bytes" if isinstance(one, bytes) else "number"
+        for one in (low, high)
+    }
+    return len(types) > 1 or low > high
 
 
 def _parameters(pattern: Pattern, partition: list[KeyTest], made: QueryParts) -> dict[str, Any]:
@@ -291,15 +354,16 @@ def _parameters(pattern: Pattern, partition: list[KeyTest], made: QueryParts) ->
     return query
 
 
-def _filters(pattern: Pattern, render: Renderer) -> list[KeyTest]:
-    """Conditions on other attributes, without those of unset parameters."""
+def _filters(pattern: Pattern, render: Renderer) -> list[KeyTest] | None:
+    """Conditions on other attributes, without those of unset parameters; None where no item can satisfy them."""
     tests = [
         KeyTest(
             comparison.attribute, comparison.operator, [render.value(value) for value in comparison.values]
         )
         for comparison in pattern.filters
     ]
-    return [test for test in tests if None not in test.values]
+    given = [test for test in tests if None not in test.values]
+    return None if any(map(_is_reversed, given)) else given
 
 
 def _clauses(
@@ -323,7 +387,7 @@ def _limit(pattern: Pattern, params: Dict[str, Any]) -> int | None:
     limit = int(pattern.limit) if pattern.limit.isdecimal() else params.get(pattern.limit)
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise SettingsError(f"{pattern.name}: the limit must be a whole number above 0")
-    return limit
+    return limit if limit is None else min(limit, QUERY_LIMIT)
 
 
 def _near(pattern: Pattern, star: Ref, params: Dict[str, Any]) -> Nearby | None:

@@ -32,7 +32,7 @@ from migrator.model.facts import EntityPlan
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.mapping import Part, Pattern
 from migrator.model.results import Answer, PartAnswer, Request, Rows, Took
-from migrator.model.table import OWN_TYPES, Item, ItemKey, TableDesign
+from migrator.model.table import OWN_TYPES, QUERY_LIMIT, Item, ItemKey, TableDesign
 
 # ── The items that answer a request: pages followed, partitions queried in parallel and merged ──
 
@@ -158,7 +158,7 @@ class Partition:
         if self.limit is None:
             return query
         if self._filters:
-            return {**query, "Limit": self.limit * 2**self.requests}
+            return {**query, "Limit": min(self.limit * 2**self.requests, QUERY_LIMIT)}
         return {**query, "Limit": max(self.limit - self._found, 0) or self.limit}
 
 

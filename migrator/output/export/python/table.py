@@ -82,7 +82,7 @@ class _Question:
             if len(tests) < number:
                 raise RefusedError(f"{name} can be asked only together with {self.sort[number - 1][0]}")
             if operator == "between" and values[0] > values[1]:
-                return None
+                return None  # DynamoDB refuses reversed bounds
             tests.append((name, operator, values))
         return tests
 
@@ -92,6 +92,8 @@ class _Question:
         if sort is None:
             return []
         filters = [test for test in self.filters if None not in test[2]]
+        if any(operator == "between" and values[0] > values[1] for _, operator, values in filters):
+            return []
         return [self._query(partition, sort, filters) for partition in self.keys]
 
     def _query(self, partition: Item, sort: list[_Test], filters: list[_Test]) -> Item:

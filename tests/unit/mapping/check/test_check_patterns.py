@@ -149,3 +149,26 @@ def test_a_condition_that_a_constant_sort_key_holds_is_none(condition: str) -> N
 def serious_faults(condition: str) -> list[str]:
     found = check_form(examine_mapping(PROFILES % condition, "m.yaml"))
     return [str(fault) for fault in found if not fault.warning]
+
+
+@pytest.mark.parametrize(
+    ("comparison", "fault"),
+    [
+        ("n: {begins_with: least}", "begins_with compares S and B in DynamoDB, and this is N"),
+        ("n: {ge: yes_}", "ge compares S and B and N in DynamoDB, and this is BOOL"),
+        ("n: {between: [least, kind]}", "both bounds must be of one type, and these are N, S"),
+        ('n: {between: [least, "{least}"]}', "both bounds must be of one type, and these are N, S"),
+        ("kind: {begins_with: kind}", ""),
+        ('kind: {begins_with: "{least}"}', ""),
+        ("n: yes_", ""),
+        ("n: {between: [least, 99]}", ""),
+        ("seen: {between: [since, since]}", ""),
+    ],
+)
+def test_a_filter_that_dynamodb_refuses_is_a_fault(comparison: str, fault: str) -> None:
+    found = faults(
+        "params: {tenant: text, kind: text, least: integer, yes_: boolean, since: timestamp}\n"
+        f'query: {{key: ["EVENT#{{tenant}}"], filter: {{{comparison}}}}}'
+    )
+    told = [one for one in found if "query.filter." in one]
+    assert [fault in one for one in told] == ([True] if fault else [])

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
+from typing import Any
+
 import pytest
 
+from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.requests import request_for
 from migrator.model.errors import SettingsError
 from migrator.model.results import Nearby
+from tests.golden import heart
 from tests.golden.patterns import request
 
 GET = """
@@ -171,3 +177,109 @@ def test_parameters_that_make_no_request(pattern: str, given: dict[str, str], me
     with pytest.raises(SettingsError) as caught:
         request(pattern, **given)
     assert str(caught.value) == message
+
+
+BARE_HEAD = "mapping: 1\ntable: {name: Bare, key: [PK, SK], type: type}\n"
+BARE = """
+entities:
+  t: {items: {T: {key: ["{a}", "{b}"], keep: [n]}}}
+access_patterns:
+  p:
+%s
+    returns: [n]
+    sql: SELECT n FROM t
+"""
+BARE_FACTS = heart.facts(heart.table("t", {"a": "text!", "b": "text!", "n": "integer"}, key=("a", "b")))
+
+
+def bare(pattern: str, **params: str) -> tuple[dict[str, Any], ...]:
+    """What is asked of items whose keys are texts of their rows alone."""
+    checked = heart.check(BARE % textwrap.indent(pattern, "    "), BARE_FACTS, BARE_HEAD)
+    made = checked.mapping.patterns["p"]
+    return request_for(checked.mapping, made, read_params(made, params)).sent
+
+
+KEYED = 'params: {t: text, s: text}\nget: {key: ["{t}", "{s}"]}'
+KEYED_LIST = 'params: {t: text, s: list of text}\nbatch_get: {key: ["{t}", "{s}"]}'
+
+
+@pytest.mark.parametrize(
+    ("partition", "sort", "is_asked"),
+    [
+        ("", "x", False),
+        ("x", "", False),
+        ("x" * 2048, "y" * 1024, True),
+        ("x" * 2049, "y", False),
+        ("é" * 1025, "y", False),
+        ("x", "y" * 1025, False),
+        ("x", "é" * 513, False),
+    ],
+    ids=["no partition", "no sort key", "longest", "long partition", "bytes", "long sort key", "bytes of it"],
+)
+def test_a_key_that_no_item_can_have_is_not_asked(partition: str, sort: str, is_asked: bool) -> None:
+    assert bool(bare(KEYED, t=partition, s=sort)) == is_asked
+    listed = bare(KEYED_LIST, t=partition, s=f'["{sort}", "other"]')
+    keys = [key["SK"] for one in listed for key in one["Keys"]]
+    assert (sort in keys) == is_asked
+    assert ("other" in keys) == (0 < len(partition.encode()) <= 2048)
+
+
+def ranged(condition: str, **params: str) -> dict[str, Any] | None:
+    """The values of the one Query; None where nothing is asked."""
+    pattern = f'params: {{t: text, a: text, b: text}}\nquery: {{key: ["{{t}}", {condition}]}}'
+    sent = bare(pattern, **({"t": "T", "a": "", "b": ""} | params))
+    return sent[0] if sent else None
+
+
+@pytest.mark.parametrize(
+    ("condition", "params", "asked"),
+    [
+        ('"{a}"', {}, None),
+        ('"{a}"', {"a": "x" * 1025}, None),
+        ('{begins_with: "{a}"}', {}, ""),
+        ('{begins_with: "{a}"}', {"a": "x" * 1025}, None),
+        ('{ge: "{a}"}', {}, ""),
+        ('{gt: "{a}"}', {}, ""),
+        ('{le: "{a}"}', {}, None),
+        ('{lt: "{a}"}', {}, None),
+        ('{between: ["{a}", "{b}"]}', {}, None),
+        ('{between: ["{a}", "{b}"]}', {"b": "m"}, "#s0 <= :s0"),
+        ('{between: ["{a}", "{b}"]}', {"a": "m"}, None),
+        ('{between: ["{a}", "{b}"]}', {"a": "n", "b": "m"}, None),
+        ('{between: ["{a}", "{b}"]}', {"a": "m", "b": "m"}, "#s0 BETWEEN :s0 AND :s1"),
+        ('{ge: "{a}"}', {"a": "m"}, "#s0 >= :s0"),
+    ],
+)
+def test_a_range_is_asked_as_dynamodb_takes_it_or_not_at_all(
+    condition: str, params: dict[str, str], asked: str | None
+) -> None:
+    query = ranged(condition, **params)
+    if asked is None:
+        assert query is None
+    else:
+        assert query is not None
+        assert query["KeyConditionExpression"] == " AND ".join(filter(None, ["#p0 = :p0", asked]))
+
+
+@pytest.mark.parametrize("operator", ["ge", "gt", "le", "lt"])
+def test_a_bound_that_is_longer_than_any_key_is_refused(operator: str) -> None:
+    with pytest.raises(SettingsError, match="longer than a key can be"):
+        ranged(f'{{{operator}: "{{a}}"}}', a="x" * 1025)
+
+
+def test_a_partition_that_no_item_can_be_in_is_not_asked() -> None:
+    assert ranged('{ge: "{a}"}', t="", a="m") is None
+    assert ranged('{ge: "{a}"}', t="x" * 2049, a="m") is None
+
+
+@pytest.mark.parametrize(("low", "high", "is_asked"), [("7", "9", True), ("9", "9", True), ("9", "7", False)])
+def test_a_filter_between_reversed_bounds_is_not_asked(low: str, high: str, is_asked: bool) -> None:
+    pattern = (
+        "params: {t: text, low: integer, high: integer}\n"
+        'query: {key: ["EVENT#{t}"], filter: {n: {between: [low, high]}}}'
+    )
+    assert bool(request(pattern, t="a", low=low, high=high).sent) == is_asked
+
+
+def test_a_limit_is_never_more_than_dynamodb_takes() -> None:
+    assert request(SHARDS, kind="k", limit=str(10**12)).limit == 2**31 - 1

@@ -126,7 +126,7 @@ def test_sql_gets_a_list_as_a_list() -> None:
         (
             DAYS,
             {"since": "2026-01-02", "until": "2026-01-01"},
-            ["no request: nothing can lie in the range that the parameters give"],
+            ["no request: no item can have what the parameters ask for"],
         ),
     ],
 )
