@@ -42,10 +42,11 @@ entities:
 
 @dataclass(frozen=True)
 class Load:
-    """`change`: the statement for a database's URL, which leaves a mark for each row that it changes."""
+    """`change`: the statement for a database's URL, which leaves a mark for each row that it changes; run `times` times."""
 
     mapping: str
     change: Callable[[str], str]
+    times: int = 1
 
     def open(self, url: str) -> None:
         if self.mapping == MAPPING:
@@ -61,6 +62,9 @@ def _always(statement: str) -> Callable[[str], str]:
 LOADS = {
     "rows that were changed": Load(
         USERS, _always(f"UPDATE users SET visits = visits + 1 WHERE id <= {MARKS}")
+    ),
+    "a twentieth of the rows, twenty times": Load(
+        USERS, _always(f"UPDATE users SET visits = visits + 1 WHERE id <= {MARKS} / 20"), times=20
     ),
     "new rows": Load(USERS, lambda url: more_users(url, MARKS + 1, 2 * MARKS)),
     "orders with their lines": Load(
@@ -124,8 +128,9 @@ def test_marks_of_a_second(
         made = filled(tmp_path, shape.mapping, empty, sink if into == "sink" else dynamodb_url)
         idle = relayed(made)
         with service(empty) as database:
-            database.run(shape.change(empty))
-            database.connection.commit()
+            for _ in range(shape.times):
+                database.run(shape.change(empty))
+                database.connection.commit()
         marks = marks_left(empty)
         worked = relayed(made)
     cpu_s, took_s = worked.cpu_s - idle.cpu_s, worked.took_s - idle.took_s

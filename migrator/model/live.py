@@ -109,8 +109,8 @@ class Marks(Protocol):
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         """A mark for each root, with item keys that it had."""
 
-    def look(self, after: int, count: int) -> list[Mark]:
-        """Marks with an id above `after`, in the order of ids, leased or not, ripe or not."""
+    def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
+        """Marks with an id above `after`, in the order of ids; `free`: only ripe marks that no relay works on."""
 
     def state(self) -> MarksState: ...
 

@@ -115,6 +115,18 @@ def test_all_marks_are_looked_at_leased_or_not(marks: Marks) -> None:
     assert marks.look(found[-1].id, 10) == []
 
 
+def test_look_for_free_marks_omits_leased_and_unripe_ones(marks: Marks) -> None:
+    marks.add(ROOTS)
+    (first,) = marks.take(1, HOUR_S)
+    (second,) = marks.take(1, HOUR_S)
+    marks.put_back([second.id], HOUR_S)
+    (free,) = marks.look(0, 10, free=True)
+    assert (free.root, free.age_s >= 0) == (("user", "[3]"), True)
+    assert marks.look(free.id, 10, free=True) == []
+    marks.release([first.id])
+    assert [mark.id for mark in marks.look(0, 10, free=True)] == [first.id, free.id]
+
+
 def test_no_relay_takes_a_mark_that_another_has(marks: Marks) -> None:
     marks.add(ROOTS)
     first, second = marks.take(2, HOUR_S), marks.take(2, HOUR_S)

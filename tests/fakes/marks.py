@@ -36,10 +36,9 @@ class MemoryMarks:
         self._add(mark, 0.0)
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
-        now = self._clock()
-        free = [kept for kept in self._kept if kept.ready_at <= now and kept.leased_until <= now][:count]
+        free = self._free()[:count]
         for kept in free:
-            kept.leased_until = now + lease_s
+            kept.leased_until = self._clock() + lease_s
         return [kept.mark for kept in free]
 
     def from_the_first(self) -> None:
@@ -81,8 +80,9 @@ class MemoryMarks:
     def shown(self, changes: Sequence[Change]) -> list[Mark]:
         return [Mark(0, change.table, change.before, change.after) for change in changes]
 
-    def look(self, after: int, count: int) -> list[Mark]:
-        marks = sorted((kept.mark for kept in self._kept), key=lambda mark: mark.id)
+    def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
+        looked = self._free() if free else self._kept
+        marks = sorted((kept.mark for kept in looked), key=lambda mark: mark.id)
         return [mark for mark in marks if mark.id > after][:count]
 
     def state(self) -> MarksState:
@@ -96,6 +96,10 @@ class MemoryMarks:
         self._last += 1
         now = self._clock()
         self._kept.append(_Kept(replace(mark, id=self._last), now, now + ready_in_s if ready_in_s else 0.0))
+
+    def _free(self) -> list[_Kept]:
+        now = self._clock()
+        return [kept for kept in self._kept if kept.ready_at <= now and kept.leased_until <= now]
 
     def _of(self, ids: Sequence[int]) -> list[_Kept]:
         return [kept for kept in self._kept if kept.mark.id in ids]

@@ -89,13 +89,21 @@ class Database:
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
         self.schedule.step()
-        now = self.schedule.now_s
-        ripe = [kept for kept in self.marks.values() if kept.ready_at <= now and kept.leased_until <= now]
+        now, ripe = self.schedule.now_s, self.free()
         # Not the oldest first: a fault that shows in one order only must show.
         chosen = self.schedule.random.sample(ripe, min(len(ripe), count))
         for kept in chosen:
             kept.leased_until = now + lease_s
         return [kept.mark for kept in chosen]
+
+    def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
+        self.schedule.step()
+        marks = [kept.mark for kept in (self.free() if free else self.marks.values())]
+        return sorted((mark for mark in marks if mark.id > after), key=lambda mark: mark.id)[:count]
+
+    def free(self) -> list[Kept]:
+        now = self.schedule.now_s
+        return [kept for kept in self.marks.values() if kept.ready_at <= now and kept.leased_until <= now]
 
     def from_the_first(self) -> None:
         """Every take looks at all of them."""

@@ -320,7 +320,7 @@ class RevisionWorld(World):
         lease = getattr(made.refresh.check, "__self__", None)
         if not isinstance(lease, WriterLease):
             return made
-        clocked = ClockedRelay(*(getattr(made, one.name) for one in fields(made)))
+        clocked = ClockedRelay(*(getattr(made, one.name) for one in fields(made) if one.init))
         clocked.schedule, clocked.put_away, clocked.lease = self.schedule, self.put_away, lease
         return clocked
 

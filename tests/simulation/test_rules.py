@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from migrator.model.errors import StoppedError
 from migrator.model.facts import EntityPlan
 from migrator.model.live import KeyRequest, Mark, Outcome, Root, Verdict
 from migrator.model.table import TOMBSTONE, Item, ItemKey
+from migrator.stages.live.ahead import Ahead, Part
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.writers import WriterLease
 from tests.simulation import table as tables
@@ -175,6 +176,32 @@ def test_rule_5_an_answer_that_says_nothing_and_is_believed_is_found_out(
     broken: type[tables.Table], first: int
 ) -> None:
     found_out(parts=Parts(table=broken), first=first)
+
+
+class _LooksLate(Ahead):
+    """Also acknowledges marks that were committed after their rows were read."""
+
+    def done(self, parts: Iterable[Part]) -> list[Mark]:
+        for mark in self.marks.look(0, 100, free=True):
+            self._add(mark)
+        return super().done(parts)
+
+
+class _LooksAtUnripe(Ahead):
+    """Also acknowledges pre-marks, of transactions that are still open."""
+
+    def look(self, first: int) -> None:
+        super().look(first)
+        for mark in self.marks.look(0, 100):
+            self._add(mark)
+
+
+@pytest.mark.parametrize("broken", [_LooksLate, _LooksAtUnripe])
+def test_rule_5_marks_that_the_reading_did_not_see_are_found_out(
+    broken: type[Ahead], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.stages.live.relay.Ahead", broken)
+    found_out()
 
 
 class Deaf(Memory):

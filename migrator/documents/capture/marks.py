@@ -189,11 +189,11 @@ class StreamMarks:
         self._drain_asked_at = self.clock()
         self.kept.from_the_first()
 
-    def look(self, after: int, count: int) -> list[Mark]:
+    def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
         if not after:
             # Nobody is to be told that no mark names a row while a record does.
             self._drain(self.clock(), SURE_S)
-        return self.kept.look(after, count)
+        return self.kept.look(after, count, free=free)
 
     def state(self) -> MarksState:
         """A shard that is behind counts as a mark, as old as what it may hold; not where no relay is to read it any more."""

@@ -163,8 +163,7 @@ class JournalMarks:
     def take(self, count: int, lease_s: float) -> list[Mark]:
         with self.database.begin() as connection:
             now = seconds(connection)
-            free = (self._own, source_mark.c.ready_at <= now, source_mark.c.leased_until <= now)
-            chosen = select(source_mark).where(*free).order_by(source_mark.c.id).limit(count)
+            chosen = self._free(now).order_by(source_mark.c.id).limit(count)
             # Rows of others are passed by, not waited for.
             rows = connection.execute(chosen.with_for_update(skip_locked=True)).all()
             self._each(
@@ -211,12 +210,17 @@ class JournalMarks:
             ).rowcount
 
     @repeatable
-    def look(self, after: int, count: int) -> list[Mark]:
-        later = select(source_mark).where(self._own, source_mark.c.id > after)
+    def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
         with self.database.begin(reads=True) as connection:
-            rows = connection.execute(later.order_by(source_mark.c.id).limit(count)).all()
-            # How old it is counts for nobody who only looks.
-            return [self._mark(row, row.changed_at) for row in rows]
+            now = seconds(connection)
+            looked = self._free(now) if free else select(source_mark).where(self._own)
+            later = looked.where(source_mark.c.id > after).order_by(source_mark.c.id)
+            return [self._mark(row, now) for row in connection.execute(later.limit(count))]
+
+    def _free(self, now: float) -> Select[Any]:
+        return select(source_mark).where(
+            self._own, source_mark.c.ready_at <= now, source_mark.c.leased_until <= now
+        )
 
     @repeatable
     def state(self) -> MarksState:

@@ -60,11 +60,12 @@ class Images:
 # take begins at the first mark.
 
 _COLUMNS = "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
+_FREE = "ready_at <= {now} AND leased_until <= {now}"
 _READ = (
-    f"{_COLUMNS}, {{now}} - changed_at AS age_s FROM {{mark}}"
-    " WHERE id >= :begin AND ready_at <= {now} AND leased_until <= {now} ORDER BY id LIMIT :count"
+    f"SELECT {_COLUMNS}, {{now}} - changed_at AS age_s FROM {{mark}}"
+    f" WHERE id >= :begin AND {_FREE} ORDER BY id LIMIT :count"
 )
-_BROWSE = f"SELECT {_COLUMNS}, 0.0 AS age_s FROM {{mark}} WHERE id > :after ORDER BY id LIMIT :count"
+_BROWSE = f"SELECT {_COLUMNS}, 0.0 AS age_s FROM {{mark}} WHERE id >= :begin ORDER BY id LIMIT :count"
 _LEASE = "UPDATE {mark} SET leased_until = {now} + :s, lease_owner = :owner"
 
 
@@ -155,7 +156,7 @@ class SqlMarks:
         def work(connection: Connection, ddl: Ddl) -> tuple[list[Mark], float]:
             started = self._clock()
             # Rows of others are passed by, not waited for.
-            chosen = _text(f"SELECT {_READ}{self._capturing.locks_rows}", ddl)
+            chosen = _text(f"{_READ}{self._capturing.locks_rows}", ddl)
             rows = connection.execute(chosen, {"begin": begin, "count": count}).all()
             if rows:
                 leased = _text(f"{_LEASE}{_among([row.id for row in rows])}", ddl)
@@ -226,9 +227,10 @@ class SqlMarks:
 
         return self.writing.write("reading images", work)
 
-    def look(self, after: int, count: int) -> list[Mark]:
+    def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
         def work(connection: Connection, ddl: Ddl) -> list[Mark]:
-            rows = connection.execute(_text(_BROWSE, ddl), {"after": after, "count": count}).all()
+            chosen = _text(_READ if free else _BROWSE, ddl)
+            rows = connection.execute(chosen, {"begin": after + 1, "count": count}).all()
             images = Images(self._capturing, connection, self._domains)
             return [_mark(row, images) for row in rows]
 

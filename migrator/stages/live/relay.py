@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from migrator.mapping.check.keys import written_together
 from migrator.mapping.heart.changes import needs_memory
@@ -20,20 +19,19 @@ from migrator.model.errors import (
     TwinRowsError,
     UnfitValueError,
 )
-from migrator.model.facts import Captured, Lookup
+from migrator.model.facts import Captured
 from migrator.model.journal import Finding
-from migrator.model.live import Mark, Marks, OpenFindings, Root, RootFinder
+from migrator.model.live import TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root, RootFinder
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.results import Worked
 from migrator.model.table import ItemKey
+from migrator.stages.live.ahead import MOST, Ahead, Part, Step, StepKey, step_key
 from migrator.stages.live.refresh import Refresh, UnsettledError
 from migrator.stages.live.rounds import LiveEntity, UnwrittenError
 
 # ──
 # Relay: takes marks, refreshes the root rows that they touch, and puts the marks away when their items are
 # stored.
-
-_Step: TypeAlias = tuple[Lookup, tuple[Any, ...]]
 
 VALUES_A_SELECT = 100
 STEPS_OF_MANY = 5
@@ -47,7 +45,7 @@ _REVISION_DIGITS = 12
 @dataclass(frozen=True)
 class RelayOptions:
     """`marks`: taken at once at most; fewer where the table is slow. `roots`: of one mark, `roots_at_once`: of marks of
-    many, refreshed at once.
+    many, refreshed at once. `ahead`: pending marks that a relay knows beyond its take.
 
     A mark that failed comes again after `wait_s`, twice as long each time, up to `longest_wait_s`.
     """
@@ -58,18 +56,20 @@ class RelayOptions:
     lease_s: float = 60.0
     wait_s: float = 1.0
     longest_wait_s: float = 300.0
+    ahead: int = MOST
 
 
 @dataclass(frozen=True)
 class _Work:
     """A mark's next roots; `cursor`: where its work goes on after them, None where they are its last.
 
-    `mark` None: roots that several marks reach.
+    `mark` None: roots that several marks reach by `steps`.
     """
 
     mark: Mark | None
     root_keys: Mapping[Root, set[ItemKey]]
     cursor: str | None
+    steps: Collection[StepKey] = ()
 
 
 @dataclass
@@ -86,6 +86,10 @@ class Relay:
     clock: Callable[[], float] = time.monotonic
     _size: int = 4 * FEWEST_MARKS
     """How many marks are taken next."""
+    _ahead: Ahead = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ahead = Ahead(self.marks, self._ahead_reach, self._generation, self.options.ahead, self.clock)
 
     def once(self) -> Worked:
         """Works one take of marks. Raises what an edge raises when it gave up; the marks come again by themselves."""
@@ -93,6 +97,11 @@ class Relay:
         size = min(self._size, self.options.marks)
         marks = self.marks.take(size, self.options.lease_s)
         worked.taken = len(marks)
+        if len(marks) == size:
+            # A backlog costs its rows, not its marks: before any row is read, for these marks are acknowledged with it.
+            self._ahead.look(min(mark.id for mark in marks))
+        else:
+            self._ahead.clear()
         if marks:
             self._work(
                 [(mark, reach) for mark in marks if (reach := self._reached(mark, worked)) is not None],
@@ -104,6 +113,10 @@ class Relay:
         if worked.findings:
             self.open_findings.settle({}, worked.findings)
         return worked
+
+    def _generation(self) -> tuple[str, int]:
+        tickets = self.refresh.tickets
+        return tickets.installation(), tickets.highest() // TICKETS_AN_EPOCH
 
     def _next_size(self, took_s: float, *, is_full: bool) -> int:
         """Marks wait for the last of their take, and are taken by another relay as well when their lease ends before it."""
@@ -177,6 +190,8 @@ class Relay:
                 root_keys[root] |= keys
                 if work.mark is not None:
                     is_new.setdefault(root, work.mark.before is None and work.mark.after is not None)
+        for root, keys in self._ahead.keys(root_keys).items():
+            root_keys[root] |= keys
         if root_keys:
             refreshed = self.refresh(root_keys, [root for root, new in is_new.items() if new])
             # Before the marks are put away: nothing leads to these rows any more then.
@@ -189,11 +204,13 @@ class Relay:
         Only by a writer: what an older mapping made of the rows is not what the mark waits for (rule 9).
         """
         self.refresh.check()
-        finished = [work.mark for work in works if work.mark is not None and work.cursor is None]
-        done = [mark.id for mark in finished]
+        roots: Iterator[Part] = (root for work in works for root in work.root_keys)
+        steps: Iterator[Part] = (step for work in works for step in work.steps)
+        done = {mark.id: mark for mark in self._ahead.done([*roots, *steps])}
+        done |= {work.mark.id: work.mark for work in works if work.mark is not None and work.cursor is None}
         if done:
-            self.marks.finish(done)
-            worked.changes += [(mark.table or (mark.root or ("",))[0], mark.age_s) for mark in finished]
+            self.marks.finish(list(done))
+            worked.changes += [(mark.table or (mark.root or ("",))[0], mark.age_s) for mark in done.values()]
         for work in works:
             if work.mark is not None and work.cursor is not None:
                 self.marks.advance(work.mark, work.cursor)
@@ -211,22 +228,29 @@ class Relay:
     # ── which roots ──
 
     def _reached(self, mark: Mark, worked: Worked) -> Reach | None:
-        """What the mark says that it touches; None where it cannot be worked, which becomes a finding."""
-        if mark.fault:
-            advice = "run `migrator verify --repair`, and relay with --discard-failed"
-            self._put_back(mark, f"{mark.fault}; {advice}", worked)
+        """The rows that the mark touches; None, with a finding, if it cannot be processed."""
+        reach = self._reach(mark)
+        if isinstance(reach, str):
+            self._put_back(mark, reach, worked)
             return None
+        return reach
+
+    def _ahead_reach(self, mark: Mark) -> Reach | None:
+        """None also for a mark whose roots are refreshed in pages: its next page is known to its cursor alone."""
+        reach = None if mark.cursor else self._reach(mark)
+        return reach if isinstance(reach, Reach) else None
+
+    def _reach(self, mark: Mark) -> Reach | str:
+        """Returns the reason if the mark cannot be processed."""
+        if mark.fault:
+            return f"{mark.fault}; run `migrator verify --repair`, and relay with --discard-failed"
         if mark.root is not None:
             if mark.root[0] in self.refresh.entities:
                 return Reach({mark.root: set(mark.keys)})
-            self._put_back(mark, "its entity is not in the mapping", worked)
-            return None
+            return "its entity is not in the mapping"
         captured = self.captured.get(mark.table)
         if captured is None:
-            self._put_back(
-                mark, "no entity of the mapping reads its table; see `migrator capture status`", worked
-            )
-            return None
+            return "no entity of the mapping reads its table; see `migrator capture status`"
         reach = reach_of(captured, self.keys, mark.before, mark.after)
         if reach.blind:
             names = ", ".join(sorted(reach.blind))
@@ -235,8 +259,7 @@ class Relay:
             advice = (
                 "run `migrator capture install`, `migrator verify --repair`, and relay with --discard-failed"
             )
-            self._put_back(mark, f"{why}; {advice}", worked)
-            return None
+            return f"{why}; {advice}"
         return reach
 
     def _together(self, reaches: Sequence[tuple[Mark, Reach]]) -> list[_Work]:
@@ -258,18 +281,18 @@ class Relay:
         """The next roots of each mark. Marks that reach few roots are looked up together, one lookup at a time; of those
         that reach many, the ones past `room` are added to `left`."""
         fresh = [(mark, reach) for mark, reach in reaches if not self._is_under_way(mark)]
-        steps = {_step_key(step): step for _, reach in fresh for step in reach.steps}
-        by_lookup: dict[int, list[_Step]] = defaultdict(list)
+        steps = {step_key(step): step for _, reach in fresh for step in reach.steps}
+        by_lookup: dict[int, list[Step]] = defaultdict(list)
         for step in steps.values():
             by_lookup[id(step[0])].append(step)
         # In one order, so that a schedule can be replayed.
         roots: dict[Root, None] = {}
-        wide = {_step_key(step) for group in by_lookup.values() for step in self._find(group, roots)}
-        if roots:
-            yield _Work(None, {root: set() for root in roots}, None)
+        wide = {step_key(step) for group in by_lookup.values() for step in self._find(group, roots)}
+        if steps:
+            yield _Work(None, {root: set() for root in roots}, None, steps.keys() - wide)
         root_count = len(roots)
         for mark, reach in reaches:
-            if not self._is_under_way(mark) and not any(_step_key(step) in wide for step in reach.steps):
+            if not self._is_under_way(mark) and not any(step_key(step) in wide for step in reach.steps):
                 yield _Work(mark, reach.roots, None)
             elif root_count >= room:
                 left.append(mark.id)
@@ -286,7 +309,7 @@ class Relay:
     def _revision(self) -> str:
         return self.refresh.revision[:_REVISION_DIGITS]
 
-    def _find(self, group: Sequence[_Step], roots: dict[Root, None]) -> Iterator[_Step]:
+    def _find(self, group: Sequence[Step], roots: dict[Root, None]) -> Iterator[Step]:
         """Adds the roots that steps of one lookup reach; the steps that reach too many by themselves."""
         lookup = group[0][0]
         plan = self.refresh.entities[lookup.entity].compiled.plan
@@ -320,11 +343,6 @@ class Relay:
             if len(root_keys) >= self.options.roots and step_number + 1 < len(reach.steps):
                 return _Work(mark, root_keys, f"{own}:{step_number + 1}:")
         return _Work(mark, root_keys, None)
-
-
-def _step_key(step: _Step) -> tuple[int, str]:
-    """A key that is equal for equal steps: each lookup is one object, and values need not be hashable."""
-    return id(step[0]), repr(step[1])
 
 
 def _is_everybodys(error: MigratorError) -> bool:

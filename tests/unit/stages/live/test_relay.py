@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -7,8 +8,9 @@ import pytest
 
 from migrator.model.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
 from migrator.model.live import Mark, Outcome
-from migrator.model.table import Item
+from migrator.model.table import Item, source_text
 from migrator.stages.backfill.write import ConditionalPath
+from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
 from tests.unit.stages.live_world import Shop
@@ -342,3 +344,124 @@ def test_a_relay_that_may_write_no_more_puts_no_mark_away() -> None:
     shop.refresh.check = no_fence
     shop.store.write = stored  # type: ignore[method-assign]
     assert shop.marks.state().waiting + shop.marks.state().unripe == 1
+
+
+# ── marks of a row beyond the take ──
+
+
+def worked_off(shop: Shop) -> tuple[int, int]:
+    """Marks that were acknowledged, and rows that were read for them, until no mark is left."""
+    turns = []
+    while (worked := shop.relay.once()).taken:
+        turns.append(worked)
+    assert shop.marks.state().waiting == 0
+    return sum(one.finished for one in turns), sum(
+        refreshed.roots for one in turns for refreshed in one.refreshed
+    )
+
+
+def test_a_backlog_costs_its_rows_not_its_marks() -> None:
+    shop = Shop(marks=2)
+    for turn in range(20):
+        for user in range(1, 6):
+            shop.change("users", user, name=f"Ann {turn}")
+    assert worked_off(shop) == (100, 5)
+    assert {item["name"] for item in shop.live().values()} == {"Ann 19"}
+
+
+def test_a_backlog_of_a_parent_costs_its_children_once() -> None:
+    shop = Shop(marks=2)
+    shop.change("users", 1, name="Ann")
+    shop.change("orders", 1, user_id=1)
+    worked_off(shop)
+    for turn in range(20):
+        shop.change("users", 1, name=f"Ann {turn}")
+    assert worked_off(shop) == (20, 2)
+    assert shop.live()["USER#1", "ORDER#000001"]["name"] == "Ann 19"
+
+
+def test_all_keys_of_a_backlog_are_tombstoned() -> None:
+    shop = Shop(marks=1)
+    for email in ("a@x", "b@x", "c@x", "d@x"):
+        shop.change("users", 1, name="Ann", email=email)
+        shop.store.items["EMAIL#" + email, "EMAIL"] = _item_of(shop, email)
+    finished, rows = worked_off(shop)
+    assert (finished, rows) == (4, 1)
+    assert set(shop.live()) == {("USER#1", "META"), ("EMAIL#d@x", "EMAIL")}
+
+
+def _item_of(shop: Shop, email: str) -> Item:
+    table = shop.checked.mapping.table
+    key = {"PK": f"EMAIL#{email}", "SK": "EMAIL", "type": "Email"}
+    return {**key, table.source_attribute: source_text("users", "[1]"), table.ticket_attribute: 0}
+
+
+class Changing(FakeStore):
+    """Changes a row of the shop, after it was read and before its item is stored."""
+
+    change: Callable[[], None]
+
+    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+        self.change()
+        return super().write(items, fresh=fresh)
+
+
+def test_a_mark_committed_after_the_row_was_read_waits() -> None:
+    shop = Shop(marks=1)
+    for name in ("Ann", "Anna"):
+        shop.change("users", 1, name=name)
+    shop.refresh.store = store = Changing(shop.checked.mapping.table, no_fence)
+    store.change = lambda: shop.change("users", 1, name="Zoë")
+    worked = shop.relay.once()
+    assert (worked.finished, shop.marks.state().waiting) == (2, 1)
+    assert store.items["USER#1", "META"]["name"] == "Anna"
+    store.change = lambda: None
+    shop.relay.once()
+    assert store.items["USER#1", "META"]["name"] == "Zoë"
+
+
+def test_a_mark_that_is_not_ripe_waits_for_its_own_take() -> None:
+    shop = Shop(marks=1)
+    shop.change("users", 1, name="Ann")
+    shop.marks.leave("users", None, {"id": 1, "email": None}, ready_in_s=3600)
+    shop.change("users", 1, name="Anna")
+    assert shop.relay.once().finished == 2
+    assert shop.marks.state().unripe == 1
+
+
+def test_pending_marks_of_a_row_that_fails_are_not_acknowledged() -> None:
+    shop = Shop(marks=1)
+    shop.refresh.store = Refusing(shop.checked.mapping.table, no_fence)
+    for _ in range(3):
+        shop.change("users", 2, name="Ann")
+    worked = shop.relay.once()
+    assert (worked.finished, worked.put_back) == (0, 1)
+    assert shop.marks.state().waiting == 2
+
+
+def test_a_mark_of_two_rows_waits_for_both() -> None:
+    shop = Shop(marks=1)
+    shop.change("users", 1, name="Ann")
+    shop.marks.leave("users", {"id": 1, "email": None}, {"id": 2, "email": None})
+    assert shop.relay.once().finished == 1
+    assert shop.relay.once().finished == 1
+
+
+@pytest.mark.parametrize(
+    "renew", [MemoryTickets.install, lambda tickets: tickets.raise_epoch(tickets.highest())]
+)
+def test_marks_of_another_generation_are_not_acknowledged(renew: Callable[[MemoryTickets], object]) -> None:
+    shop = Shop(marks=1)
+    for user in (1, 2, 1, 2):
+        shop.change("users", user, name="Ann")
+    assert shop.relay.once().finished == 2
+    renew(shop.tickets)
+    shop.marks = MemoryMarks()
+    shop.relay.marks = shop.relay._ahead.marks = shop.marks
+    for user in (2, 3, 4):
+        shop.change("users", user, name="Zoë")
+    worked_off(shop)
+    assert {key[0]: item["name"] for key, item in shop.live().items()} == {
+        **{"USER#1": "Ann", "USER#2": "Zoë"},
+        **{"USER#3": "Zoë", "USER#4": "Zoë"},
+    }
