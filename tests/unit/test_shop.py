@@ -23,6 +23,7 @@ from migrator.mapping.language.parse import examine_mapping
 from migrator.model.table import Item
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
+from tests import pins
 from tests.forking import run_python
 from tests.support_services import REPOSITORY
 
@@ -111,7 +112,7 @@ def test_a_file_that_is_there_is_overwritten_only_when_asked(tmp_path: Path) -> 
     refused = _build(f"sqlite:///{file}")
     assert refused.returncode == 1
     assert "--force" in refused.stderr
-    assert file.read_text() == "not to be lost"
+    assert file.read_text() == pins.text()
     assert _build("--force", f"sqlite:///{file}").returncode == 0
     assert _one(file, "SELECT count(*) FROM users") == ROWS["users"]
 

@@ -16,6 +16,7 @@ import structlog
 from migrator.cli.command_line import Renamed
 from migrator.cli.main import SECTIONS, cli
 from migrator.runtime.logs import get_logger
+from tests import pins
 from tests.journeys.in_process import Ended, run_here
 
 NEEDED = {"pattern": "p", "percent": "5", "shell": "bash", "job": "none.yaml", "file": "none.yaml"}
@@ -148,7 +149,7 @@ def test_a_log_file_that_cannot_be_written_is_said_before_anything_is_done(tmp_p
     ended = ran(tmp_path, "local", "status", "--log-file", str(tmp_path / "none" / "log"))
     assert ended.code == 2
     assert "--log-file" in ended.err
-    assert "cannot be written" in ended.err
+    assert pins.said(ended.err)
 
 
 @pytest.mark.parametrize("name", LEAVES)
@@ -157,7 +158,7 @@ def test_every_command_is_suggested_where_it_is_misspelt(name: str, tmp_path: Pa
     misspelt = last[:1] + last[2:]
     ended = ran(tmp_path, *group, misspelt)
     assert ended.code == 2
-    assert f"No such command '{misspelt}'" in ended.err
+    assert pins.said(ended.err, misspelt=misspelt)
     assert f"'{last}'" in ended.err
 
 
@@ -168,4 +169,4 @@ def test_every_option_with_one_value_is_refused_where_it_is_given_twice(name: st
             ended = ran(tmp_path, *line_of(name), param.opts[0], "1", param.opts[0], "2")
             assert ended.code == 2
             assert f"'{param.opts[0]}' is given" in ended.err
-            assert "it takes one value" in ended.err
+            assert pins.said(ended.err)

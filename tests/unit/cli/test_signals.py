@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from migrator.cli.options import stop_on_signals
+from tests import pins
 
 
 class Interrupted(io.RawIOBase):
@@ -28,4 +29,4 @@ def test_ctrl_c_in_the_middle_of_a_line_asks_to_stop(
         sys.stderr.write("a line of a log\n")
         sys.stderr.flush()
     assert stop.is_set()
-    assert "stopping when what is under way has ended" in capfd.readouterr().err
+    assert pins.said(capfd.readouterr().err)

@@ -16,6 +16,7 @@ from migrator.mapping.heart.values import decoder
 from migrator.model.errors import RowError, SourceError, UnfitValueError
 from migrator.model.facts import Column, TableFacts
 from migrator.target.reads.tables import DescribedIndex, DescribedTable
+from tests import pins
 
 
 def column(path: str, declared: str) -> Column:
@@ -68,23 +69,23 @@ def test_a_value_is_what_the_column_declares(path: str, declared: str, value: An
 
 
 @pytest.mark.parametrize(
-    ("path", "declared", "what"),
+    ("path", "declared"),
     [
-        ("whole", "text", "a number (N) there, and it is declared text"),
-        ("text", "integer", "a text (S) there, and it is declared integer"),
-        ("flag", "integer", "a boolean (BOOL)"),
-        ("whole", "boolean", "a number (N)"),
-        ("texts", "list", "a set of texts (SS)"),
-        ("list", "map", "a list (L)"),
-        ("numbers", "set(text)", "a set of numbers (NS)"),
-        ("texts", "any", "a set of texts (SS)"),
-        ("text.city", "text", "a text (S) at 'text', and no map to look into"),
+        ("whole", "text"),
+        ("text", "integer"),
+        ("flag", "integer"),
+        ("whole", "boolean"),
+        ("texts", "list"),
+        ("list", "map"),
+        ("numbers", "set(text)"),
+        ("texts", "any"),
+        ("text.city", "text"),
     ],
 )
-def test_another_type_refuses_the_row(path: str, declared: str, what: str) -> None:
+def test_another_type_refuses_the_row(path: str, declared: str) -> None:
     found = value_of(ITEM, column(path, declared))
     assert isinstance(found, Undecodable)
-    assert what in found.reason
+    assert pins.said(found.reason)
     assert "é" not in found.reason
     with pytest.raises(RowError):
         decoder(kind_of_type(declared))(found)
@@ -122,7 +123,7 @@ def test_a_key_is_a_place_of_a_scan_that_is_not_divided() -> None:
     assert stretches('["a"]', '["b"]') == [Stretch(start='["a"]', stop='["b"]')]
     assert stretches(None, None) == [Stretch()]
     for after, upto in (('["a"]', SegmentEnd(1, 4).text), (SegmentEnd(0, 4).text, SegmentEnd(1, 8).text)):
-        with pytest.raises(SourceError, match="two different orders"):
+        with pins.refused(SourceError):
             stretches(after, upto)
 
 

@@ -15,6 +15,7 @@ from migrator.journal.database import OLDEST, PACKAGE, STEPS
 from migrator.journal.identity import SqlIdentity
 from migrator.model.errors import SettingsError
 from migrator.model.journal import RunIdentity, Tally
+from tests import pins
 from tests.support_journal_file import journal_in_file
 
 KEPT = Path(__file__).with_name("journal_version_2.sql")
@@ -100,13 +101,11 @@ def test_a_newer_one_is_refused_with_the_release_to_install_and_left_as_it_is(tm
 
 def test_one_that_does_not_say_what_made_it_asks_for_a_newer_migrator(tmp_path: Path) -> None:
     of_version(tmp_path / "shop.db", 99)
-    with pytest.raises(SettingsError, match=r"install a newer migrator \(this is .*or name another journal"):
+    with pins.refused(SettingsError):
         journal_in_file(tmp_path / "shop.db")
 
 
 def test_one_that_no_step_begins_with_is_refused(tmp_path: Path) -> None:
     of_version(tmp_path / "shop.db", 1)
-    with pytest.raises(
-        SettingsError, match=r"is of version 1, .*finish its runs with the migrator that began them"
-    ):
+    with pins.refused(SettingsError):
         journal_in_file(tmp_path / "shop.db")

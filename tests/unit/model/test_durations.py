@@ -11,6 +11,7 @@ from migrator.model.durations import ADVICE, LONGEST_S, seconds_of
 from migrator.model.errors import MappingError
 from migrator.settings.job import Job, load_job
 from migrator.settings.source import Duration, Settings
+from tests import pins
 
 
 def test_durations_are_seconds() -> None:
@@ -21,7 +22,7 @@ def test_durations_are_seconds() -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "-5", "5 weeks", "5M", "1h30m", "inf", "nan", "s", "1_0", "٣s"])
 def test_what_is_no_duration_is_told_with_what_to_write(text: str) -> None:
-    with pytest.raises(ValueError, match="write a duration such as 30s, 15m, 24h or 7d") as caught:
+    with pins.refused(ValueError) as caught:
         seconds_of(text)
     assert str(caught.value) == ADVICE
 
@@ -29,7 +30,7 @@ def test_what_is_no_duration_is_told_with_what_to_write(text: str) -> None:
 def test_no_duration_is_longer_than_a_database_holds() -> None:
     assert seconds_of("36525d") == LONGEST_S
     for text in ("36526d", "9" * 400):
-        with pytest.raises(ValueError, match="longer than a hundred years"):
+        with pins.refused(ValueError):
             seconds_of(text)
 
 

@@ -6,6 +6,7 @@ import pytest
 from markupsafe import Markup
 
 from migrator.output.inert import inert, name_text, plain
+from tests import pins
 from tests.support_report_hostile import HOSTILE
 
 UNSEEN = "\u202e\u2028\u2029\u200f\u2069\x00\x07\x1b\ud800"
@@ -22,7 +23,7 @@ def test_nothing_of_it_is_markup_and_all_of_it_is_seen(text: str) -> None:
 
 
 def test_what_is_not_seen_is_written_out_once_for_a_run_of_it() -> None:
-    assert inert("a\u202e\u200fb") == 'a<span class="code">\\u202e\\u200f</span>b'
+    assert inert("a\u202e\u200fb") == pins.text()
     assert plain("tag \U000e0041") == "tag \\udb40\\udc41"
     assert inert("Zoë 😀 שלום") == "Zoë 😀 שלום"
     assert inert(Markup("<b>ours</b>")) == "<b>ours</b>"

@@ -15,6 +15,7 @@ from migrator.model.journal import RunIdentity
 from migrator.model.live import MarksState
 from migrator.model.results import Refreshed, Worked
 from migrator.output.relay import RelayReport
+from tests import pins
 from tests.fakes.journal import FakeOpenFindings
 from tests.fakes.marks import MemoryMarks
 from tests.support_fence import no_fence
@@ -92,7 +93,7 @@ def test_its_line_says_how_far_it_is_and_what_it_waits_for(
     journal: SqlJournal, seen: list[MarksState]
 ) -> None:
     one = report(journal, MemoryMarks(), seen)
-    assert one.line() == "relay: 0 mark(s) worked, 0 item(s) written; the marks are looked at"
+    assert one.line() == pins.text()
     one.worked(Worked(taken=3, finished=3), 5)
     one.idle()
     assert one.line().endswith(

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from migrator.output.tables import FittedTable
+from tests import pins
 
 NAME = "list_products_by_discontinued_category_id"
 CELLS = (NAME, "16.4 ms", "1,204", "every reader acts by it since Tuesday", "-")
@@ -76,7 +77,7 @@ def test_a_table_that_does_not_fit_is_a_block_a_row() -> None:
         "list_products_by_discontinued_category",
         "_id",
         "  DynamoDB p50 16.4 ms; different",
-        "  1,204; readers every reader acts by",
+        pins.text(),
         "  it since Tuesday; next -",
         "get_user",
         "  DynamoDB p50 1.0 ms; different 0;",

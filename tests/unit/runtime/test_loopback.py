@@ -12,6 +12,7 @@ import pytest
 
 from migrator.model.errors import SettingsError
 from migrator.runtime.loopback import Answer, Site, serving
+from tests import pins
 
 WAIT_S = 120.0
 SECRET = "the page that only the token opens"
@@ -157,7 +158,7 @@ def test_each_start_draws_another_token_and_the_last_one_is_gone() -> None:
 
 def test_a_port_that_is_taken_is_said_to_be(served: Served) -> None:
     with (
-        pytest.raises(SettingsError, match=f"port {served.port} of 127.0.0.1 cannot be had"),
+        pins.refused(SettingsError, port=served.port),
         serving(SITE, served.port),
     ):
         pass

@@ -6,6 +6,7 @@ import pytest
 
 from migrator.model.errors import MappingError
 from migrator.settings.job import CutoverSettings, Hook, WatchSettings, load_job
+from tests import pins
 
 JOB = "job: 1\nmapping: m.yaml\nsource: sqlite:///shop.db\n"
 
@@ -48,26 +49,41 @@ hooks:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "fault"),
+    ("text", "line"),
     [
-        ("cutover: {verify_max_age: soon}", 4, "write a duration such as 30s"),
-        ("cutover: {verify_max_age: true}", 4, "write a number, not true"),
-        ("cutover: {verify_max_age: 0s}", 4, "greater than 0"),
-        ("cutover: {mismatch_max: 0}", 4, "greater than 0"),
-        ("cutover: {error_max: 1}", 4, "less than 1"),
-        ("cutover: {kinds_min: 2}", 4, "less than or equal to 1"),
-        ("cutover: {comparison_min: 5}", 4, "did you mean 'comparisons_min'"),
-        ("cutover:\n  watch: {evry_s: 5}", 5, "did you mean 'every_s'"),
-        ("hooks:\n  - {on: [rolled_bak], command: [a]}", 5, "rolled_back"),
-        ("hooks:\n  - {on: [], command: [a]}", 5, "at least 1"),
-        ("hooks:\n  - {on: [lag_high], command: []}", 5, "write the program"),
-        ("hooks:\n  - {on: [lag_high], command: ' '}", 5, "write the program"),
-        ("hooks:\n  - {on: [lag_high]}", 5, "command"),
+        ("cutover: {verify_max_age: soon}", 4),
+        ("cutover: {verify_max_age: true}", 4),
+        ("cutover: {verify_max_age: 0s}", 4),
+        ("cutover: {mismatch_max: 0}", 4),
+        ("cutover: {error_max: 1}", 4),
+        ("cutover: {kinds_min: 2}", 4),
+        ("cutover: {comparison_min: 5}", 4),
+        ("cutover:\n  watch: {evry_s: 5}", 5),
+        ("hooks:\n  - {on: [rolled_bak], command: [a]}", 5),
+        ("hooks:\n  - {on: [], command: [a]}", 5),
+        ("hooks:\n  - {on: [lag_high], command: []}", 5),
+        ("hooks:\n  - {on: [lag_high], command: ' '}", 5),
+        ("hooks:\n  - {on: [lag_high]}", 5),
+    ],
+    ids=[
+        "duration-such",
+        "number-true",
+        "greater",
+        "greater-mismatch",
+        "less",
+        "less-equal",
+        "you-mean",
+        "did-you-mean",
+        "rolled-back",
+        "least",
+        "write-program",
+        "write-program-2",
+        "command",
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, line: int, fault: str) -> None:
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, line: int) -> None:
     with pytest.raises(MappingError) as caught:
         load_job(write(tmp_path, text), {})
     said = str(caught.value)
     assert f"shop.yaml:{line}: " in said
-    assert fault in said
+    assert pins.said(said)

@@ -10,6 +10,7 @@ from migrator.mapping.heart.changes import direct_tables
 from migrator.model.errors import SettingsError
 from migrator.settings.transforms import without_direct
 from migrator.stages.verify.scan import direct_items
+from tests import pins
 from tests.golden.heart import check, facts, table
 
 SCHEMA = facts(
@@ -94,13 +95,14 @@ def test_patterns_that_give_its_items_are_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "what"),
+    "names",
     [
-        (["orders"], "no entity 'orders'; did you mean 'order'?"),
-        (["user"], "entity order reads table users"),
+        ["orders"],
+        ["user"],
     ],
+    ids=["you-mean", "order-users"],
 )
-def test_what_is_wrong_is_told(names: list[str], what: str) -> None:
+def test_what_is_wrong_is_told(names: list[str]) -> None:
     with pytest.raises(SettingsError) as told:
         without_direct(checked(), names)
-    assert what in str(told.value)
+    assert pins.said(str(told.value))

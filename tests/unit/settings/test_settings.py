@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from migrator.model.errors import MappingError, MigratorError, SettingsError
 from migrator.settings.job import Tuning, load_job
 from migrator.settings.source import SourceSettings
+from tests import pins
 
 GOOD = """
 job: 1
@@ -152,7 +152,7 @@ def test_a_number_may_come_from_the_environment(tmp_path: Path) -> None:
 def test_a_file_whose_name_is_no_job_name(tmp_path: Path) -> None:
     path = tmp_path / f"{'n' * 65}.yaml"
     path.write_text("job: 1\nmapping: m\nsource: x")
-    with pytest.raises(MappingError, match="name: the file's name is no job name; write name: "):
+    with pins.refused(MappingError):
         load_job(path, {})
 
 
@@ -220,21 +220,19 @@ def test_old_tables_may_have_other_names_in_the_account(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    "text",
     [
-        (OLD.replace("tables: [Users, Orders], ", ""), "tables"),
-        (OLD.replace("[Users, Orders]", "[]"), "at least 1"),
-        (
-            OLD.replace("source: {", "source: {url: shop.db, read_url: other.db, "),
-            "url, read_url is of a database",
-        ),
-        (OLD + "journal: source\n", "a journal is in a database"),
-        (OLD + "target: {table: Orders, endpoint: embedded}\n", "Orders is one of the old tables"),
-        (OLD.replace("embedded", "https://u:p@host"), "no user and no password"),
+        OLD.replace("tables: [Users, Orders], ", ""),
+        OLD.replace("[Users, Orders]", "[]"),
+        OLD.replace("source: {", "source: {url: shop.db, read_url: other.db, "),
+        OLD + "journal: source\n",
+        OLD + "target: {table: Orders, endpoint: embedded}\n",
+        OLD.replace("embedded", "https://u:p@host"),
     ],
+    ids=["tables", "least", "url-database", "journal-database", "orders-old", "user-password"],
 )
-def test_what_does_not_fit_old_tables_is_told(tmp_path: Path, text: str, what: str) -> None:
-    with pytest.raises(MappingError, match=re.escape(what)):
+def test_what_does_not_fit_old_tables_is_told(tmp_path: Path, text: str) -> None:
+    with pins.refused(MappingError):
         load_job(_job_file(tmp_path, text), {})
 
 

@@ -14,6 +14,7 @@ from migrator.model.instances import Advance, ProcessState
 from migrator.stages.pace import Pace
 from migrator.stages.presence import Presence, process_of
 from migrator.target.throttle import WriteLimit
+from tests import pins
 from tests.support_journal_file import journal_in_file
 
 
@@ -79,7 +80,7 @@ def test_a_trouble_that_is_tried_again_is_a_failure_on_record(processes: SqlProc
         work.goes_on(5, 1, 2, "waits 4 s: the source is away")
         work.goes_on(5, 2, 1)
         operations = processes.read()
-    assert [one.reason for one in operations.failures] == ["waits 4 s: the source is away"]
+    assert [one.reason for one in operations.failures] == [pins.text()]
     assert operations.processes[0].trouble == ""
 
 

@@ -15,6 +15,7 @@ from migrator.model.table import KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.failures import Unprocessed, can_pass, gave_up, in_words, passes_at
 from migrator.target.store import DynamoStore
+from tests import pins
 from tests.support_fence import no_fence
 
 
@@ -76,7 +77,7 @@ def test_an_endpoint_without_an_answer_is_told_as_a_source_is(error: Exception, 
 def test_what_was_never_connected_to_is_told_at_once() -> None:
     client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
     store = DynamoStore(client, TableDesign("Shop", (KeyAttribute("PK"),), "type"), no_fence)
-    with pytest.raises(StoppedError, match="no server listens there") as caught:
+    with pins.refused(StoppedError) as caught:
         store.get([("a",)])
     assert "gave up after" not in str(caught.value)
 
@@ -93,7 +94,7 @@ def test_a_refusal_is_said_without_amazon_s_own_words() -> None:
     said = in_words(refusal("AccessDeniedException"), "put_item", "Shop", "http://h")
     assert isinstance(said, TargetError)
     assert "Planted" not in str(said)
-    assert "may not do this" in str(said)
+    assert pins.said(str(said))
     assert isinstance(
         in_words(refusal("InternalServerError", 500), "put_item", "Shop", "http://h"), StoppedError
     )
@@ -110,5 +111,5 @@ def test_a_refusal_is_said_without_amazon_s_own_words() -> None:
 )
 def test_what_gave_up_says_what_mends_it(error: Exception, said: str) -> None:
     told = str(gave_up("DynamoDB put_item on table Shop", error, "9 tries in 60 s"))
-    assert f"gave up after 9 tries in 60 s {said}" in told
+    assert pins.said(told, said=said)
     assert told.endswith("the same command goes on")

@@ -7,6 +7,7 @@ import pytest
 
 from migrator.mapping.heart.wire import decode_item, encode, encode_item, encode_sized, item_bytes
 from migrator.model.errors import RowError
+from tests import pins
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_the_size_beside_the_wire_form_is_that_of_the_item(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [1.5, object(), {1, 2}])
 def test_what_has_no_type_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(RowError, match="the attribute price has no DynamoDB type"):
+    with pins.refused(RowError):
         encode_item({"price": value})
 
 
@@ -61,7 +62,7 @@ def test_nesting_ends_at_32_levels() -> None:
     value: Any = "x"
     for _ in range(33):
         value = [value]
-    with pytest.raises(RowError, match="deeper than 32"):
+    with pins.refused(RowError):
         encode_item({"deep": value})
 
 

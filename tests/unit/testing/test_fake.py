@@ -18,6 +18,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 from migrator.api import Migration
 from migrator.model.errors import SettingsError, TargetError
 from migrator.testing import FakeMigration, Read, Write
+from tests import pins
 from tests.service.reading import MAPPING
 
 pytest_plugins = ("migrator.testing.fixtures",)
@@ -53,7 +54,7 @@ def test_a_side_answers_what_it_was_given_until_it_is_said_to_fail(fake: FakeMig
     fake.set_phase("by_status", "live")
     assert fake.read("by_status", status="x") == [{"orderId": 2}]
     fake.fail("by_status", TargetError("the table is away"), side="table")
-    with pytest.raises(TargetError, match="the table is away"):
+    with pins.refused(TargetError):
         fake.read("by_status", status="x")
     fake.set_phase("by_status", "shadow")
     assert fake.read("by_status", status="x") == [{"orderId": 1}]
@@ -78,26 +79,34 @@ def test_values_may_be_of_pythons_own_types(fake: FakeMigration) -> None:
 
 
 @pytest.mark.parametrize(
-    ("say", "message"),
+    "say",
     [
-        (lambda fake: fake.give("by_state", []), "no access pattern 'by_state'; did you mean 'by_status'"),
-        (
-            lambda fake: fake.give("by_status", [{"orderid": 1}]),
-            "returns no 'orderid'; did you mean 'orderId'",
-        ),
-        (lambda fake: fake.give("by_status", 5), "give a list of dicts"),
-        (lambda fake: fake.give("user_and_orders", []), "has parts: user, orders"),
-        (lambda fake: fake.give("by_status", [], side="dynamodb"), "a side is 'sql' or 'table'"),
-        (lambda fake: fake.set_phase("by_status", "lives"), "no phase 'lives'; did you mean 'live'"),
-        (lambda fake: fake.set_phase("by_status", "ramp"), "a ramp has"),
-        (lambda fake: fake.read("by_status", status="x"), r"nothing was given for it; say give\('by_status'"),
-        (lambda fake: fake.mark_changed(None, "users", None, None), "before it, after it, or both"),
+        lambda fake: fake.give("by_state", []),
+        lambda fake: fake.give("by_status", [{"orderid": 1}]),
+        lambda fake: fake.give("by_status", 5),
+        lambda fake: fake.give("user_and_orders", []),
+        lambda fake: fake.give("by_status", [], side="dynamodb"),
+        lambda fake: fake.set_phase("by_status", "lives"),
+        lambda fake: fake.set_phase("by_status", "ramp"),
+        lambda fake: fake.read("by_status", status="x"),
+        lambda fake: fake.mark_changed(None, "users", None, None),
+    ],
+    ids=[
+        "you-mean",
+        "did-you-mean",
+        "give-dicts",
+        "parts-orders",
+        "side",
+        "phase-did-you-mean",
+        "ramp",
+        "given-say",
+        "after-both",
     ],
 )
 def test_what_is_not_the_mappings_is_refused(
-    fake: FakeMigration, say: Callable[[FakeMigration], Any], message: str
+    fake: FakeMigration, say: Callable[[FakeMigration], Any]
 ) -> None:
-    with pytest.raises(SettingsError, match=message):
+    with pins.refused(SettingsError):
         say(fake)
 
 

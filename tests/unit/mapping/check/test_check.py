@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.model.errors import MappingError
+from tests import pins
 from tests.golden.heart import HEAD, check, facts, faults, table
 
 USERS = table(
@@ -269,7 +270,7 @@ entities:
 @pytest.mark.parametrize("type_", ["_tombstone", "_control"])
 def test_a_type_of_our_own_is_refused(type_: str) -> None:
     found = faults(USER.replace("User: {", f"{type_}: {{") % "keep: [id]", SCHEMA)
-    assert any(f"the type {type_} is migrator's own; choose another name" in fault for fault in found)
+    assert pins.said(found, type=type_)
 
 
 @pytest.mark.parametrize(

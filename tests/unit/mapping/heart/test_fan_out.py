@@ -11,6 +11,7 @@ from migrator.mapping.heart.filters import FILTERS, FilterContext, bucket, bucke
 from migrator.mapping.heart.templates import parse_template
 from migrator.model.errors import RowError
 from migrator.model.mapping import Filter, Ref
+from tests import pins
 
 NOON = datetime(2026, 6, 10, 12, 30)
 
@@ -49,7 +50,7 @@ def test_all_buckets_of_a_time(unit: str, since: date, until: date, expected: li
 def test_a_question_takes_400_buckets_and_no_more() -> None:
     last = date(2026, 1, 1) + timedelta(days=399)
     assert len(buckets_between("day", date(2026, 1, 1), last)) == 400
-    with pytest.raises(ValueError, match="more than 400 buckets \\(day\\) between both times"):
+    with pins.refused(ValueError):
         buckets_between("day", date(2026, 1, 1), last + timedelta(days=1))
 
 
@@ -83,26 +84,24 @@ def test_a_star_is_read_where_it_may_stand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("{*}", "says not what its * stands for; write one of the filters shard, bucket, date, month"),
-        ("{*a|lower}", "'*a|lower' says not what its * stands for"),
-        ("{*a,b|date|lower}", "says not what its * stands for"),
-        ("{*a|shard:4}", "'*a|shard:4' names 1 parameter(s) where 0 is/are taken"),
-        ("{*a|bucket:day}", "names 1 parameter(s) where 2 is/are taken"),
-        ("{*a,|bucket:day}", "names 2 parameter(s) where 2 is/are taken"),
-        ("{*a,b|bucket:week}", "the filter 'bucket': knows hour, day, month, year, not 'week'"),
-        ("{*a,b|geohash:13}", "the filter 'geohash': takes a number of characters from 1 to 12"),
+        "{*}",
+        "{*a|lower}",
+        "{*a,b|date|lower}",
+        "{*a|shard:4}",
+        "{*a|bucket:day}",
+        "{*a,|bucket:day}",
+        "{*a,b|bucket:week}",
+        "{*a,b|geohash:13}",
     ],
 )
-def test_a_star_in_wrong_use(text: str, message: str) -> None:
+def test_a_star_in_wrong_use(text: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_template(text, every=True)
-    assert message in str(caught.value)
+    assert pins.said(str(caught.value))
 
 
 def test_a_star_is_refused_elsewhere() -> None:
-    with pytest.raises(
-        ValueError, match="a \\* stands in the partition key of an access pattern's query only"
-    ):
+    with pins.refused(ValueError):
         parse_template("A#{*|shard:4}")

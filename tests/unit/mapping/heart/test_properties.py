@@ -17,6 +17,7 @@ from migrator.mapping.check.check import check_form, check_mapping
 from migrator.mapping.heart.wire import decode_item, encode_item
 from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import MappingError, RowError
+from tests import pins
 from tests.golden import heart
 
 pytestmark = pytest.mark.property
@@ -77,7 +78,7 @@ def test_any_row_makes_an_item_that_comes_back_as_it_was_or_is_refused_with_a_re
 @pytest.mark.parametrize("value", [b"", b'{"a": 1}', {"a": [b"x"]}])
 def test_bytes_in_a_json_column_are_refused_and_never_left_out(value: Any) -> None:
     row = [value if slot.path == "json" else None for slot in EVERYTHING.plan.slots[1:]]
-    with pytest.raises(RowError, match="column json: the value is no JSON"):
+    with pins.refused(RowError):
         heart.both_ways(EVERYTHING, (1, *row))
 
 

@@ -18,6 +18,7 @@ from migrator.mapping.inverse.tables import TableInverse
 from migrator.model.errors import RowError
 from migrator.model.facts import SchemaFacts, TableFacts
 from migrator.model.table import Item
+from tests import pins
 from tests.golden import heart
 
 COLUMNS = {
@@ -368,7 +369,7 @@ def test_an_item_that_no_row_makes_is_refused_without_its_values(
 
 def test_an_item_without_that_which_every_row_has_is_refused() -> None:
     inverse, items = changed()
-    with pytest.raises(RowError, match="a row of t has items of type U alone"):
+    with pins.refused(RowError):
         rows_for(inverse, items[1:])
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from migrator.model.report import Facet, ItemCollection, SampleItem, View
 from migrator.output.design.collections import print_views, views_data, views_fragment
+from tests import pins
 from tests.support_report_hostile import HOSTILE
 
 ITEMS = [
@@ -66,8 +67,8 @@ def test_a_part_of_a_page_has_a_place_for_what_an_item_lacks() -> None:
     page = str(views_fragment([VIEW]))
     assert page.count('<dt><span class="name">status</span></dt>') == 2
     assert '<span class="soft">–</span>' in page
-    assert "and 4 more of the rows that were read" in page
-    assert "9 more item collection(s)" in page
+    assert pins.said(page, "were")
+    assert pins.said(page, "collection")
 
 
 @pytest.mark.parametrize("text", HOSTILE)

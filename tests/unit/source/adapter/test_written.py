@@ -9,6 +9,7 @@ import sqlglot
 
 from migrator.source.adapter.statement import Given, Opaque, StatementStyle, Write, Written, quietly
 from migrator.source.adapter.tree import first_word, may_write, unnamed, written
+from tests import pins
 
 POSTGRESQL, MYSQL, SQLITE = (
     StatementStyle("postgresql", True),
@@ -84,42 +85,68 @@ def test_what_writes_nothing_is_seen_to_write_nothing(dialect: str, text: str) -
 
 
 @pytest.mark.parametrize(
-    ("dialect", "text", "reason"),
+    ("dialect", "text"),
     [
-        ("postgresql", "SELECT 1; DELETE FROM orders", "several statements"),
-        ("postgresql", "WITH x AS (DELETE FROM orders RETURNING *) SELECT * FROM x", "a WITH of it writes"),
-        ("postgresql", "MERGE INTO orders USING x ON orders.id = x.id WHEN MATCHED THEN DELETE", "MERGE"),
-        ("postgresql", "TRUNCATE orders, other", "TRUNCATE"),
-        ("postgresql", "COPY orders FROM STDIN", "COPY"),
-        ("postgresql", "COPY orders (a) FROM STDIN (FORMAT BINARY)", "understood"),
-        ("postgresql", "COPY (DELETE FROM orders RETURNING *) TO STDOUT", "understood"),
-        ("postgresql", "INSERT INTO orders SELECT * FROM other", "from a query"),
-        ("postgresql", "INSERT INTO orders TABLE other", "from a query"),
-        ("postgresql", "INSERT INTO orders (id) SELECT 1 UNION ALL SELECT 2", "from a query"),
-        ("postgresql", "DELETE FROM orders WHERE CURRENT OF c", "understood"),
-        ("postgresql", "EXPLAIN ANALYZE DELETE FROM orders", "in another one"),
-        ("postgresql", "INSERT INTO orders (id) OVERRIDING USER VALUE VALUES (1)", "understood"),
-        ("mysql", "ANALYZE DELETE FROM orders", "in another one"),
-        ("mysql", "SET STATEMENT max_statement_time = 1 FOR DELETE FROM orders", "in another one"),
-        ("mysql", "BEGIN NOT ATOMIC DELETE FROM orders; END", "in another one"),
-        ("mysql", "/*!40000 DELETE FROM orders */", "in another one"),
-        ("mysql", "/*M! DELETE FROM orders */", "in another one"),
-        ("mysql", "LOAD DATA INFILE 'x' INTO TABLE orders", "understood"),
-        ("mysql", "UPDATE other, orders SET orders.a = 1", "several tables"),
-        ("mysql", "UPDATE other JOIN orders ON orders.id = other.id SET orders.a = 1", "several tables"),
-        ("mysql", "DELETE orders FROM orders JOIN x ON x.id = orders.id", "several tables"),
-        ("mysql", "DELETE FROM o USING orders AS o JOIN x", "several tables"),
-        ("mysql", "DELETE FROM orders FOR PORTION OF p FROM 1 TO 2", "understood"),
-        ("sqlite", "UPDATE OR REPLACE orders SET name = ? WHERE id = ?", "understood"),
-        ("sqlite", "WITH RECURSIVE x AS (SELECT 1) INSERT INTO orders SELECT * FROM x", "from a query"),
+        ("postgresql", "SELECT 1; DELETE FROM orders"),
+        ("postgresql", "WITH x AS (DELETE FROM orders RETURNING *) SELECT * FROM x"),
+        ("postgresql", "MERGE INTO orders USING x ON orders.id = x.id WHEN MATCHED THEN DELETE"),
+        ("postgresql", "TRUNCATE orders, other"),
+        ("postgresql", "COPY orders FROM STDIN"),
+        ("postgresql", "COPY orders (a) FROM STDIN (FORMAT BINARY)"),
+        ("postgresql", "COPY (DELETE FROM orders RETURNING *) TO STDOUT"),
+        ("postgresql", "INSERT INTO orders SELECT * FROM other"),
+        ("postgresql", "INSERT INTO orders TABLE other"),
+        ("postgresql", "INSERT INTO orders (id) SELECT 1 UNION ALL SELECT 2"),
+        ("postgresql", "DELETE FROM orders WHERE CURRENT OF c"),
+        ("postgresql", "EXPLAIN ANALYZE DELETE FROM orders"),
+        ("postgresql", "INSERT INTO orders (id) OVERRIDING USER VALUE VALUES (1)"),
+        ("mysql", "ANALYZE DELETE FROM orders"),
+        ("mysql", "SET STATEMENT max_statement_time = 1 FOR DELETE FROM orders"),
+        ("mysql", "BEGIN NOT ATOMIC DELETE FROM orders; END"),
+        ("mysql", "/*!40000 DELETE FROM orders */"),
+        ("mysql", "/*M! DELETE FROM orders */"),
+        ("mysql", "LOAD DATA INFILE 'x' INTO TABLE orders"),
+        ("mysql", "UPDATE other, orders SET orders.a = 1"),
+        ("mysql", "UPDATE other JOIN orders ON orders.id = other.id SET orders.a = 1"),
+        ("mysql", "DELETE orders FROM orders JOIN x ON x.id = orders.id"),
+        ("mysql", "DELETE FROM o USING orders AS o JOIN x"),
+        ("mysql", "DELETE FROM orders FOR PORTION OF p FROM 1 TO 2"),
+        ("sqlite", "UPDATE OR REPLACE orders SET name = ? WHERE id = ?"),
+        ("sqlite", "WITH RECURSIVE x AS (SELECT 1) INSERT INTO orders SELECT * FROM x"),
+    ],
+    ids=[
+        "several-statements",
+        "writes",
+        "case",
+        "case-postgresql",
+        "case-2",
+        "understood",
+        "understood-returning",
+        "query",
+        "query-table",
+        "query-union",
+        "understood-current",
+        "case-3",
+        "understood-insert",
+        "case-4",
+        "case-set",
+        "case-begin",
+        "case-5",
+        "case-6",
+        "understood-load",
+        "several-tables",
+        "several-tables-2",
+        "several-tables-3",
+        "several-tables-using",
+        "understood-for",
+        "understood-sqlite",
+        "query-sqlite",
     ],
 )
-def test_of_what_cannot_be_known_it_says_why_and_which_words_it_has(
-    dialect: str, text: str, reason: str
-) -> None:
+def test_of_what_cannot_be_known_it_says_why_and_which_words_it_has(dialect: str, text: str) -> None:
     found = read(dialect, text)
     assert isinstance(found, Opaque)
-    assert reason in found.reason
+    assert pins.said(found.reason)
     assert "orders" in found.tables
 
 
@@ -165,7 +192,7 @@ def test_a_statement_of_many_conditions_is_understood(dialect: str) -> None:
 def test_a_statement_that_is_too_deep_is_not_understood(nested: str) -> None:
     found = read("postgresql", f"DELETE FROM orders WHERE {nested}")
     assert isinstance(found, Opaque)
-    assert "too deeply nested" in found.reason
+    assert pins.said(found.reason)
     assert "orders" in found.tables
 
 

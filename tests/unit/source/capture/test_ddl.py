@@ -12,6 +12,7 @@ from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.mysql.triggers import MysqlDdl
 from migrator.source.engines.postgresql.capture import PostgresqlDdl
 from migrator.source.engines.sqlite.capture import SqliteDdl
+from tests import pins
 
 TEXT = Kind("text")
 TABLE = TableFacts(
@@ -47,5 +48,5 @@ def test_names_fit_every_server(ddl: Ddl) -> None:
 @pytest.mark.parametrize("ddl", DDLS)
 def test_a_column_made_by_sql_cannot_be_held(ddl: Ddl) -> None:
     table = replace(TABLE, columns=(*TABLE.columns, Column("due", "due", TEXT, sql="a - b")))
-    with pytest.raises(SettingsError, match="a mark cannot hold due, which the mapping makes by SQL"):
+    with pins.refused(SettingsError):
         ddl.triggers(replace(captured(), table=table, columns=("id", "due")))

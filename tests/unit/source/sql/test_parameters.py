@@ -11,6 +11,7 @@ from sqlalchemy.engine import URL
 
 from migrator.model.errors import SettingsError
 from migrator.source.sql.gate import CheckedStatement, bound_statement, has_comment, masked, parameter_names
+from tests import pins
 
 DIALECTS = ["sqlite", "postgresql", "mysql"]
 
@@ -81,7 +82,7 @@ def test_a_list_after_in_is_its_values(written: str, ids: Any, found: list[int])
 
 
 def test_a_list_after_not_in_must_not_be_empty() -> None:
-    with pytest.raises(SettingsError, match="'ids' is empty"):
+    with pins.refused(SettingsError):
         bound_statement(CheckedStatement("SELECT 1 WHERE 1 NOT IN :ids", "sqlite"), {"ids": []})
     _, bound = bound_statement(CheckedStatement("SELECT 1 WHERE 1 NOT IN (:ids)", "sqlite"), {"ids": [2]})
     assert bound == {"ids_0": 2}
@@ -135,7 +136,7 @@ def test_values_are_bound_as_each_driver_takes_them(
 @pytest.mark.parametrize("given", [2**63, -(2**63) - 1, Decimal(10) ** 30, [1, 2**63]])
 def test_sqlite_is_asked_for_no_integer_that_it_cannot_hold(given: Any) -> None:
     sql = "SELECT 1 WHERE 1 IN :n" if isinstance(given, list) else "SELECT 1 WHERE 1 = :n"
-    with pytest.raises(SettingsError, match=r"'n'.* is an integer that SQLite cannot hold"):
+    with pins.refused(SettingsError):
         bound_statement(CheckedStatement(sql, "sqlite"), {"n": given})
     bound_statement(CheckedStatement(sql, "mysql"), {"n": given})
     bound_statement(CheckedStatement(sql, "sqlite"), {"n": 2**63 - 1})

@@ -14,6 +14,7 @@ from migrator.model.table import Item
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.stages.backfill.write import Claims
+from tests import pins
 from tests.support_mapping import parse_mapping
 
 MAPPING = """
@@ -77,7 +78,7 @@ def test_the_first_row_keeps_the_key_in_one_page(shop: Shop) -> None:
         '["EMAIL#a@x","EMAIL"]',
     )
     assert (finding.item_type, finding.owner) == ("Email", "users:[1]")
-    assert finding.reason == "users [1] makes the same key and was first"
+    assert finding.reason == pins.text()
 
 
 def test_the_first_row_keeps_the_key_over_pages_and_repeats(shop: Shop) -> None:

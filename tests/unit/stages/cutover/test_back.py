@@ -21,6 +21,7 @@ from migrator.stages.cutover.evidence import Unknown
 from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.owning import named
 from migrator.stages.reverse.daemon import ReverseStatus
+from tests import pins
 from tests.fakes.phases import FakePhases
 
 LIMITS = CutoverSettings()
@@ -51,7 +52,7 @@ def test_complete_wants_a_way_back_or_to_hear_that_none_is_wanted(
     assert {line.name: line.verdict for line in lines} == said
     assert all("--one-way" in line.mend for line in lines if line.verdict != "ok")
     (one_way,) = stays_open(lambda: way_back, LIMITS, one_way=True)
-    assert (one_way.verdict, one_way.found) == ("ok", "none is wanted: --one-way")
+    assert (one_way.verdict, one_way.found) == ("ok", pins.text())
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_the_way_back_is_refused_where_a_row_waits_in_vain_and_not_for_being_beh
 def test_what_an_operator_vouches_for_stands_among_the_evidence() -> None:
     lines = may_go_back(WayBack([], WELL), (), ("users", "orders"), is_drained=False)
     (unwritten,) = [line for line in lines if line.name == "unwritten"]
-    assert (unwritten.verdict, unwritten.found) == ("ok", "the operator vouches for it: orders, users")
+    assert (unwritten.verdict, unwritten.found) == ("ok", pins.text())
     (lost,) = [line for line in may_go_back(WayBack(["lost"], WELL), (), (), is_drained=False) if line.mend]
     assert "--unwritten ENTITY" in lost.mend
 
@@ -144,32 +145,23 @@ def test_killed_at_any_step_the_same_command_goes_on(name: str, after: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("steps", "what", "done"),
+    ("steps", "done"),
     [
-        (
-            Steps(replace(WELL, processes=0, waiting=[GONE])),
-            r"1 row\(s\) wait.*Nothing was changed.*processes of reverse have ended",
-            ["drain"],
-        ),
-        (Steps(WELL), "a process of `migrator reverse` was started meanwhile", ["drain"]),
-        (
-            Steps(is_clean=False),
-            "rows and items differ.*Nothing was changed.*processes of reverse have ended",
-            ["drain", "compare"],
-        ),
+        (Steps(replace(WELL, processes=0, waiting=[GONE])), ["drain"]),
+        (Steps(WELL), ["drain"]),
+        (Steps(is_clean=False), ["drain", "compare"]),
     ],
+    ids=["processes-ended", "started-meanwhile", "differ-processes"],
 )
-def test_what_is_not_proven_changes_nothing(steps: Steps, what: str, done: list[str]) -> None:
-    with pytest.raises(RefusedError, match=what):
+def test_what_is_not_proven_changes_nothing(steps: Steps, done: list[str]) -> None:
+    with pins.refused(RefusedError):
         steps.going_back().run()
     assert steps.done == done
 
 
 def test_where_nothing_was_direct_it_says_how_rows_become_the_truth() -> None:
     steps = Steps(is_clean=False)
-    with pytest.raises(
-        RefusedError, match=r"differ.*name their entities in `writes.*reverse verify --repair"
-    ):
+    with pins.refused(RefusedError):
         replace(steps.going_back(), drain=None, look=None).run()
     assert steps.done == ["compare"]
 
@@ -201,7 +193,7 @@ def test_while_all_is_quiet_only_what_is_ours_alone_is_put_away(old: Any, new: A
     quiet = Quiet(lambda records, _: worked.extend(records), DESIGN, {"Order"}, "What next.")
     other = StreamRecord("2", 0.0, {}, None, {**ITEM, "type": "User"})
     if is_written:
-        with pytest.raises(RefusedError, match=r"still writes these items \(1 change\(s\).*What next"):
+        with pins.refused(RefusedError):
             quiet([StreamRecord("1", 0.0, {}, old, new), other], lambda: None)
         assert not worked
     else:
@@ -226,11 +218,11 @@ def test_an_entity_of_several_schemas_becomes_ours_in_each() -> None:
 def test_only_a_pattern_that_is_complete_goes_this_way() -> None:
     cutover = Cutover(FakePhases(lambda: 1.0), "ada")
     for state in (State("live"), State("shadow")):
-        with pytest.raises(SettingsError, match="this way"):
+        with pins.refused(SettingsError, "way-2"):
             cutover.go_back(PatternPhase("orders", state), None, "", ())
-    with pytest.raises(SettingsError, match="by hand"):
+    with pins.refused(SettingsError, "hand"):
         cutover.go_back(PatternPhase("orders", State("complete"), fault="edited by hand"), None, "", ())
-    with pytest.raises(SettingsError, match="this way"):
+    with pins.refused(SettingsError, "way"):
         cutover.go_back(PatternPhase("orders", State("complete")), State("live"), "", ())
-    with pytest.raises(SettingsError, match="complete is the last phase"):
+    with pins.refused(SettingsError, "phase"):
         cutover.roll_back(PatternPhase("orders", State("complete")), None, "")

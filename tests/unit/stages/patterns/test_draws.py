@@ -19,6 +19,7 @@ from migrator.stages.patterns.param_sampling import (
     draw,
     kinds_of,
 )
+from tests import pins
 from tests.fakes.source import MemorySource
 from tests.golden import heart
 from tests.golden.patterns import HEAD, SCHEMA, START, checked, row, text
@@ -165,7 +166,7 @@ def test_a_bucket_is_asked_from_its_beginning_to_its_end() -> None:
     for one in found.draws:
         assert one.values["end"] - one.values["start"] == timedelta(days=1)
         assert (one.values["start"] - START).seconds == 0
-    assert found.origins == {"start": "events.seen", "end": "the end of the day"}
+    assert found.origins == {"start": "events.seen", "end": pins.text()}
 
 
 def test_what_no_column_gives_is_made_up_and_told() -> None:
@@ -208,7 +209,7 @@ def test_where_no_row_fits_it_is_said() -> None:
         one["id"] += 10_000  # wider than the key's format
     found = draw(made.mapping, made.mapping.patterns["p"], RowSample(source, made.entities, 1), 5, 1)
     assert found.draws == ()
-    assert "wider than its format" in found.why
+    assert pins.said(found.why)
 
 
 TENANTS = """

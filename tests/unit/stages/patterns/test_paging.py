@@ -12,6 +12,7 @@ from migrator.model.errors import SettingsError
 from migrator.model.table import TOMBSTONE
 from migrator.stages.patterns.pages import SLACK, PageRows, Place, refuse_unpaged, sql_page, table_page
 from migrator.stages.patterns.question import Question
+from tests import pins
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, row
@@ -143,18 +144,16 @@ def test_sql_gives_no_pages_without_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "why"),
+    "pattern",
     [
-        ('params: {tenant: text, id: integer}\nget: {key: ["EVENT#{tenant}", "E#{id:04}"]}', "no Query"),
-        ('params: {size: text}\nquery: {key: ["EVENT#{size}"]}', "its own parameter 'size'"),
-        (
-            ONE + "returns: {first: {type: Event, attributes: [id]}}\nsql: {first: SELECT 1}",
-            "its answer has parts",
-        ),
+        'params: {tenant: text, id: integer}\nget: {key: ["EVENT#{tenant}", "E#{id:04}"]}',
+        'params: {size: text}\nquery: {key: ["EVENT#{size}"]}',
+        ONE + "returns: {first: {type: Event, attributes: [id]}}\nsql: {first: SELECT 1}",
     ],
+    ids=["query", "parameter", "answer-parts"],
 )
-def test_what_has_no_pages_is_refused(pattern: str, why: str) -> None:
-    with pytest.raises(SettingsError, match=why):
+def test_what_has_no_pages_is_refused(pattern: str) -> None:
+    with pins.refused(SettingsError):
         refuse_unpaged(checked(pattern).mapping.patterns["p"])
 
 

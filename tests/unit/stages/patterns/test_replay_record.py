@@ -12,6 +12,7 @@ from migrator.model.mapping import Param, Part, Pattern
 from migrator.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
 from migrator.settings.job import CutoverSettings
 from migrator.stages.patterns.replay import ReplayRecord
+from tests import pins
 from tests.fakes.evidence import FakeEvidence
 from tests.unit.stages.evidence_world import facts
 
@@ -76,7 +77,7 @@ def test_samples_are_redacted(evidence: FakeEvidence) -> None:
     assert value.row[1].startswith("…")
     assert value.row[1] != value.item[1]
     assert value.params["id"].startswith("…")
-    assert (error.why, error.attributes, error.row) == ("the table does not answer", (), None)
+    assert (error.why, error.attributes, error.row) == (pins.text(), (), None)
     assert "@" not in repr(evidence.samples())
     assert "4711" not in repr(evidence.samples())
     assert value.at == NOW_S

@@ -11,6 +11,7 @@ from migrator.model.edges import ItemStore
 from migrator.model.errors import StoppedError
 from migrator.stages.patterns.question import fetch
 from migrator.stages.reads.backends import BoundedSource, BoundedStore, Bounds
+from tests import pins
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, request, row
@@ -44,7 +45,7 @@ def test_a_statement_stops_at_its_bound() -> None:
     source = Source(SCHEMA, {}, {"SELECT 1": lambda params: [(n,) for n in range(params["rows"])]})
     bound = BoundedSource(source, Bounds(3, lambda: False))
     assert bound.query("SELECT 1", {"rows": 3}) == [(0,), (1,), (2,)]
-    with pytest.raises(TooManyError, match="too many: more than 3 rows"):
+    with pins.refused(TooManyError):
         bound.query("SELECT 1", {"rows": 1_000_000})
     assert asked == [{"at_most": 3}] * 2
 

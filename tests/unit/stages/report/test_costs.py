@@ -11,6 +11,7 @@ from migrator.model.capacity import SECONDS_A_MONTH
 from migrator.model.evidence import PatternPhase, State, Window
 from migrator.stages.report.costs import costs_of
 from migrator.stages.report.shown import Windows
+from tests import pins
 from tests.support_plan import PLAN, READS
 
 NOW_S = 1_700_000_700.0
@@ -61,8 +62,8 @@ def test_calls_from_before_the_last_move_are_of_another_share() -> None:
 
 def test_what_is_missing_is_said() -> None:
     windows = Windows([WINDOW], ANSWERS, NOW_S)
-    assert costs_of(None, windows, 0.0, NAMES).why == "rows of the source were not read"
+    assert costs_of(None, windows, 0.0, NAMES).why == pins.text("were")
     bills = replace(PLAN.bills, why="no price is known for the region x")
     unpriced = costs_of(replace(PLAN, usd_a_million_reads=None, bills=bills), windows, 0.0, NAMES)
-    assert (unpriced.why, unpriced.are_known) == ("no price is known for the region x", False)
+    assert (unpriced.why, unpriced.are_known) == (pins.text("price"), False)
     assert [place.index for place in unpriced.largest] == ["", "GSI1"]

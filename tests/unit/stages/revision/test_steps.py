@@ -28,6 +28,7 @@ from migrator.stages.revision.steps import (
     refuse_direct,
     way_of,
 )
+from tests import pins
 
 CHANGE = RevisionChange(1, "old", "new", goes_back=False, step="indexes")
 
@@ -169,28 +170,29 @@ def test_the_way_follows_from_the_file_and_the_journal(
 
 
 @pytest.mark.parametrize(
-    ("question", "known", "said"),
+    ("question", "known"),
     [
-        (asked("a", "first"), Known("", "", None), "run `migrator backfill JOB`"),
-        (asked("other", "new"), Known("old", "", UNFINISHED), "other during old>new"),
-        (asked("new", "old"), Known("old", "new", BACK), "new during new>old"),
-        (
-            asked("a", "old"),
-            Known("b", "a", None),
-            "`migrator migrate-mapping JOB --go-back`; to stay, put the file of b in place",
-        ),
-        (asked("a", "newest", go_back=True), Known("a", "", None), "knows of no mapping before a"),
+        (asked("a", "first"), Known("", "", None)),
+        (asked("other", "new"), Known("old", "", UNFINISHED)),
+        (asked("new", "old"), Known("old", "new", BACK)),
+        (asked("a", "old"), Known("b", "a", None)),
+        (asked("a", "newest", go_back=True), Known("a", "", None)),
         # A deployment that gives the command each time, by the file that the job went back from.
-        (
-            asked("new", "old", is_left=True),
-            Known("old", "new", BACK_DONE),
-            "gone back from, to old: to go to it again say `migrator migrate-mapping JOB --again`",
-        ),
-        (asked("new", "new", is_left=True), Known("old", "new", BACK_DONE), "JOB --again`; to stay, put"),
+        (asked("new", "old", is_left=True), Known("old", "new", BACK_DONE)),
+        (asked("new", "new", is_left=True), Known("old", "new", BACK_DONE)),
+    ],
+    ids=[
+        "run-backfill",
+        "during-new",
+        "new-during",
+        "stay-put",
+        "knows-before",
+        "back-old",
+        "stay-put-asked",
     ],
 )
-def test_what_is_no_way_is_refused_with_what_to_do(question: Asked, known: Known, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_what_is_no_way_is_refused_with_what_to_do(question: Asked, known: Known) -> None:
+    with pins.refused(SettingsError):
         way_of(question, known, under_way)
 
 
@@ -207,7 +209,7 @@ def test_a_job_that_has_gone_back_is_there_where_it_is_said_once_more(question: 
     there = way_of(question, Known("old", "new", BACK_DONE), under_way)
     assert isinstance(there, There)
     assert there.revision == "old"
-    assert "it has gone back to it from new. Put its file in place" in there.advice
+    assert pins.said(there.advice)
 
 
 # ── the gate ──
@@ -235,7 +237,7 @@ def test_only_patterns_that_dynamodb_answers_and_that_change_are_in_the_way() ->
 
 def test_items_that_the_service_writes_itself_are_not_changed() -> None:
     refuse_direct(found(), ["order"])
-    with pytest.raises(SettingsError, match="writes user itself"):
+    with pins.refused(SettingsError):
         refuse_direct(found(), ["user"])
 
 
