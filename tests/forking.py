@@ -75,6 +75,7 @@ class Python(subprocess.Popen[str]):
             status = self._link.recv(_LENGTH, socket.MSG_DONTWAIT if wait_flags & os.WNOHANG else 0)
         except BlockingIOError:
             return 0, 0
+        self._link.close()
         assert status, "the fork server has ended"
         return self.pid, int.from_bytes(status, "big")
 
@@ -155,7 +156,8 @@ def _import_all() -> None:
         with suppress(ImportError):
             if not name.endswith(".__main__"):
                 importlib.import_module(name)
-    JSONFileLoader.load_file = functools.cache(JSONFileLoader.load_file)  # type: ignore[method-assign]
+    load = functools.cache(functools.partial(JSONFileLoader.load_file, JSONFileLoader()))
+    JSONFileLoader.load_file = lambda self, path: load(path)  # type: ignore[method-assign]
     session = botocore.session.Session()
     for service in ("dynamodb", "dynamodbstreams"):
         session.create_client(service, "eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
