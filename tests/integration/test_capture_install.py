@@ -21,7 +21,7 @@ from migrator.model.facts import EntityPlan
 from migrator.model.table import KeyAttribute, TableDesign
 from migrator.output.text import alembic_text, sql_text
 from migrator.stages.live.capture import CaptureStage
-from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
+from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
 from tests.support_source import plan_of
 
 DESIGN = TableDesign("T", (KeyAttribute("PK"),), "type", ttl="expiresAt")
@@ -292,3 +292,61 @@ def test_status_names_a_column_that_was_renamed(shop: Capturing) -> None:
     followed = {"sqlite": set(), "postgresql": set(), "mariadb": {"late"}}[shop.engine]
     assert found.state == "stale"
     assert set(found.gone) == followed
+
+
+_RENAMED = {
+    "postgresql": (
+        [
+            "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+            "CREATE DOMAIN feeling AS mood",
+            "CREATE TYPE place AS (city text, mood mood)",
+            "CREATE TABLE person (id integer PRIMARY KEY, m mood, f feeling, many mood[], p place)",
+        ],
+        "ALTER TYPE mood ADD VALUE 'glad'",
+        [
+            (
+                "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'",
+                ["f: sad", "m: sad", "many: sad", "p: mood.sad"],
+            ),
+            ("ALTER TYPE place RENAME ATTRIBUTE city TO town", ["p: city."]),
+        ],
+    ),
+    "mariadb": (
+        ["CREATE TABLE person (id integer PRIMARY KEY, m ENUM('sad', 'ok'), f SET('a', 'b'))"],
+        "",
+        [
+            ("ALTER TABLE person MODIFY m ENUM('blue', 'ok')", []),
+            ("ALTER TABLE person MODIFY f SET('a', 'c')", []),
+        ],
+    ),
+}
+
+
+def test_a_value_that_is_renamed_makes_capture_stale_until_the_next_install(shop: Capturing) -> None:
+    if shop.engine not in _RENAMED:
+        pytest.skip("SQLite has no type that names values")
+    made, harmless, changes = _RENAMED[shop.engine]
+    shop.run(*made)
+
+    def states() -> list[tuple[str, tuple[str, ...]]]:
+        # A new source: the schema is read once.
+        with capturing(shop.engine, shop.url) as now:
+            table = now.table("person")
+            names = [column.name for column in table.columns]
+            return [(one.state, one.gone) for one in now.capture.states([captured(table, ["id"], names)])]
+
+    def install() -> None:
+        with capturing(shop.engine, shop.url) as now:
+            table = now.table("person")
+            now.install(captured(table, ["id"], [column.name for column in table.columns]))
+
+    install()
+    assert states() == [("captured", ())]
+    if harmless:
+        shop.run(harmless)
+        assert states() == [("captured", ())]
+    for change, gone in changes:
+        shop.run(change)
+        assert states() == [("stale", tuple(gone))]
+        install()
+        assert states() == [("captured", ())]

@@ -16,7 +16,7 @@ from migrator.model.facts import Captured, EntityPlan, TableFacts
 from migrator.model.live import ActivityCounts
 from migrator.source.capture.marks import FIRST_EPOCH, counter
 from migrator.source.connect import engine_at
-from migrator.source.engines.ddl import VERSION, Ddl, ExistingTrigger, Trigger, columns_named
+from migrator.source.engines.ddl import VERSION, Ddl, ExistingTrigger, Trigger, columns_named, noted_words
 from migrator.source.engines.postgresql.capture import PARTS
 from migrator.source.reflect import view_names
 from migrator.source.transactions import Writing
@@ -277,13 +277,27 @@ def _of(triggers: Sequence[ExistingTrigger], table: str) -> list[ExistingTrigger
 
 
 def _is_there(trigger: Trigger, existing: Sequence[ExistingTrigger]) -> bool:
+    words = noted_words(*trigger.create)
     return any(
-        other.name == trigger.name and other.digest == trigger.digest and other.enabled for other in existing
+        other.name == trigger.name
+        and other.digest == trigger.digest
+        and other.enabled
+        and (words is None or words == noted_words(other.text))
+        for other in existing
     )
 
 
+def _words_gone(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> list[str]:
+    """Words that columns' values were spelled by at the install, and are not any more; new ones change no row."""
+    words = noted_words(*(statement for trigger in expected for statement in trigger.create))
+    noted = noted_words(*(trigger.text for trigger in existing)) or set()
+    return [] if words is None else [f"{column}: {word}" for column, word in sorted(noted - words)]
+
+
 def _compared(table: str, expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> TableCapture:
-    state = _state(expected, existing)
+    state, gone = _state(expected, existing), _words_gone(expected, existing)
+    if gone and state in ("captured", "missing"):
+        return TableCapture(table, "stale", (), tuple(gone))
     if state == "missing" and all(trigger.name == PARTS["truncate"] for trigger in expected):
         # Rows are marked by the parent's triggers, which PostgreSQL clones to every new partition.
         return TableCapture(table, "partition")
@@ -305,7 +319,8 @@ def _state(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> 
         return "stale"
     if any(not trigger.enabled for trigger in existing):
         return "disabled"
-    return "captured" if all(_is_there(trigger, existing) for trigger in expected) else "missing"
+    names = {(trigger.name, trigger.digest) for trigger in existing}
+    return "captured" if all((trigger.name, trigger.digest) in names for trigger in expected) else "missing"
 
 
 def _table_step(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger], table: str) -> Step:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from migrator.model.facts import Captured, Column
+from migrator.model.facts import Captured, Column, columns_of
 
 VERSION = 1
 """The version of our two tables and of the images in marks; raised with every change of either."""
@@ -88,6 +89,25 @@ def columns_named(*texts: str) -> set[str]:
 def _plain(name: str) -> str:
     quote = name[0]
     return name[1:-1].replace(quote * 2, quote) if quote in '"`' else name
+
+
+def words_note(captured: Captured) -> str:
+    """A comment of SQL, one line, that keeps the words by which values of the columns are spelled; '' for none."""
+    names = [column.name for column in captured.table.columns if column.sql is None]
+    read = names if captured.watched is None else [*captured.columns, *captured.watched]
+    words = {column.name: column.words for column in columns_of(captured, read) if column.words}
+    text = json.dumps(words, sort_keys=True).replace("$", "\\u0024")
+    return f"-- words: {text}" if words else ""
+
+
+_NOTE = re.compile(r"-- words: (\{.*\})$", re.MULTILINE)
+
+
+def noted_words(*texts: str) -> set[tuple[str, str]] | None:
+    """(column, word) for each that the triggers' texts keep; None where none keeps any."""
+    notes = [json.loads(note) for text in texts for note in _NOTE.findall(text)]
+    pairs = {(column, word) for note in notes for column, words in note.items() for word in words}
+    return pairs if notes else None
 
 
 Side = Literal["OLD", "NEW"]

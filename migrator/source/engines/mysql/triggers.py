@@ -73,7 +73,9 @@ class MysqlDdl:
 
     def triggers(self, captured: Captured) -> list[Trigger]:
         bodies = {event: self._body(captured, event) for event in _EVENTS}
-        digest = digest_of(*bodies.values())
+        # Members of ENUM and SET are renamed by an ALTER, which fires no trigger.
+        listed = [column.declared for column in captured.table.columns if _is_read(captured, column)]
+        digest = digest_of(*bodies.values(), *listed)
         return [
             self._trigger(captured, trigger_name(captured.name, event, digest), f"AFTER {event}", body)
             for event, body in bodies.items()
@@ -116,6 +118,12 @@ class MysqlDdl:
         insert = f"INSERT INTO {self.mark} ({targets})\nVALUES ({values})"
         condition = _condition(captured) if event == "UPDATE" else ""
         return f"IF {condition}\nTHEN {insert}; END IF" if condition else insert
+
+
+def _is_read(captured: Captured, column: Column) -> bool:
+    """Whether it is an ENUM or a SET that items are made of."""
+    read = captured.watched is None or column.name in (*captured.columns, *captured.watched)
+    return read and column.sql is None and column.declared.lower().startswith(("enum(", "set("))
 
 
 def trigger_name(table: str, event: str, digest: str, *, whole: bool = False) -> str:

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.ddl import REFUSES, VERSION, ExistingTrigger, Trigger, refusal
+from migrator.source.engines.ddl import REFUSES, VERSION, ExistingTrigger, Trigger, refusal, words_note
 from migrator.source.engines.postgresql.server import NAMED, named
 
 # ── Statements: the schema `migrator`, one trigger function a table, three triggers that call it ──
@@ -94,7 +94,7 @@ class PostgresqlDdl:
         settings = "\n".join(f"    SET {name} = {value}" for name, value in _SETTINGS.items())
         create_function = (
             f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER\n"
-            f"{settings}\nAS $migrator${body}$migrator$"
+            f"{settings}\nAS $migrator${words_note(captured)}{body}$migrator$"
         )
         timing = {
             "row": f"AFTER INSERT OR DELETE ON {table} FOR EACH ROW",

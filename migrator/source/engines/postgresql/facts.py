@@ -20,7 +20,9 @@ _COLUMNS = sa.text("""
     SELECT c.relname AS table_name, a.attname AS name, a.atttypid AS type, a.atttypmod AS modifier,
         NOT ((a.attnotnull OR t.typnotnull) AND c.relkind IN ('r', 'p')) AS nullable,
         pg_catalog.format_type(a.atttypid, a.atttypmod) AS declared, a.attcollation AS collation,
-        a.attgenerated <> '' AS computed, a.atthasdef OR a.attidentity <> '' AS has_default,
+        a.attgenerated <> '' AS computed,
+        CASE WHEN a.attgenerated <> '' THEN (SELECT pg_catalog.pg_get_expr(x.adbin, x.adrelid)
+            FROM pg_catalog.pg_attrdef x WHERE x.adrelid = c.oid AND x.adnum = a.attnum) END AS expression, a.atthasdef OR a.attidentity <> '' AS has_default,
         CASE pg_catalog.getdatabaseencoding() WHEN 'UTF8' THEN 4 WHEN 'SQL_ASCII' THEN 4 ELSE 3 END AS widest
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
@@ -78,6 +80,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             widest=row.widest,
             default=row.has_default,
             generated=row.computed,
+            words=(*types.words(row.type), *([f"= {row.expression}"] if row.expression else [])),
         )
         by_table.setdefault(row.table_name, []).append(column)
     return by_table

@@ -332,6 +332,10 @@ _FIELDS = sa.text(
     ORDER BY t.oid, f.attnum
 """
 )
+_LABELS = sa.text(
+    _USED
+    + "SELECT e.enumtypid AS oid, e.enumlabel AS label FROM used u JOIN pg_catalog.pg_enum e ON e.enumtypid = u.oid"
+)
 _NO_MODIFIER = -1
 _VARLENA = 4
 """Bytes included in the modifiers of numeric, varchar and char. Source: PostgreSQL, src/include/varatt.h."""
@@ -348,17 +352,29 @@ _LENGTHS = {
 
 @dataclass(frozen=True)
 class Types:
-    """The schema's types by their oid, and the (name, oid, modifier) of each field of its composites."""
+    """The schema's types by their oid, the (name, oid, modifier) of each field of its composites, and labels of enums."""
 
     rows: Mapping[int, sa.Row[Any]]
     fields: dict[int, list[tuple[str, int, int]]] = field(default_factory=dict)
+    labels: dict[int, list[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, connection: Connection, schema: str | None) -> Types:
         types = cls({row.oid: row for row in connection.execute(_TYPES, {"schema": schema})})
         for row in connection.execute(_FIELDS, {"schema": schema}):
             types.fields.setdefault(row.oid, []).append((row.name, row.type, row.modifier))
+        for row in connection.execute(_LABELS, {"schema": schema}):
+            types.labels.setdefault(row.oid, []).append(row.label)
         return types
+
+    def words(self, oid: int) -> tuple[str, ...]:
+        """Labels of enums, and names of fields, that values of the type are spelled by."""
+        row = self._base(oid)
+        if row.element is not None:
+            return self.words(row.element)
+        fields = self.fields.get(row.oid, [])
+        inner = [f"{name}.{word}" for name, type_, _ in fields for word in ("", *self.words(type_))]
+        return (*sorted(self.labels.get(row.oid, [])), *inner)
 
     def column_kind(self, oid: int, modifier: int = _NO_MODIFIER) -> Kind:
         """The kind of a column; `modifier`: its length or precision as pg_attribute has it.
