@@ -12,11 +12,14 @@ import pytest
 from psycopg import sql
 
 from migrator.journal.runs import SqlJournal
-from migrator.model.errors import SourceError
-from migrator.model.facts import TableFacts
+from migrator.mapping.heart.values import decoder
+from migrator.model.errors import RowError
+from migrator.model.facts import Kind, TableFacts
 from migrator.model.journal import RunIdentity
+from migrator.model.table import encode_key
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
+from tests.support_capture import captured, capturing
 from tests.support_source import INTEGER, TEXT, column, plan_of
 
 CUSTOMER = plan_of(
@@ -56,20 +59,56 @@ def test_texts_are_utf8_whatever_the_database_keeps(url: str, asked: str) -> Non
         assert source.read_page(CUSTOMER, None, None) == [(1, "Zoë")]
 
 
-def test_a_text_of_other_bytes_is_an_error_that_says_where(postgres_url: str) -> None:
+@contextmanager
+def with_a_bad_row(url: str) -> Iterator[str]:
+    """Three customers; the second one's name is no UTF-8."""
+    with psycopg.connect(url, client_encoding="utf8") as server:
+        server.execute("CREATE TABLE customer (id int PRIMARY KEY, name text)")
+        server.execute("INSERT INTO customer VALUES (1, 'a'), (3, 'Zo\u00eb')")
+        server.execute("INSERT INTO customer VALUES (2, convert_from('\\x5ae9', 'SQL_ASCII'))")
+    yield url
+
+
+def test_a_text_of_other_bytes_refuses_its_row_and_no_page(postgres_url: str) -> None:
+    with database(postgres_url, "SQL_ASCII") as made, with_a_bad_row(made) as url:
+        with closing(SqlSource(source_url(url))) as source:
+            rows = list(source.read_page(CUSTOMER, None, None))
+            again = list(source.read_rows(CUSTOMER, [encode_key([2]), encode_key([3])]))
+    decode = decoder(Kind("text"))
+    assert [row[0] for row in rows] == [1, 2, 3]
+    assert decode(rows[2][1]) == "Zoë"
+    with pytest.raises(RowError, match="not valid Unicode"):
+        decode(rows[1][1])
+    assert sorted(again) == rows[1:]
+
+
+def test_a_key_of_other_bytes_names_its_row(postgres_url: str) -> None:
+    plan = plan_of(TableFacts("named", "named", (column("name", TEXT, nullable=False),), ("name",)), ["name"])
     with database(postgres_url, "SQL_ASCII") as url:
         with psycopg.connect(url) as server:
-            server.execute("CREATE TABLE customer (id int PRIMARY KEY, name text)")
-            server.execute("INSERT INTO customer VALUES (1, convert_from('\\x5ae9', 'SQL_ASCII'))")
-        with closing(SqlSource(source_url(url))) as source, pytest.raises(SourceError) as caught:
-            source.read_page(CUSTOMER, None, None)
-    assert "entity customer (table customer): CharacterNotInRepertoire: a text holds bytes" in str(
-        caught.value
-    )
-    assert "convert_to(" in str(caught.value)
+            server.execute("CREATE TABLE named (name text PRIMARY KEY)")
+            server.execute("INSERT INTO named VALUES ('a'), (convert_from('\\x5ae9', 'SQL_ASCII'))")
+        with closing(SqlSource(source_url(url))) as source:
+            rows = list(source.read_page(plan, None, None))
+            assert list(source.read_rows(plan, [encode_key(rows[1])])) == rows[1:]
 
 
 def test_a_journal_may_be_in_such_a_database(url: str) -> None:
     with closing(SqlJournal(url)) as journal:
         assert journal.start_run(RunIdentity("backfill", "zoë", "table-1", "rev1")).id == 1
         assert [run.identity.job for run in journal.runs("zoë")] == ["zoë"]
+
+
+def test_a_mark_of_such_a_row_is_read(postgres_url: str) -> None:
+    with (
+        database(postgres_url, "SQL_ASCII") as made,
+        with_a_bad_row(made) as url,
+        capturing("postgresql", url) as shop,
+    ):
+        shop.install(captured(shop.table("customer"), ["id", "name"]))
+        with psycopg.connect(url) as service:
+            service.execute("UPDATE customer SET name = 'b' WHERE id = 2")
+            service.execute("UPDATE customer SET name = 'c' WHERE id = 3")
+        images = [(mark.before, mark.after) for mark in shop.left()]
+    assert [after for _, after in images] == [{"id": 2, "name": "b"}, {"id": 3, "name": "c"}]
+    assert [before["name"] for before, _ in images if before] == ["Z\udce9", "Zoë"]

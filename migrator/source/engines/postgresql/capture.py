@@ -353,7 +353,7 @@ def _decode(connection: Connection, domains: dict[int, int]) -> Decode:
         loads = Transformer(driver)
         loads.set_loader_types([_base_type(connection, int(word), domains)], Format.TEXT)
         try:
-            return loads.load_sequence([text.encode()])[0]
+            return loads.load_sequence([text.encode(errors="surrogateescape")])[0]
         except psycopg.DataError:
             return text
 

@@ -10,7 +10,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader, Transformer
 from psycopg.pq import Format
 from psycopg.types.json import set_json_loads
-from psycopg.types.string import TextLoader
+from psycopg.types.string import StrDumper, TextLoader
 from sqlalchemy import Executable
 from sqlalchemy.engine import Connection as SqlConnection
 
@@ -66,15 +66,28 @@ def prepare(connection: psycopg.Connection[Any], record: Any) -> None:
     connection.cursor_factory = OneStatement
     own = connection.execute("SELECT pg_catalog.current_setting('statement_timeout')").fetchone()
     record.info[_HAS_OWN_LIMIT] = own != ("0",)
+    if connection.info.parameter_status("server_encoding") == _ANY_BYTES:
+        record.info[_ANY_BYTES] = True
+        set_json_loads(_tolerant_text, connection)
+        for name in _LETTERS:
+            connection.adapters.register_loader(name, _TolerantTextLoader)
+        connection.adapters.register_dumper(str, _TolerantStrDumper)
 
 
 def begin(connection: SqlConnection, *, connection_options: ConnectionOptions) -> None:
     """Opens a transaction that reads one snapshot, or writes, with its settings in the same message."""
-    connection.exec_driver_sql(_opening(connection_options, has_own=connection.info[_HAS_OWN_LIMIT]))
+    own, any_bytes = connection.info[_HAS_OWN_LIMIT], _ANY_BYTES in connection.info
+    connection.exec_driver_sql(_opening(connection_options, has_own=own, any_bytes=any_bytes))
 
 
 class OneStatement(psycopg.Cursor[Any]):
     """A cursor that refuses two statements in one text, of which the first could end the transaction."""
+
+    def execute(self, query: Any, *words: Any, **named: Any) -> Any:
+        return super().execute(_encoded(query), *words, **named)
+
+    def executemany(self, query: Any, *words: Any, **named: Any) -> Any:
+        return super().executemany(_encoded(query), *words, **named)
 
     def _execute_send(
         self, query: PostgresQuery, *, force_extended: bool = False, binary: bool | None = None
@@ -85,13 +98,20 @@ class OneStatement(psycopg.Cursor[Any]):
         super()._execute_send(query, force_extended=is_single, binary=binary)
 
 
+def _encoded(query: Any) -> Any:
+    """As bytes: in a database without an encoding psycopg would take the text for ASCII."""
+    return query.encode() if isinstance(query, str) else query
+
+
 _OPENS = b"BEGIN ISOLATION LEVEL "
 _HAS_OWN_LIMIT = "migrator_has_own_limit"
 
 
-def _opening(connection_options: ConnectionOptions, *, has_own: bool) -> str:
+def _opening(connection_options: ConnectionOptions, *, has_own: bool, any_bytes: bool) -> str:
     settings = {
         **_SETTINGS,
+        # The server would refuse a whole page for one text that is no UTF-8.
+        **({"client_encoding": _ANY_BYTES} if any_bytes else {}),
         **(_WRITES if connection_options.writes else {}),
         **_limits(connection_options, has_own=has_own),
     }
@@ -143,6 +163,30 @@ def _tolerant_loader(type_name: str) -> type[Loader]:
                 return bytes(data).decode()
 
     return TolerantLoader
+
+
+# ── Databases without an encoding (SQL_ASCII): texts that are no UTF-8 refuse their row, and no page ──
+
+_ANY_BYTES = "SQL_ASCII"
+_UNKNOWN = 705
+_LETTERS: tuple[int | str, ...] = ("text", "varchar", "bpchar", "name", _UNKNOWN, 0, *_TEXTS)
+"""Types whose values are loaded as text; 0 stands for those that psycopg does not know (enums, citext)."""
+
+
+def _tolerant_text(document: str | bytes) -> str:
+    return document if isinstance(document, str) else bytes(document).decode(errors="surrogateescape")
+
+
+class _TolerantTextLoader(Loader):
+    """As the other engines' drivers do: a byte that is no UTF-8 is half of a surrogate pair, which refuses the row."""
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode(errors="surrogateescape")
+
+
+class _TolerantStrDumper(StrDumper):
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(obj) if obj.isascii() else obj.encode(errors="surrogateescape")
 
 
 # ── Rows with the server's own text ──
