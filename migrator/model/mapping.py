@@ -314,10 +314,16 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """When an item expires: a path to a timestamp, plus days."""
+    """When an item expires: a path to a timestamp, plus days.
+
+    `per_s`: units of a whole number that are a second (1, or 1000). `zero`: what a whole number 0 means; '' where the
+    mapping does not say, and it is a moment like any other.
+    """
 
     path: str
     days: int = 0
+    per_s: int = 1
+    zero: Literal["never", "expired", ""] = ""
 
 
 @dataclass(frozen=True, slots=True)

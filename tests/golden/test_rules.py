@@ -158,6 +158,13 @@ def test_at_most_refuses_a_row_that_has_more() -> None:
     [
         ("expires_at", {"expires_at": "2021-01-01 00:00:00"}, 1609459200),
         ("expires_s", {"expires_s": 1609459200}, 1609459200),
+        ("{from: expires_s, unit: milliseconds}", {"expires_s": 1609459200999}, 1609459200),
+        ("{from: expires_s, unit: milliseconds, days: 1}", {"expires_s": 1609459200000}, 1609459200 + 86400),
+        ("expires_s", {"expires_s": 0}, 0),
+        ("{from: expires_s, zero: expired}", {"expires_s": 0}, 0),
+        ("{from: expires_s, zero: never}", {"expires_s": 1609459200}, 1609459200),
+        ("expires_s", {"expires_s": 7258118399}, 7258118399),
+        ("expires_at", {"expires_at": "9999-12-31 00:00:00"}, 253402214400),
         ("{from: created_at, days: 90}", {"created_at": "2021-01-01 00:00:00"}, 1609459200 + 90 * 86400),
     ],
 )
@@ -167,6 +174,7 @@ def test_a_ttl_is_in_epoch_seconds(ttl: str, row: dict[str, Any], expires: int) 
 
 def test_a_row_without_expiry_never_expires() -> None:
     assert made("ttl: expires_at", {}) == {}
+    assert made("ttl: {from: expires_s, zero: never}", {"expires_s": 0}) == {}
 
 
 def test_a_timestamp_without_a_zone_is_in_the_mapping_s_zone() -> None:

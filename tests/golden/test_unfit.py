@@ -109,3 +109,12 @@ def test_epoch_of_a_clock_that_changes(local: str, seconds: int) -> None:
     text = "source: {timezone: Europe/Berlin}\n" + PLAIN % "attributes: {x: created_at|epoch}"
     (item,) = items(entity(text, SCHEMA), {"id": 7, "created_at": local})
     assert item["x"] == seconds
+
+
+@pytest.mark.parametrize(
+    ("ttl", "seconds"),
+    [("expires_s", 1_609_459_200_000), ("{from: expires_s, unit: milliseconds}", 7_258_118_400_000)],
+)
+def test_a_ttl_beyond_the_year_2200_is_of_another_unit_and_refuses_the_row(ttl: str, seconds: int) -> None:
+    with pytest.raises(RowError, match="expires_s: its TTL lies beyond the year 2200"):
+        made(f"ttl: {ttl}", {"expires_s": seconds})

@@ -70,10 +70,13 @@ def with_a_bad_row(url: str) -> Iterator[str]:
 
 
 def test_a_text_of_other_bytes_refuses_its_row_and_no_page(postgres_url: str) -> None:
-    with database(postgres_url, "SQL_ASCII") as made, with_a_bad_row(made) as url:
-        with closing(SqlSource(source_url(url))) as source:
-            rows = list(source.read_page(CUSTOMER, None, None))
-            again = list(source.read_rows(CUSTOMER, [encode_key([2]), encode_key([3])]))
+    with (
+        database(postgres_url, "SQL_ASCII") as made,
+        with_a_bad_row(made) as url,
+        closing(SqlSource(source_url(url))) as source,
+    ):
+        rows = list(source.read_page(CUSTOMER, None, None))
+        again = list(source.read_rows(CUSTOMER, [encode_key([2]), encode_key([3])]))
     decode = decoder(Kind("text"))
     assert [row[0] for row in rows] == [1, 2, 3]
     assert decode(rows[2][1]) == "Zoë"

@@ -25,13 +25,14 @@ from migrator.mapping.language.document import where_of
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.show.redaction import json_text
 from migrator.model.edges import Questions
-from migrator.model.errors import CLEAN, DIFFERENT, Fault, RowError, SettingsError
-from migrator.model.facts import SchemaFacts
+from migrator.model.errors import CLEAN, DIFFERENT, Fault, MigratorError, RowError, SettingsError
+from migrator.model.facts import Column, EntityPlan, SchemaFacts
 from migrator.model.mapping import Mapping
 from migrator.output.text import item_text, row_tree_lines
 from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
+from migrator.source.sql.spelling import Speller
 from migrator.source.workload.reading import question_of
 from migrator.stages.patterns.question import statement_faults
 from migrator.wiring import job
@@ -51,6 +52,7 @@ def check_on_source(
         doubts = volatile_warnings(source, parsed, checked)
         facts = source.facts()
         unread = unread_tables(facts, checked.plans, source.views())
+        doubts += _zeros(cast("Questions", source), parsed, checked.plans, facts.dialect)
     asked = _questions(checked.mapping, facts)
     doubts += question_warnings(checked.mapping, parsed.document, checked.plans, asked)
     faults = [
@@ -65,6 +67,31 @@ def check_on_source(
     )
     count = len(checked.entities)  # compiled, too: a check is to find whatever stands in the way of items
     return [*checked.warnings, *doubts, *faults], f"{count} entities fit the source"
+
+
+def _zeros(
+    source: Questions, parsed: ParsedMapping, plans: Sequence[EntityPlan], dialect: str
+) -> Iterator[Fault]:
+    """A warning for each TTL column that is 0 in some row, where the mapping does not say what 0 means."""
+    for plan in plans:
+        for item in plan.entity.items:
+            column = plan.table.column(item.expiry.path) if item.expiry and not item.expiry.zero else None
+            if column is None or column.sql or column.kind.name != "integer":
+                continue
+            if _is_zero_somewhere(source, plan, column, dialect):
+                what = f"'{column.name}' is 0 in some row, and its items count as expired and are not shown"
+                advice = "write ttl: {from: …, zero: never}, or zero: expired where they are"
+                at = ("entities", plan.entity.written, "items", item.type, "ttl")
+                yield parsed.document.fault(at, f"{what}; {advice}", warning=True)
+
+
+def _is_zero_somewhere(source: Questions, plan: EntityPlan, column: Column, dialect: str) -> bool:
+    spell = Speller("", dialect).name
+    place = ".".join(map(spell, filter(None, (plan.table.schema, plan.table.real))))
+    try:
+        return bool(source.query(f"SELECT 1 FROM {place} WHERE {spell(column.real)} = 0 LIMIT 1", {}, None))
+    except MigratorError:
+        return False  # a table that takes too long to look through, say
 
 
 def _questions(mapping: Mapping, facts: SchemaFacts) -> dict[str, Question]:

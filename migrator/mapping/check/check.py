@@ -436,6 +436,9 @@ class _EntityCheck:
             if item.expiry is None:
                 continue
             kind = kind_of(item.expiry.path, self.plan)
+            if kind is not None and kind.name != "integer" and (item.expiry.per_s > 1 or item.expiry.zero):
+                what = f"'{item.expiry.path}' is {kind.name}; unit: and zero: are said of whole numbers"
+                yield self._fault((*self.at, "items", item.type, "ttl"), what)
             if kind is not None and kind.name not in ("timestamp", "date", "integer"):
                 at = (*self.at, "items", item.type, "ttl")
                 yield self._fault(

@@ -198,6 +198,7 @@ class _Meaning:
         if expiry is not None and self.mapping.table.ttl is not None:
             zone = self.mapping.timezone or "UTC"
             form = f"{self._form_of(expiry.path, None)} + {expiry.days} in {zone}"
+            form += f" / {expiry.per_s}, 0 {expiry.zero}" if (expiry.per_s, expiry.zero) != (1, "") else ""
             yield TTL, Meant(form, f"{expiry.path} + {expiry.days} days" if expiry.days else expiry.path)
         yield from self._attributes(design)
 

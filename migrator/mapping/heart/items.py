@@ -358,6 +358,10 @@ def _expiry(mapping: Mapping, design: ItemDesign, places: Places) -> Step | None
     return step
 
 
+_YEAR_2200 = 7_258_118_400
+"""In seconds since 1970. A number beyond is of another unit, and its item would never expire."""
+
+
 def compile_expiry(
     mapping: Mapping, design: ItemDesign, places: Places
 ) -> Callable[[Row], int | None] | None:
@@ -372,7 +376,19 @@ def compile_expiry(
         value = fitting(row[index])
         if value is None:
             return None
-        return int(value if isinstance(value, int) else epoch_seconds(value, zone)) + expiry.days * 86_400
+        if not isinstance(value, int):
+            return epoch_seconds(value, zone) + expiry.days * 86_400
+        if value == 0 and expiry.zero == "never":
+            return None
+        if value // expiry.per_s >= _YEAR_2200:
+            what = "its TTL lies beyond the year 2200"
+            advice = (
+                "write unit: milliseconds if it counts those"
+                if expiry.per_s == 1
+                else "is it in milliseconds?"
+            )
+            raise RowError(f"{expiry.path}: {what}; {advice}")
+        return value // expiry.per_s + expiry.days * 86_400
 
     return seconds
 

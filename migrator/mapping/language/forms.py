@@ -277,6 +277,8 @@ KeepForm = Annotated[
 class ExpiryForm(Form):
     from_: Name = Field(alias="from")
     days: Annotated[int, Field(ge=0, le=36_500)] = 0
+    unit: Literal["seconds", "milliseconds"] = "seconds"
+    zero: Literal["never", "expired"] | None = None
 
 
 TtlForm = Annotated[

@@ -186,7 +186,9 @@ class EntityParser:
             return None
         if self.table.ttl is None:
             self.reader.fault((*at, "ttl"), "the table has no ttl attribute; write table: {ttl: expiresAt}")
-        return Expiry(form) if isinstance(form, str) else Expiry(form.from_, form.days)
+        if isinstance(form, str):
+            return Expiry(form)
+        return Expiry(form.from_, form.days, 1000 if form.unit == "milliseconds" else 1, form.zero or "")
 
     # ── values and conditions ──
 

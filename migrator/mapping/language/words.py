@@ -208,6 +208,10 @@ WORDS: Mapping[str, Word] = {
     "ExceptForm.except": Word("Columns that are no attributes; all others are.", ["password_hash"]),
     "ExpiryForm.from": Word("A timestamp, date or epoch column.", "created_at"),
     "ExpiryForm.days": Word("So many days later.", 90),
+    "ExpiryForm.unit": Word("What a whole number counts since 1970.", "milliseconds"),
+    "ExpiryForm.zero": Word(
+        "What a whole number 0 means: the item never expires, or it has expired.", "never"
+    ),
     # ── values ──
     "ConstForm.const": Word("The value as it stands here.", "web"),
     "MapForm.map": Word("A map of attributes.", {"street": "street", "city": "city"}),

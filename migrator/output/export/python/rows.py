@@ -309,7 +309,9 @@ class RowCode:
         if item.expiry is not None and model.table.ttl is not None:
             seconds = code.ref(Ref((item.expiry.path,)))
             zone = model.timezone or "UTC"
-            expires = f"_expires({seconds.code}, {item.expiry.days}, {zone!r})"
+            told = f", {item.expiry.per_s}" if item.expiry.per_s > 1 else ""
+            told += ", zero_is_never=True" if item.expiry.zero == "never" else ""
+            expires = f"_expires({seconds.code}, {item.expiry.days}, {zone!r}{told})"
             entries.append((model.table.ttl, seconds.guarded(expires)))
         if entries:
             yield f"{indent}item |= _map({{"

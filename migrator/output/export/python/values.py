@@ -346,11 +346,11 @@ def _same(value: Any, allowed: Any) -> bool:
     return allowed is not None and _text(value) == str(allowed)
 
 
-def _expires(value: Any, days: int, zone: str) -> int | None:
-    """Seconds since 1970 at which an item expires: of a moment, or of such seconds."""
-    if value is None:
+def _expires(value: Any, days: int, zone: str, per_s: int = 1, *, zero_is_never: bool = False) -> int | None:
+    """Seconds since 1970 at which an item expires: of a moment, or of a number of which so many are a second."""
+    if value is None or (zero_is_never and value == 0):
         return None
-    return (value if isinstance(value, int) else _filter_epoch(value, zone)) + days * 86_400
+    return (value // per_s if isinstance(value, int) else _filter_epoch(value, zone)) + days * 86_400
 
 
 # ── values restored from items and answers ──

@@ -73,3 +73,34 @@ def test_what_the_key_does_not_say_is_named(tmp_path: Path, query: str, sql: str
 def test_an_order_that_is_not_compared_is_no_warning(tmp_path: Path) -> None:
     assert warnings(tmp_path, OWN, "ORDER BY total")
     assert not warnings(tmp_path, OWN, "ORDER BY total", "any")
+
+
+TTL = """mapping: 1
+table: {name: Shop, key: [PK, SK], type: type, ttl: ends}
+entities:
+  order: {table: orders, items: {Order: {key: ["O#{id}", M], ttl: %s}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ttl", "rows", "is_said"),
+    [
+        ("until", "(1, 0), (2, 5)", True),
+        ("until", "(1, 5)", False),
+        ("{from: until, zero: never}", "(1, 0)", False),
+        ("{from: until, unit: milliseconds}", "(1, 0)", True),
+        ("{from: until, zero: expired}", "(1, 0)", False),
+    ],
+)
+def test_a_ttl_of_zero_of_which_the_mapping_says_nothing_is_named(
+    tmp_path: Path, ttl: str, rows: str, is_said: bool
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        connection.executescript(
+            f"CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, until BIGINT); INSERT INTO orders VALUES {rows}"
+        )
+    (tmp_path / "m.yaml").write_text(TTL % ttl, encoding="utf-8")
+    faults, _ = check_on_source(f"sqlite:///{tmp_path / 's.db'}", read_mapping(tmp_path / "m.yaml"))
+    assert ["zero: never" in fault.what for fault in faults if ".ttl" in fault.where] == (
+        [True] if is_said else []
+    )
