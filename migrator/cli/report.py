@@ -88,7 +88,8 @@ def _records(journal: SqlJournal, job: Job) -> ReportRecords:
 def _around(job: Job, journal: SqlJournal, file: Path) -> ReportContext:
     service_registry = live.registry_of(job, journal)
     own, lag = version("single-table-migrator"), _lag(lag_of(job, journal))
-    return ReportContext(job.name, str(file), journal.name, own, service_registry, lag)
+    needed = job.cutover.comparisons_min
+    return ReportContext(job.name, str(file), journal.name, own, service_registry, lag, needed)
 
 
 def _lag(lag: Lag) -> LagReport:

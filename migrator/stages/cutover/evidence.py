@@ -180,14 +180,14 @@ def _comparisons(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     origins = f"{recent.origins['service']:,} of services, {recent.origins['replay']:,} replayed"
     observed = f"{recent.compared:,} ({origins}){others_text}"
     is_ok = recent.compared >= limits.comparisons_min
-    mend = "" if is_ok else _advice(facts)
+    mend = "" if is_ok else _advice(facts, limits.comparisons_min - recent.compared)
     yield Line("comparisons", requirement, observed, verdict(is_ok), age_of(facts, recent), mend)
 
 
-def _advice(facts: Facts) -> str:
+def _advice(facts: Facts, lacking: int) -> str:
     if facts.phase.state.phase in ("ramp", "live"):
         return "wait for more reads of the services"
-    return "wait for more reads, or run `migrator shadow replay`"
+    return f"wait for more reads, or run `migrator shadow replay --questions {lacking}`"
 
 
 def _kinds(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:

@@ -79,7 +79,8 @@ class ReportSides:
 
 @dataclass(frozen=True)
 class ReportContext:
-    """`job`: its name, `file`: as the user named it, `journal`: where it is. `version`: of migrator."""
+    """`job`: its name, `file`: as the user named it, `journal`: where it is. `version`: of migrator.
+    `comparisons_min`: the answers that a move needs."""
 
     job: str
     file: str
@@ -87,6 +88,7 @@ class ReportContext:
     version: str
     service_registry: ServiceRegistry
     lag: LagReport
+    comparisons_min: int = 200
 
 
 class Report:
@@ -237,7 +239,11 @@ class Report:
         patterns: Sequence[PatternReport],
         runs: Sequence[RunReport],
     ) -> Verdict:
-        return verdict_of(Standings(self.around.file, groups, refused, patterns, runs, self.around.lag))
+        around = self.around
+        standings = Standings(
+            around.file, groups, refused, patterns, runs, around.lag, around.comparisons_min
+        )
+        return verdict_of(standings)
 
     def _run(self, run: Run) -> RunReport:
         tally = self.records.journal.tally(run)

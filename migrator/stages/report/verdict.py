@@ -145,7 +145,8 @@ _UNSETTLED = 0.003
 
 @dataclass(frozen=True)
 class Standings:
-    """The results that the verdict judges. `runs`: the last of each kind; `job`: as the user named it."""
+    """The results that the verdict judges. `runs`: the last of each kind; `job`: as the user named it. `comparisons_min`:
+    the answers that a move needs."""
 
     job: str
     groups: Sequence[Group]
@@ -153,6 +154,7 @@ class Standings:
     patterns: Sequence[PatternReport]
     runs: Sequence[RunReport]
     lag: LagReport
+    comparisons_min: int = 200
 
     @property
     def standing(self) -> list[Group]:
@@ -171,6 +173,14 @@ class Standings:
 
     def command(self, rest: str) -> str:
         return rest.replace("JOB", self.job)
+
+    def replay(self, patterns: Sequence[PatternReport]) -> str:
+        """The command that asks these patterns as many questions as a move of each still needs."""
+        lacking = max((self.comparisons_min - pattern.compared for pattern in patterns), default=0)
+        one = f" --pattern {patterns[0].name}" if len(patterns) == 1 else ""
+        return (
+            f"migrator shadow replay JOB{one} --questions {lacking if lacking > 0 else self.comparisons_min}"
+        )
 
 
 @dataclass(frozen=True)
@@ -252,13 +262,15 @@ def _mending(standings: Standings) -> tuple[str, str]:
 
 def _anew(standings: Standings, name: str) -> tuple[str, str]:
     """(command, its purpose) to restart a pattern's counts: its differences count against it until its next move."""
-    phase = next((pattern.phase for pattern in standings.patterns if pattern.name == name), "complete")
-    replay = f"migrator shadow replay JOB --pattern {name}"
-    if phase == "complete" or (phase == "off" and standings.lag.waiting is None):
-        return "migrator shadow replay JOB", "compare again, once the mapping or the patterns' SQL is mended"
+    pattern = next((pattern for pattern in standings.patterns if pattern.name == name), None)
+    phase = "complete" if pattern is None else pattern.phase
+    if pattern is None or phase == "complete" or (phase == "off" and standings.lag.waiting is None):
+        again = standings.replay(standings.patterns)
+        return again, "compare again, after a change of the mapping or of the patterns' SQL"
     back = "" if phase == "off" else f"migrator cutover rollback JOB {name} --to off && "
+    replay = standings.replay([replace(pattern, compared=0)])
     command = f"{back}migrator cutover advance JOB {name} && {replay}"
-    return command, f"count {name} anew, once what differs is mended"
+    return command, f"count {name} again from 0: all that was compared since its last move counts against it"
 
 
 def _refused(standings: Standings) -> _Point | None:
@@ -344,12 +356,22 @@ def _not_compared(standings: Standings) -> _Point | None:
     ]
     if not never:
         return None
-    listed = _listed([pattern.name for pattern in never])
-    reason = f"{len(never)} of {len(standings.patterns)} pattern(s) were not compared in this time by this mapping: {listed}"
-    if moved := [pattern.name for pattern in never if pattern.before_move]:
-        reason += f"; of {_listed(moved)} only what was compared since the last move counts"
+    moved = [pattern for pattern in never if pattern.before_move]
+    others = [pattern for pattern in never if not pattern.before_move]
+    reasons = []
+    if others:
+        listed = _listed([pattern.name for pattern in others])
+        told = f"{len(others)} of {len(standings.patterns)} pattern(s) were not compared in this time by this mapping"
+        reasons.append(f"{told}: {listed}")
+    if moved:
+        before = sum(pattern.before_move for pattern in moved)
+        told = f"{len(moved)} of {len(standings.patterns)} pattern(s) were not compared since their last move"
+        listed = _listed([pattern.name for pattern in moved])
+        reasons.append(f"{told} ({before:,} answer(s) before it do not count for the next one): {listed}")
     return _Point(
-        reason, standings.command("migrator shadow replay JOB"), "compare the answers of every pattern"
+        "; ".join(reasons),
+        standings.command(standings.replay(never)),
+        "compare the answers of these patterns",
     )
 
 
@@ -363,7 +385,8 @@ def _not_compared_again(standings: Standings) -> _Point | None:
     if not waiting:
         return None
     reason = f"{_history(waiting)}, and no answer was compared since, of {_listed([p.name for p in waiting])}"
-    return _Point(reason, standings.command("migrator shadow replay JOB"), "compare these answers again")
+    again = standings.replay([replace(pattern, compared=pattern.compared_after) for pattern in waiting])
+    return _Point(reason, standings.command(again), "compare these answers again")
 
 
 def _history(patterns: Sequence[PatternReport]) -> str:
@@ -390,7 +413,8 @@ def _not_settled(standings: Standings) -> _Point | None:
     if not counts:
         return None
     reason = f"{sum(counts.values()):,} answer(s) differed and were never looked at again, of {_listed(list(counts))}"
-    return _Point(reason, standings.command("migrator shadow replay JOB"), "see whether they differ for good")
+    again = standings.replay([replace(p, compared=0) for p in standings.patterns if p.name in counts])
+    return _Point(reason, standings.command(again), "see whether they differ for good")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -407,6 +431,16 @@ _GAPS: tuple[_Ask, ...] = (
     _failed_of_sql,
     _not_settled,
 )
+
+
+def _next_move(standings: Standings, pattern: PatternReport) -> tuple[str, str]:
+    """(command, its purpose) towards the pattern's next move. What a move needs besides answers, cutover says."""
+    if pattern.phase == "off":
+        return f"migrator cutover advance JOB {pattern.name}", "move the next pattern, on this evidence"
+    if pattern.phase == "shadow" and pattern.compared < standings.comparisons_min:
+        what = f"compare the answers that the next move of {pattern.name} still needs"
+        return standings.replay([pattern]), what
+    return f"migrator cutover status JOB {pattern.name}", f"see what the next move of {pattern.name} needs"
 
 
 def _clean(standings: Standings) -> Verdict:
@@ -430,8 +464,5 @@ def _clean(standings: Standings) -> Verdict:
         # Cutover judges by all that was compared since the last move, whatever was mended since.
         command, purpose = _anew(standings, left[0].name)
     else:
-        command, purpose = (
-            f"migrator cutover advance JOB {left[0].name}",
-            "move the next pattern, on this evidence",
-        )
+        command, purpose = _next_move(standings, left[0])
     return Verdict("clean", "Both sides say the same", reasons, standings.command(command), purpose)

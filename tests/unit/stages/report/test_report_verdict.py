@@ -66,14 +66,14 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
     (
         {"groups": [PRICE], "lag": LagReport(None)},
         "different",
-        "migrator shadow replay jobs/shop.yaml",
+        "migrator shadow replay jobs/shop.yaml --pattern get --questions 195",
         "214 difference(s) in answers, of get_product",
     ),
     (
         # No example was kept of any of them.
         {"patterns": [replace(GOOD, compared=400, same=388, different=12)], "lag": LagReport(None)},
         "different",
-        "migrator shadow replay jobs/shop.yaml",
+        "migrator shadow replay jobs/shop.yaml --pattern get --questions 200",
         "12 answer(s) differ, of get",
     ),
     (
@@ -123,13 +123,13 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
     (
         {"patterns": [GOOD, *(PatternReport(name, "off", 0.0) for name in "abcde")]},
         "unproven",
-        "migrator shadow replay jobs/shop.yaml",
+        "migrator shadow replay jobs/shop.yaml --questions 200",
         "5 of 6 pattern(s) were not compared in this time by this mapping: a, b, c and 2 more",
     ),
     (
         {"patterns": [replace(GOOD, dropped={"unsettled": 2, "ended": 1, "busy": 9})]},
         "unproven",
-        "migrator shadow replay jobs/shop.yaml",
+        "migrator shadow replay jobs/shop.yaml --pattern get --questions 200",
         "3 answer(s) differed and were never looked at again, of get",
     ),
 ]
@@ -171,13 +171,16 @@ WAYS_OUT = {
 def test_what_was_found_stands_until_counts_begin_anew_and_the_way_is_said(phase: str) -> None:
     verdict = verdict_of(replace(CLEAN, groups=[PRICE], patterns=[replace(MOVED, phase=phase)]))
     way = WAYS_OUT["off" if phase == "off" else "shadow"]
-    assert verdict.command == pins.text("product", way=way)
-    assert verdict.purpose == pins.text("mended")
+    assert (
+        verdict.command
+        == f"{way} && migrator shadow replay jobs/shop.yaml --pattern get_product --questions 200"
+    )
+    assert verdict.purpose.startswith("count get_product again from 0")
 
 
 def test_from_complete_no_way_leads_back() -> None:
     verdict = verdict_of(replace(CLEAN, groups=[PRICE], patterns=[replace(MOVED, phase="complete")]))
-    assert verdict.command == pins.text()
+    assert verdict.command == "migrator shadow replay jobs/shop.yaml --pattern get_product --questions 195"
 
 
 def test_what_was_found_before_the_last_move_stands_against_nothing() -> None:
@@ -204,13 +207,18 @@ def test_what_was_mended_and_compared_again_is_told_as_history() -> None:
     )
     assert verdict.command == pins.text("advance")
     # A move is judged by all that was compared since the last one.
-    assert " --to off && " in verdict_of(replace(CLEAN, patterns=[MENDED])).command
+    again = verdict_of(replace(CLEAN, patterns=[MENDED]))
+    assert " --to off && " in again.command
+    assert "mended" not in again.purpose
 
 
 def test_what_was_mended_and_never_compared_since_is_not_proven() -> None:
     verdict = verdict_of(replace(CLEAN, patterns=[GOOD, replace(MENDED, compared_after=0)]))
-    assert (verdict.standing, verdict.command) == ("unproven", pins.text("replay"))
-    assert list(verdict.reasons) == [pins.text("product", history=HISTORY)]
+    assert (verdict.standing, verdict.command) == (
+        "unproven",
+        "migrator shadow replay jobs/shop.yaml --pattern get_product --questions 200",
+    )
+    assert list(verdict.reasons) == [f"{HISTORY}, and no answer was compared since, of get_product"]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +243,10 @@ def test_a_pattern_that_was_just_moved_waits_for_new_comparisons_unless_it_is_co
     verdict = verdict_of(replace(CLEAN, patterns=[GOOD, moved]))
     assert (verdict.standing, list(verdict.reasons)) == (
         "unproven",
-        [pins.text()],
+        [
+            "1 of 2 pattern(s) were not compared since their last move (700 answer(s) before it do not count for the "
+            "next one): get_product"
+        ],
     )
     assert verdict_of(replace(CLEAN, patterns=[GOOD, replace(moved, phase="complete")])).standing == "clean"
 
@@ -272,4 +283,33 @@ def test_a_few_young_marks_are_no_reason() -> None:
 
 
 def test_a_mapping_without_patterns_is_no_gap() -> None:
-    assert verdict_of(replace(CLEAN, patterns=[])).command == pins.text()
+    assert verdict_of(replace(CLEAN, patterns=[])).command == "migrator decommission check jobs/shop.yaml"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        (GOOD, "migrator cutover advance jobs/shop.yaml get"),
+        (
+            replace(MOVED, compared=800),
+            "migrator shadow replay jobs/shop.yaml --pattern get_product --questions 200",
+        ),
+        (replace(MOVED, compared=1_000), "migrator cutover status jobs/shop.yaml get_product"),
+        (
+            replace(MOVED, phase="ramp 10 %", compared=800),
+            "migrator cutover status jobs/shop.yaml get_product",
+        ),
+        (replace(MOVED, phase="live", compared=2_600), "migrator cutover status jobs/shop.yaml get_product"),
+    ],
+)
+def test_the_next_command_is_one_that_is_not_refused_now(pattern: PatternReport, command: str) -> None:
+    verdict = verdict_of(replace(CLEAN, patterns=[pattern], comparisons_min=1_000))
+    assert (verdict.standing, verdict.command) == ("clean", command)
+
+
+def test_patterns_that_were_compared_before_their_move_are_not_said_never_to_have_been() -> None:
+    moved = [replace(MOVED, name=name, compared=0, same=0, before_move=289) for name in "abcdefghi"]
+    (reason,) = verdict_of(replace(CLEAN, patterns=moved, comparisons_min=1_000)).reasons
+    assert reason.startswith(
+        "9 of 9 pattern(s) were not compared since their last move (2,601 answer(s) before it"
+    )
