@@ -197,7 +197,7 @@ class Driver:
     @property
     def autocommits(self) -> bool:
         """Whether every statement is its own transaction, so that no mark can commit with it."""
-        return self.engine.sessions.autocommits(self.raw)
+        return self.engine.sessions.autocommits(self.connection, self.raw)
 
     @property
     def counts_found(self) -> bool:

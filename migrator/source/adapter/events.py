@@ -56,10 +56,12 @@ class EventHooks:
     def attach(self, engine: Engine) -> None:
         """Listens to the engine from now on; attaching it again changes nothing.
 
-        Raises: SettingsError where another adapter does: each change would be marked twice.
+        Raises: SettingsError for a driver that is not tested, and if another adapter listens: each change would be marked
+        twice.
         """
         if engine in self._engines:
             return
+        refuse_driver(engine.dialect)
         if engine in _LISTENED:
             what = "dual_write: another dual_write already listens to this engine"
             raise SettingsError(f"{what}; name all session makers of one engine in one call, as a list")
@@ -253,6 +255,14 @@ def _each(parameters: Any) -> list[Parameters]:
 
 def _option(context: Any) -> bool:
     return bool(context is not None and context.execution_options.get(BY_HAND))
+
+
+def refuse_driver(dialect: sa.Dialect) -> None:
+    """Raises: SettingsError for a driver of SQLAlchemy's that is not tested."""
+    drivers = engine_of(dialect.name).sessions.drivers
+    if dialect.driver not in drivers:
+        what = f"dual_write: unsupported driver '{dialect.name}+{dialect.driver}'"
+        raise SettingsError(f"{what}; use one of {', '.join(drivers)}")
 
 
 def refuse_autocommit(driver: Driver) -> None:

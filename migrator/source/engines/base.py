@@ -346,20 +346,22 @@ class Statements:
 
 @dataclass(frozen=True)
 class Sessions:
-    """A service's connections. `modules`: the drivers' modules, each with its paramstyle; `reads_through`: those that
-    strict mode can read through, and `settings`: how long their settings last. `autocommits`: whether each statement of a
-    driver's connection is a transaction. `counts_found`: whether an unchanged row of an upsert counts as one.
-    `changes_so_far`: rows changed on the connection, 0 where they are not counted. `cursor`: a cursor that returns rows as
-    sequences, from a connection and the driver's own. `begins`: the statement that takes a lock before a SELECT, '' where
-    none is needed. `charset`: SQL for the character sets that must be utf8mb4, '' for none. `home`: SQL for the schema in
-    which a name without a schema (at {name}) is found. `has_search_path`: that schema may differ by name.
-    `keeps_last_id`: LAST_INSERT_ID() must stay the service's.
+    """A service's connections. `drivers`: SQLAlchemy's names of those that dual_write is tested with; `modules`: the
+    modules, each with its paramstyle; `reads_through`: those that strict mode can read through, and `settings`: how
+    long their settings last. `autocommits`: whether each statement is a transaction, from a connection and the driver's
+    own. `counts_found`: whether an unchanged row of an upsert counts as one. `changes_so_far`: rows changed on the
+    connection, 0 where they are not counted. `cursor`: a cursor that returns rows as sequences, from a connection and
+    the driver's own. `begins`: the statement that takes a lock before a SELECT, '' where none is needed. `charset`: SQL
+    for the character sets that must be utf8mb4, '' for none. `home`: SQL for the schema in which a name without a
+    schema (at {name}) is found. `has_search_path`: that schema may differ by name. `keeps_last_id`: LAST_INSERT_ID()
+    must stay the service's.
     """
 
+    drivers: tuple[str, ...]
     modules: Mapping[str, str]
     reads_through: tuple[str, ...]
     settings: Literal["transaction", "session"]
-    autocommits: Callable[[Any], bool]
+    autocommits: Callable[[Any, Any], bool]
     counts_found: Callable[[Any], bool]
     changes_so_far: Callable[[Any], int]
     cursor: Callable[[Any, Any], Any]

@@ -204,11 +204,6 @@ def drops_unchecked(off: str, on: str) -> Callable[[Sequence[str]], list[str]]:
     return lambda names: [off, *(f"DROP TABLE {name}" for name in names), on]
 
 
-def says_autocommit(driver: Any) -> bool:
-    """Whether every statement of a driver's connection is a transaction of its own."""
-    return bool(driver.get_autocommit() if hasattr(driver, "get_autocommit") else driver.autocommit)
-
-
 FEW = 100
 """Statistics of fewer rows say nothing: what they count is late by as many."""
 

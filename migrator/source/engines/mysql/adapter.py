@@ -13,7 +13,7 @@ from migrator.model.facts import Column
 from migrator.source.engines.base import Outcomes, Sessions, Statements, Typed
 from migrator.source.engines.catalogue import ACTS, Below, Links, Place
 from migrator.source.engines.mysql.triggers import declared_word
-from migrator.source.engines.shared import COMMON_QUOTES, says_autocommit
+from migrator.source.engines.shared import COMMON_QUOTES
 
 _FOUND_ROWS = 2
 """CLIENT_FOUND_ROWS of the protocol. Source: MySQL Internals, "Capabilities Flags"."""
@@ -114,10 +114,11 @@ STATEMENTS = Statements(
     quotes_by_session=True,
 )
 SESSIONS = Sessions(
+    drivers=("pymysql", "mysqldb", "aiomysql", "asyncmy"),
     modules={"pymysql": "format", "MySQLdb": "format"},
     reads_through=("pymysql", "aiomysql"),
     settings="session",
-    autocommits=says_autocommit,
+    autocommits=lambda _, driver: bool(driver.get_autocommit()),
     counts_found=_counts_found,
     changes_so_far=lambda _: 0,
     cursor=lambda connection, _: connection.cursor(),

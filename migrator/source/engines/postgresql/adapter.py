@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from migrator.model.facts import Column
 from migrator.source.engines.base import Outcomes, Sessions, Statements, Typed
 from migrator.source.engines.catalogue import Below, Links, Place
-from migrator.source.engines.shared import COMMON_QUOTES, says_autocommit
+from migrator.source.engines.shared import COMMON_QUOTES
 
 # ── connections ──
 
@@ -149,10 +149,12 @@ STATEMENTS = Statements(
     quotes_by_session=False,
 )
 SESSIONS = Sessions(
+    drivers=("psycopg", "psycopg_async", "psycopg2", "asyncpg"),
     modules={"psycopg": "format", "psycopg2": "format"},
     reads_through=("psycopg",),
     settings="transaction",
-    autocommits=says_autocommit,
+    # asyncpg's own connection has no such attribute, SQLAlchemy's wrapper of it has.
+    autocommits=lambda connection, _: bool(connection.autocommit),
     counts_found=lambda _: True,
     changes_so_far=lambda _: 0,
     cursor=_cursor,

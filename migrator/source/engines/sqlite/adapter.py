@@ -15,7 +15,7 @@ from migrator.source.engines.catalogue import ACTS, Below, Links, Place
 from migrator.source.engines.shared import COMMON_QUOTES
 
 
-def _autocommits(driver: Any) -> bool:
+def _autocommits(_: Any, driver: Any) -> bool:
     # Since Python 3.12 a connection has a second attribute for it, which then is the one that counts.
     by_itself = driver.isolation_level is None or getattr(driver, "autocommit", None) is True
     return by_itself and not driver.in_transaction
@@ -97,6 +97,7 @@ STATEMENTS = Statements(
     quotes_by_session=False,
 )
 SESSIONS = Sessions(
+    drivers=("pysqlite", "aiosqlite"),
     modules={"sqlite3": "qmark"},
     reads_through=("sqlite3", "aiosqlite"),
     settings="session",
