@@ -81,7 +81,9 @@ class Links:
         own = f"{self.entity.schema}.{name}" if self.entity.schema else name
         elsewhere = self.facts.tables.get(name) if shared or "." in name else None
         table = self.facts.tables.get(own) or elsewhere
-        if table is None:
+        if table is None and (why := self.facts.left_out.get(own)):
+            self.fault(at, f"table '{own}' cannot be migrated: it is {why}")
+        elif table is None:
             self.fault(at, f"the source has no table '{own}'{did_you_mean(own, self.facts.tables)}")
         return table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping as Dict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from migrator.model.errors import SettingsError
@@ -145,13 +145,27 @@ class TableFacts:
 class SchemaFacts:
     """`tables` by written name, those of other schemas as schema.table; `schemas`: the names of all that there are.
 
-    `loosely_typed`: the source keeps times and UUIDs as text, so that two texts may be one value.
+    `left_out`: by real name, tables that are not the application's or that cannot be read, and why. `loosely_typed`: the
+    source keeps times and UUIDs as text, so that two texts may be one value.
     """
 
     dialect: str
     tables: Dict[str, TableFacts]
     schemas: tuple[str, ...] = field(default=(), compare=False)
+    left_out: Dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
     loosely_typed: bool = field(kw_only=True)
+
+    def without(self, names: Sequence[str]) -> SchemaFacts:
+        """The facts without these tables, by written or real name."""
+        kept = {name: table for name, table in self.tables.items() if not {name, table.real} & set(names)}
+        tables = {
+            name: replace(table, foreign_keys=tuple(key for key in table.foreign_keys if key.table in kept))
+            for name, table in kept.items()
+        }
+        asked = dict.fromkeys(
+            (table.real for name, table in self.tables.items() if name not in kept), "--leave-out"
+        )
+        return replace(self, tables=tables, left_out={**self.left_out, **asked})
 
 
 # ── an entity joined with its schema: what to read, and where it stands in a row tree ──────────────

@@ -181,7 +181,10 @@ def reflect(connection: Connection, rule: NameRule, schemas: Sequence[str] = ())
         ]
     tables = (table for schema in read for table in schema.tables(read))
     by_name = {table.name: table for table in tables}
-    return SchemaFacts(connection.dialect.name, by_name, existing, loosely_typed=schema.loosely_typed)
+    left_out = {f"{one.prefix}{name}": why for one in read for name, why in one.reflected.left_out.items()}
+    return SchemaFacts(
+        connection.dialect.name, by_name, existing, left_out=left_out, loosely_typed=schema.loosely_typed
+    )
 
 
 # ── written names ──

@@ -166,6 +166,13 @@ class _Url(click.types.StringParamType):
     show_default=True,
     help="Count tables of up to so many rows; larger ones are not read as a whole.",
 )
+@click.option(
+    "--leave-out",
+    "leave_out",
+    multiple=True,
+    metavar="TABLE",
+    help="A table that the mapping must not contain; repeat it for more.",
+)
 @force_option("Replace files that are there.")
 @click.option(
     "--prove/--no-prove",

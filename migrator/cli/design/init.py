@@ -130,6 +130,7 @@ def init(
     table: str | None,
     max_indexes: int,
     rows_exact: int,
+    leave_out: tuple[str, ...],
     force: bool,
     prove: bool,
     as_json: bool,
@@ -141,6 +142,7 @@ def init(
     files = Files.of(out, force=force)
     with ExitStack() as until:
         asking = _Asking.of(source, until, files.mapping.name, table or _table_name(out.stem))
+        asking = asking.without(leave_out)
         asked, sheet = asking.sheet(statements, listed, max_indexes=max_indexes, rows_exact=rows_exact)
     files.write(sheet.proposal, worksheet(sheet))
     if prove:
@@ -207,6 +209,13 @@ class _Asking:
         rule: NameRule = "exact" if all(written == real for written, real in names) else "snake_case"
         return cls(source, source.engine.url.database or "", facts, rule, file, table)
 
+    def without(self, names: Sequence[str]) -> _Asking:
+        """Raises: SettingsError for a table that the source does not have."""
+        known = {name for table in self.facts.tables.values() for name in (table.name, table.real)}
+        if unknown := [name for name in names if name not in known and name not in self.facts.left_out]:
+            raise SettingsError(f"--leave-out: the source has no table {', '.join(map(repr, unknown))}")
+        return replace(self, facts=self.facts.without(names))
+
     def sheet(
         self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
     ) -> tuple[Asked, Sheet]:
@@ -221,7 +230,8 @@ class _Asking:
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
         unserved = (*in_words, *unread, *proposal.unserved)
-        return asked, Sheet(self.file, proposal, unserved, figures, reads=self._reads(proposal))
+        reads, left_out = self._reads(proposal), self.facts.left_out
+        return asked, Sheet(self.file, proposal, unserved, figures, reads=reads, left_out=left_out)
 
     def _figures(self, questions: Sequence[Question], rows_exact: int) -> Figures:
         """Raises: SettingsError where this user may not read some tables, with what lets it."""

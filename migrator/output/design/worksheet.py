@@ -28,7 +28,7 @@ _SHOWN = 300
 @dataclass(frozen=True)
 class Sheet:
     """What the worksheet says. `unserved`: statements that no pattern answers, those that ask nothing among them; `reads`:
-    what a call of each pattern reads, by its name."""
+    what a call of each pattern reads, by its name; `left_out`: tables that no entity is made of, and why."""
 
     mapping: str
     proposal: Proposal
@@ -36,6 +36,7 @@ class Sheet:
     figures: Figures
     proof: Proof = _UNTRIED
     reads: Mapping[str, PatternReads] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def served(self) -> tuple[Access, ...]:
@@ -91,6 +92,7 @@ def summary(sheet: Sheet) -> dict[str, Any]:
         "indexes": sheet.proposal.design.indexes,
         "entities": len(sheet.proposal.design.homes),
         "decisions": list(sheet.proposal.decisions),
+        "left_out": dict(sheet.left_out),
         "proof": _proof_data(sheet),
     }
 
@@ -131,6 +133,7 @@ def summary_text(sheet: Sheet) -> str:
         lines.append(f"not served: {_title(other)} ({frequency(other.statement)}): {why}{what}; {instead}")
     if len(sheet.not_served) > _LINES:
         lines.append(f"not served: {len(sheet.not_served) - _LINES:,} more, which the worksheet has")
+    lines += [f"left out: {plain(name)} ({why})" for name, why in sheet.left_out.items()]
     lines += _proof_lines(sheet)
     lines += (
         ["to decide:", *(f"- {decision}" for decision in sheet.proposal.decisions)]

@@ -110,6 +110,8 @@ class Reflected:
     unique_conflicts: dict[str, tuple[UniqueConflict, ...]] = field(default_factory=dict)
     doubts: dict[str, list[tuple[tuple[str, ...], str]]] = field(default_factory=dict)
     """Per table, keys from above that may not be unique over all of its rows, and why."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Tables that are not the application's, or that cannot be read, and why."""
 
 
 def the_users(names: Iterable[str]) -> Iterator[str]:

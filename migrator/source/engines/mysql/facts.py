@@ -224,11 +224,24 @@ _COLUMNS = sa.text("""
     ORDER BY c.TABLE_NAME, c.ORDINAL_POSITION
 """)
 
+# MySQL keeps the columns of a broken view, MariaDB its comment.
+_BROKEN_VIEWS = sa.text("""
+    SELECT t.TABLE_NAME FROM information_schema.TABLES t
+    LEFT JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME
+    WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND t.TABLE_TYPE = 'VIEW'
+        AND (t.TABLE_COMMENT <> 'VIEW' OR c.TABLE_NAME IS NULL)
+    GROUP BY t.TABLE_NAME
+""")
+
+# MariaDB adds the end of a versioned row to its keys, which is the same for all current rows.
 _INDEXES = sa.text("""
-    SELECT TABLE_NAME AS table_name, INDEX_NAME AS name, COLUMN_NAME AS column_name, SUB_PART AS prefix
-    FROM information_schema.STATISTICS
-    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND NON_UNIQUE = 0
-    ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
+    SELECT s.TABLE_NAME AS table_name, s.INDEX_NAME AS name, s.COLUMN_NAME AS column_name, s.SUB_PART AS prefix
+    FROM information_schema.STATISTICS s
+    LEFT JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = s.TABLE_SCHEMA AND c.TABLE_NAME = s.TABLE_NAME
+        AND c.COLUMN_NAME = s.COLUMN_NAME
+    WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND s.NON_UNIQUE = 0
+        AND COALESCE(c.GENERATION_EXPRESSION, '') <> 'ROW END'
+    ORDER BY s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 """)
 
 # Storage engines that read rows stored elsewhere; MERGE itself documents that it keeps no key unique.
@@ -270,6 +283,10 @@ def reflected(connection: Connection, schema: str | None) -> Reflected:
             table: [(tuple(key), why) for key in [keys.get(table, []), *unique.get(table, [])] if key]
             for table, why in unkept(connection, schema).items()
         },
+        left_out=dict.fromkeys(
+            connection.scalars(_BROKEN_VIEWS, {"schema": schema}),
+            "a view that cannot be read: its tables, columns or definer no longer exist",
+        ),
     )
 
 

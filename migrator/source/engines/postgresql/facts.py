@@ -29,8 +29,13 @@ _COLUMNS = sa.text("""
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND c.relispopulated
     ORDER BY c.relname, a.attnum
+""")
+
+_UNPOPULATED = sa.text("""
+    SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = :schema AND c.relkind = 'm' AND NOT c.relispopulated
 """)
 
 # Indexes of columns only that cover every row: those from unique_columns, and the primary key.
@@ -62,6 +67,10 @@ def reflected(connection: Connection, schema: str | None) -> Reflected:
         unique,
         foreign_keys_of(inspector, schema),
         doubts=doubts(connection, schema),
+        left_out=dict.fromkeys(
+            connection.scalars(_UNPOPULATED, {"schema": schema}),
+            "a materialized view that is not populated; REFRESH MATERIALIZED VIEW fills it",
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -334,6 +335,15 @@ KINDS = Kinds.of(RULES, _by_affinity)
 _TYPES = sa.text("SELECT name, type, dflt_value, hidden FROM pragma_table_xinfo(:table)")
 _GENERATED = (2, 3)
 """Of `hidden`. Source: sqlite.org/pragma.html#pragma_table_xinfo"""
+_LISTS_TABLES = (3, 37, 0)
+"""Source: sqlite.org/pragma.html#pragma_table_list"""
+_NOT_OF_ROWS = sa.text(
+    "SELECT name, type FROM pragma_table_list WHERE schema = 'main' AND type IN ('shadow', 'virtual')"
+)
+_WHY_NOT = {
+    "shadow": "a shadow table, in which SQLite keeps a virtual table such as a full-text index",
+    "virtual": "a virtual table, such as a full-text index, which cannot have triggers",
+}
 _VIEWS = sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")
 _UNIQUE = sa.text(
     "SELECT i.name, c.name FROM pragma_index_list(:table) i JOIN pragma_index_info(i.name) c "
@@ -344,13 +354,27 @@ _UNIQUE = sa.text(
 def reflected(connection: Connection, _: str | None) -> Reflected:
     """Tables and views of a schema (None: the default one)."""
     inspector = sa.inspect(connection)
-    views = set(inspector.get_view_names()) - broken_views(connection)
-    names = list(the_users([*inspector.get_table_names(), *views]))
+    left_out = _left_out(connection)
+    names = [
+        name
+        for name in the_users([*inspector.get_table_names(), *inspector.get_view_names()])
+        if name not in left_out
+    ]
     keys = primary_keys_of(inspector, None)
     columns = {name: list(_sqlite_columns(connection, inspector, name, keys.get(name, []))) for name in names}
     unique = {name: unique_columns(connection, name) for name in names}
     met = {name: unique_conflicts(connection, name) for name in names}
-    return Reflected(None, columns, keys, unique, foreign_keys_of(inspector, None), met)
+    foreign_keys = foreign_keys_of(inspector, None)
+    return Reflected(None, columns, keys, unique, foreign_keys, met, left_out=left_out)
+
+
+def _left_out(connection: Connection) -> dict[str, str]:
+    """A trigger on a shadow table runs inside of the virtual table's own writes, which may crash the service."""
+    found = dict.fromkeys(broken_views(connection), "a view of tables that no longer exist")
+    if sqlite3.sqlite_version_info >= _LISTS_TABLES:
+        for name, kind in connection.execute(_NOT_OF_ROWS):
+            found[name] = _WHY_NOT[kind]
+    return found
 
 
 def _sqlite_columns(
