@@ -12,6 +12,7 @@ from migrator.mapping.language.document import Document, Path
 from migrator.mapping.patterns.param_sources import (
     Form,
     StoredKey,
+    matching_keys,
     may_give,
     reachable_keys,
     same_forms,
@@ -202,10 +203,9 @@ class _PatternCheck:
         self.key_at: Path = (*self.request_at, "key")
 
     def faults(self) -> Iterator[Fault]:
-        keys = list(stored_keys(self.mapping, self.index))
-        matching = [key for key in keys if same_forms(self.pattern.key, key.partition)]
+        matching = list(matching_keys(self.mapping, self.pattern.key, self.index))
         if not matching:
-            existing_keys = shown([key.partition for key in keys])
+            existing_keys = shown([key.partition for key in stored_keys(self.mapping, self.index)])
             where = self.index.name or self.mapping.table.name
             what = f"no item has a partition key of this form in {where}; there are: {existing_keys}"
             yield self._fault((*self.key_at, 0), what)
@@ -229,9 +229,10 @@ class _PatternCheck:
                 yield self._fault(at, f"{what}; there are: {shown([(form,) for form in stored])}")
 
     def _type_faults(self) -> Iterator[Fault]:
-        types = {item.type for entity in self.mapping.entities.values() for item in entity.items}
-        for part in self.pattern.parts:
-            if part.type and part.type not in types:
+        named = [part for part in self.pattern.parts if part.type]
+        types = _item_types(self.mapping) if named else set()
+        for part in named:
+            if part.type not in types:
                 what = f"there is no item type '{part.type}'; there are: {', '.join(sorted(types))}"
                 yield self._fault((*self.at, "returns", part.name, "type"), what)
 
@@ -303,6 +304,10 @@ class _PatternCheck:
             yield from ((at, name) for name in part.attributes)
             if part.type:
                 yield at, self.mapping.table.type_attribute
+
+
+def _item_types(mapping: Mapping) -> set[str]:
+    return {item.type for entity in mapping.entities.values() for item in entity.items}
 
 
 def _closed(prefix: Template, separator: str) -> bool:
@@ -410,8 +415,10 @@ class _Returns:
         if not named and len(given) > 1:
             what = f"the key gives items of several types ({', '.join(sorted(given))}); return parts by type"
             yield document.fault(self.at, f"{what}, or ask with a longer prefix", warning=True)
-        for part in self.pattern.parts:
-            if part.type in self._known_types() - given:
+        unmet = [part for part in self.pattern.parts if part.type and part.type not in given]
+        known = _item_types(self.mapping) if unmet else set()
+        for part in unmet:
+            if part.type in known:
                 what = f"no {part.type} has such a key; the key gives {', '.join(sorted(given))}"
                 yield document.fault((*self.at, part.name, "type"), what)
         for type_ in sorted(given - named if named else ()):
@@ -429,9 +436,6 @@ class _Returns:
         if not held and expiring and index is not None:
             what = f"{index.name} does not project '{table.ttl}', so {expiring[0]} items show until DynamoDB deletes them"
             yield document.fault(self.at, f"{what}, up to days after they expired; add it", warning=True)
-
-    def _known_types(self) -> set[str]:
-        return {item.type for entity in self.mapping.entities.values() for item in entity.items}
 
     def _attribute_fault(self, part: Part, name: str) -> str:
         keys = [key for key in self.keys if not part.type or key.item.type == part.type]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import product
 from typing import Literal
 
 from migrator.mapping.heart.filters import FILTERS, unit_of
@@ -39,21 +42,61 @@ class StoredKey:
     item: ItemDesign
 
 
-def stored_keys(mapping: Mapping, index: Index) -> Iterator[StoredKey]:
+class _SameMapping:
+    """A mapping as a key of a cache, by identity: mappings are not changed, and cannot be hashed."""
+
+    __slots__ = ("mapping",)
+
+    def __init__(self, mapping: Mapping) -> None:
+        self.mapping = mapping
+
+    def __hash__(self) -> int:
+        return id(self.mapping)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameMapping) and self.mapping is other.mapping
+
+
+def stored_keys(mapping: Mapping, index: Index) -> Sequence[StoredKey]:
     """The key of every item design that is in the index (or in the table, an index without a name)."""
+    return _stored(_SameMapping(mapping), index)
+
+
+@lru_cache(maxsize=64)
+def _stored(of: _SameMapping, index: Index) -> Sequence[StoredKey]:
+    mapping, count = of.mapping, len(index.partition)
+    keys = []
     for entity in mapping.entities.values():
         for item in entity.items:
             forms = forms_of(mapping, entity, item, index)
-            count = len(index.partition)
             # An item that lacks one attribute of an index's key is not in the index.
             if len(forms) == len(index.attributes):
-                yield StoredKey(tuple(forms[:count]), tuple(forms[count:]), entity, item)
+                keys.append(StoredKey(tuple(forms[:count]), tuple(forms[count:]), entity, item))
+    return keys
+
+
+@lru_cache(maxsize=64)
+def _by_partition(of: _SameMapping, index: Index) -> Dict[tuple[str, ...], list[StoredKey]]:
+    """The stored keys by the forms of their partition keys."""
+    found: dict[tuple[str, ...], list[StoredKey]] = {}
+    for key in _stored(of, index):
+        found.setdefault(tuple(map(_form_text, key.partition)), []).append(key)
+    return found
+
+
+def matching_keys(mapping: Mapping, wanted: Sequence[Template], index: Index) -> Iterator[StoredKey]:
+    """The stored keys that have a partition key of the wanted forms."""
+    by_partition = _by_partition(_SameMapping(mapping), index)
+    # A plain attribute matches any template.
+    places = ((_form_text(template), _ANY_FORM) for template in wanted)
+    for forms in dict.fromkeys(product(*places)):
+        yield from by_partition.get(forms, ())
 
 
 def reachable_keys(mapping: Mapping, pattern: Pattern, index: Index) -> Iterator[StoredKey]:
     """The stored keys that can match the pattern's key condition, judged by their constant text."""
-    for key in stored_keys(mapping, index):
-        if same_forms(pattern.key, key.partition) and all(
+    for key in matching_keys(mapping, pattern.key, index):
+        if all(
             may_give(condition, stored) for condition, stored in zip(pattern.sort, key.sort, strict=False)
         ):
             yield key
@@ -149,12 +192,21 @@ def _keeps(mapping: Mapping, item: ItemDesign, index: Index, name: str) -> bool:
         return name in item.keep
     if item.keep != "all" or name in item.keep_except:
         return False
-    return not any(
-        entry.index == index.name
-        for entity in mapping.entities.values()
-        for design in entity.items
-        for entry in design.entries
-    )
+    return index.name not in _entered(_SameMapping(mapping))
+
+
+@lru_cache(maxsize=64)
+def _entered(of: _SameMapping) -> frozenset[str]:
+    """Names of the indexes that any item writes the key of."""
+    designs = (design for entity in of.mapping.entities.values() for design in entity.items)
+    return frozenset(entry.index for design in designs for entry in design.entries)
+
+
+_ANY_FORM = ""
+
+
+def _form_text(template: Form) -> str:
+    return _ANY_FORM if template is None else repr(_form(template))
 
 
 def _form(template: Template) -> list[object]:
