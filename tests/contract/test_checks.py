@@ -36,6 +36,7 @@ from migrator.target.conditional import ConditionalWrites
 from migrator.target.control import ControlItem, DynamoStripping
 from migrator.target.puts import FirstTries
 from migrator.target.store import DynamoStore, reads_only
+from tests import pins
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
 from tests.support_fence import no_fence
@@ -279,9 +280,9 @@ def test_a_check_that_fails_stops_every_kind_of_write(
 ) -> None:
     before = tables(lost).there()
     assert [item["SK"] for item in before] == ["DEAD", "S"]
-    with pytest.raises(StoppedError, match="lease is lost"):
+    with pins.refused(StoppedError, "lease"):
         SENT[name](tables(lost))
-    with pytest.raises(TargetError, match="opened to be read"):
+    with pins.refused(TargetError, "opened"):
         SENT[name](tables(reads_only))
     assert tables(no_fence).there() == before
 
@@ -330,7 +331,7 @@ def test_a_stage_whose_check_fails_writes_nothing(name: str) -> None:
     shop.change("users", 2, name="Bea")
     shop.store.items.update({("P", "DEAD"): dict(DEAD)})
     before = written(shop)
-    with pytest.raises(StoppedError, match="lease is lost"):
+    with pins.refused(StoppedError):
         STAGES[name](shop)
     assert written(shop) == before
 

@@ -16,6 +16,7 @@ from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.control import ControlItem, control_key
 from migrator.target.store import DynamoStore
+from tests import pins
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
 
@@ -71,9 +72,9 @@ def test_of_many_at_once_the_highest_stays(table: Table) -> None:
 
 def test_a_foreign_item_under_its_key_is_told(table: Table) -> None:
     table.items.put([{**control_key(table.design), "type": "Order", "_tk": 3}])
-    with pytest.raises(TargetError, match="control item stands another item"):
+    with pins.refused(TargetError, "control"):
         table.control.read_control()
-    with pytest.raises(TargetError, match="control item stands another item"):
+    with pins.refused(TargetError, "stands"):
         table.control.raise_control(5)
 
 
@@ -96,7 +97,7 @@ def test_what_is_kept_of_a_job_outlives_tickets_and_other_jobs(table: Table) -> 
 def test_an_item_that_was_there_before_is_not_made_anew(table: Table) -> None:
     table.control.raise_control(5)
     table.items.delete([table.design.key_of(control_key(table.design))])
-    with pytest.raises(TargetError, match="is gone"):
+    with pins.refused(TargetError):
         table.control.raise_control(6)
     assert not table.control.read_control().is_there
 

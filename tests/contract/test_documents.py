@@ -18,6 +18,7 @@ from migrator.model.mapping import Collection
 from migrator.model.table import SourceKey
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.target.reads.tables import ReadPage, TableReader
+from tests import pins
 from tests.fakes.source import MemorySource
 from tests.support_documents import declared, documents_of, key_types, old_tables, plan_declared
 from tests.support_source import (
@@ -226,7 +227,7 @@ def test_random_keys_are_keys_of_rows(both: Both) -> None:
 
 def test_nothing_is_added_up(both: Both) -> None:
     plan = plan_declared(plan_of(PURCHASE))
-    with pytest.raises(NotCountedError, match="adds nothing up"):
+    with pins.refused(NotCountedError):
         both.documents.sums(plan, [column_of(declared(PURCHASE), "total")])
     status = column_of(declared(PURCHASE), "status")
     assert both.documents.count_where(plan, [(status, ("P",))]) == 2

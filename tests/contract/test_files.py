@@ -11,6 +11,7 @@ from migrator.model.bulk.files import Files
 from migrator.model.errors import TargetError
 from migrator.target.client import service_client
 from migrator.target.files import FolderFiles, S3Files
+from tests import pins
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -50,7 +51,7 @@ def test_what_is_removed_is_gone_and_nothing_else(files: Files) -> None:
 def test_a_bucket_that_is_not_there_is_named(dynamodb_url: str) -> None:
     client = service_client("s3", region=None, profile=None, endpoint=dynamodb_url, connections=2)
     files = S3Files(client, "no-such-bucket-here", "")
-    with pytest.raises(TargetError, match=r"no-such-bucket-here \(NoSuchBucket\): there is no such bucket"):
+    with pins.refused(TargetError):
         files.sizes_below()
     assert files.name == "s3://no-such-bucket-here"
 

@@ -14,6 +14,7 @@ from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import StoppedError
 from migrator.model.journal import Finding, Page, RunIdentity, SegmentState, Tally
+from tests import pins
 
 IDENTITY = RunIdentity("backfill", "shop", "table-1", "rev1")
 REFUSED = Finding("refused", "order", "no total", "[1]")
@@ -70,7 +71,7 @@ def test_a_page_may_hold_more_than_two_gigabytes(journal: SqlJournal) -> None:
 
 def test_a_page_that_is_not_planned_cannot_be_finished(journal: SqlJournal) -> None:
     run = journal.start_run(IDENTITY)
-    with pytest.raises(StoppedError, match="has no page 1 of order"):
+    with pins.refused(StoppedError):
         journal.finish_page(run, PAGES[0], Tally(rows=1), [REFUSED])
     assert journal.findings(run) == []
 

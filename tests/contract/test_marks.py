@@ -19,6 +19,7 @@ from migrator.journal.schema import source_capture, source_mark
 from migrator.model.errors import SourceError
 from migrator.model.live import TICKETS_AN_EPOCH, Image, KeptMark, Mark, Marks, MarksState, Root, Tickets
 from migrator.model.table import ItemKey
+from tests import pins
 from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 
@@ -238,7 +239,7 @@ def test_no_two_take_one_mark(real: Capturing) -> None:
 
 def test_without_capture_everybody_is_told_what_to_do(real: Capturing) -> None:
     for call in (real.tickets.draw, real.marks.state, lambda: real.marks.take(1, 1)):
-        with pytest.raises(SourceError, match=r"capture is not installed here.*migrator capture install"):
+        with pins.refused(SourceError):
             call()
 
 
@@ -246,10 +247,10 @@ def test_a_capture_of_another_version_draws_no_ticket(real: Capturing) -> None:
     real.install()
     schema = "migrator." if real.engine == "postgresql" else "migrator_"
     real.run(f"UPDATE {schema}ticket SET version = 99")
-    with pytest.raises(SourceError, match=r"version 99.*needs version 1"):
+    with pins.refused(SourceError, "needs"):
         real.tickets.draw()
     real.run(f"DELETE FROM {schema}ticket")
-    with pytest.raises(SourceError, match="lost its ticket row"):
+    with pins.refused(SourceError, "lost"):
         real.tickets.highest()
 
 
@@ -361,7 +362,7 @@ def test_jobs_that_share_a_journal_have_marks_and_tickets_of_their_own(database:
     zoo.advance(first, "x")
     assert (zoo.take(10, HOUR_S), zoo.look(0, 10), zoo.state()) == ([], [], MarksState())
     assert len(shop.take(10, HOUR_S)) == 3
-    with pytest.raises(SourceError, match=r"not installed for job zoo.*migrator capture install"):
+    with pins.refused(SourceError):
         JournalTickets(database, "zoo").draw()
 
 
@@ -373,7 +374,7 @@ def test_a_counter_goes_on_when_capture_is_taken_away_and_put_in_anew(database: 
     tickets.uninstall()
     assert tickets.installed() is None
     for call in (tickets.draw, tickets.highest, tickets.installation, lambda: tickets.raise_epoch(0)):
-        with pytest.raises(SourceError, match=r"capture is not installed.*migrator capture install"):
+        with pins.refused(SourceError):
             call()
     tickets.install()
     found = tickets.installed()
@@ -388,7 +389,7 @@ def test_a_capture_of_another_version_in_a_journal_draws_no_ticket(database: Dat
     tickets.install()
     with database.begin() as connection:
         connection.execute(update(source_capture).values(version=99))
-    with pytest.raises(SourceError, match=r"version 99.*needs version 1"):
+    with pins.refused(SourceError):
         tickets.draw()
 
 

@@ -20,6 +20,7 @@ from migrator.api import Migration
 from migrator.model.errors import SettingsError
 from migrator.model.evidence import Phase
 from migrator.testing import FakeMigration
+from tests import pins
 from tests.service.reading import ReadShop, open_read_shop, seen
 
 KINDS = ("real", "fake")
@@ -212,14 +213,14 @@ def test_own_functions_are_routed(world: World) -> None:
 
     assert session("new") == [{"sessionId": "new"}]
     world.move("session_by_id", "live", 0)
-    assert "no function answers from the table" in refusal(lambda: session("new"))
-    assert "has no parameter 'session'" in refusal(lambda: session(session="new"))
+    assert pins.said(refusal(lambda: session("new")), "function")
+    assert pins.said(refusal(lambda: session(session="new")), "parameter")
 
     @session.table
     def session(session_id: str) -> list[dict[str, Any]]:
         return [{"sessionId": "of the table"}]
 
-    assert session("new") == [{"sessionId": "of the table"}]
+    assert session("new") == [{"sessionId": pins.text("table")}]
 
 
 # ── what is refused ──

@@ -15,6 +15,7 @@ from migrator.model.table import Index, KeyAttribute, TableDesign
 from migrator.settings.source import TableOptions
 from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
+from tests import pins
 
 PK, SK = KeyAttribute("PK"), KeyAttribute("SK")
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),), (KeyAttribute("GSI1SK"),))
@@ -59,7 +60,7 @@ def test_every_kind_of_index_and_key(admin: DynamoTableAdmin, design: TableDesig
 
 def test_a_table_is_never_created_twice(admin: DynamoTableAdmin, design: TableDesign) -> None:
     admin.create(design)
-    with pytest.raises(TargetError, match="exists already; `migrator table check`"):
+    with pins.refused(TargetError):
         admin.create(design)
 
 
@@ -109,35 +110,36 @@ def test_a_new_table_of_the_same_name_has_another_id(
 
 
 @pytest.mark.parametrize(
-    ("change", "difference"),
+    "change",
     [
-        (
-            {"key": (PK, KeyAttribute("SK", "number"))},
-            "its key is PK (HASH S), SK (RANGE N) in the mapping and PK (HASH S), SK (RANGE S)",
-        ),
-        ({"indexes": ()}, "index GSI1 is in the table and not in the mapping"),
-        ({"indexes": (GSI1, replace(GSI1, name="GSI2"))}, "index GSI2 is missing in the table"),
-        (
-            {"indexes": (replace(GSI1, projection="keys"),)},
-            "index GSI1 projects KEYS_ONLY in the mapping and ALL in the table",
-        ),
-        (
-            {"indexes": (replace(GSI1, projection=("a",)),)},
-            "index GSI1 projects INCLUDE a in the mapping and ALL",
-        ),
-        ({"indexes": (replace(GSI1, sort=()),)}, "the key of index GSI1 is GSI1PK (HASH S) in the mapping"),
-        ({"ttl": None}, "TTL is off in the mapping and on expiresAt in the table"),
-        ({"ttl": "ttl"}, "TTL is on ttl in the mapping and on expiresAt in the table"),
+        {"key": (PK, KeyAttribute("SK", "number"))},
+        {"indexes": ()},
+        {"indexes": (GSI1, replace(GSI1, name="GSI2"))},
+        {"indexes": (replace(GSI1, projection="keys"),)},
+        {"indexes": (replace(GSI1, projection=("a",)),)},
+        {"indexes": (replace(GSI1, sort=()),)},
+        {"ttl": None},
+        {"ttl": "ttl"},
+    ],
+    ids=[
+        "key-mapping",
+        "index-mapping",
+        "index-missing",
+        "index-projects",
+        "index-projects-mapping",
+        "key-index-mapping",
+        "off-mapping",
+        "ttl-mapping",
     ],
 )
 def test_each_difference_is_a_sentence(
-    admin: DynamoTableAdmin, design: TableDesign, change: dict[str, Any], difference: str
+    admin: DynamoTableAdmin, design: TableDesign, change: dict[str, Any]
 ) -> None:
     admin.create(design)
     state = admin.state(replace(design, **change))
     assert state is not None
     (found,) = state.differences
-    assert found.startswith(difference)
+    assert found == pins.text()
 
 
 # ── its indexes ──
@@ -194,38 +196,33 @@ def test_a_missing_index_is_still_a_table_that_does_not_fit(
     admin: DynamoTableAdmin, design: TableDesign
 ) -> None:
     admin.create(design)
-    with pytest.raises(TargetError, match="index GSI2 is missing"):
+    with pins.refused(TargetError):
         admin.existing(replace(design, indexes=(GSI1, GSI2)))
 
 
 @pytest.mark.parametrize(
-    ("index", "why"),
+    "index",
     [
-        (replace(GSI1, projection="keys"), "its projection is another one in the table"),
-        (replace(GSI1, sort=()), "its key is another one in the table"),
-        (
-            Index("GSI2", (KeyAttribute("GSI1SK", "number"),)),
-            "GSI1SK is of type S in the table, and N in the mapping",
-        ),
-        (
-            Index("Local", (PK,), (KeyAttribute("total"),), local=True),
-            "a local index is made with its table alone",
-        ),
+        replace(GSI1, projection="keys"),
+        replace(GSI1, sort=()),
+        Index("GSI2", (KeyAttribute("GSI1SK", "number"),)),
+        Index("Local", (PK,), (KeyAttribute("total"),), local=True),
     ],
+    ids=["projection-table", "key-table", "type-mapping", "local-alone"],
 )
 def test_what_cannot_be_altered_is_named_and_left(
-    admin: DynamoTableAdmin, design: TableDesign, index: Index, why: str
+    admin: DynamoTableAdmin, design: TableDesign, index: Index
 ) -> None:
     admin.create(design)
     indexes = (index,) if index.name == "GSI1" else (GSI1, index)
     planned = admin.index_changes(replace(design, indexes=indexes))
     assert (planned.add, planned.remove) == ((), ())
-    assert why in planned.cannot[index.name]
+    assert pins.said(planned.cannot[index.name])
 
 
 def test_a_table_with_another_key_is_none_to_change(admin: DynamoTableAdmin, design: TableDesign) -> None:
     admin.create(design)
-    with pytest.raises(TargetError, match="the key of a table cannot be altered"):
+    with pins.refused(TargetError):
         admin.index_changes(replace(design, key=(PK,)))
 
 
@@ -283,8 +280,8 @@ def test_indexes_change_one_at_a_time_and_it_is_told_how_far_they_are(
     third = replace(GSI2, name="GSI3")
     told = change(admin, replace(design, indexes=(GSI2, third)))
     assert told == [
-        "index GSI2 is filled by DynamoDB (12,000 entries by its last count)",
-        "index GSI3 is filled by DynamoDB (12,000 entries by its last count)",
+        pins.text("filled"),
+        pins.text("entries"),
         "index GSI1 is DELETING",
     ]
     assert slow.refused == 0
@@ -298,13 +295,13 @@ def test_one_that_was_stopped_goes_on_where_it_is_given_again(client: Any, desig
     DynamoTableAdmin(client).create(design)
     grown = replace(design, indexes=(GSI1, GSI2))
     first = DynamoTableAdmin(slow, sleep=lambda seconds: None, stop=lambda: next(stopped))
-    with pytest.raises(Interrupted, match="stopped while index GSI2 is filled by DynamoDB"):
+    with pins.refused(Interrupted, "while"):
         change(first, grown)
     second = DynamoTableAdmin(slow, sleep=lambda seconds: None)
     assert second.index_changes(grown).under_way == ("GSI2",)
     told: list[str] = []
     second.settle(grown, told.append)
-    assert told == ["index GSI2 is filled by DynamoDB (12,000 entries by its last count)"]
+    assert told == [pins.text("filled")]
     assert second.index_changes(grown).add == ()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from migrator.model.errors import RowError
+from tests import pins
 from tests.golden.heart import entity, facts, items, table
 from tests.golden.shop import PLAIN, SCHEMA, made
 
@@ -149,7 +150,7 @@ def test_first_keeps_that_many_on_purpose() -> None:
 
 def test_at_most_refuses_a_row_that_has_more() -> None:
     row = {"id": 1, "lines": [{"product_id": number} for number in (1, 2, 3)]}
-    with pytest.raises(RowError, match="column lines: more than 2 children"):
+    with pins.refused(RowError):
         items(entity(LISTED % "at_most: 2", SCHEMA), row)
 
 
@@ -188,7 +189,7 @@ def test_a_timestamp_without_a_zone_is_in_the_mapping_s_zone() -> None:
 
 def test_a_null_in_a_base_key_refuses_the_row() -> None:
     text = 'entities: {orders: {items: {Order: {key: ["USER#{user_id}", "ORDER#{id:06}"]}}}}'
-    with pytest.raises(RowError, match=r"orders\.Order: PK has a NULL"):
+    with pins.refused(RowError):
         items(entity(text, SCHEMA), {"id": 1})
 
 
@@ -203,5 +204,5 @@ def test_a_format_takes_numbers_of_38_digits() -> None:
         'entities: {t: {items: {T: {key: [P, "{n:010}"]}}}}',
         facts(table("t", {"id": "integer!", "n": "number"})),
     )
-    with pytest.raises(RowError, match="the number is wider than its format"):
+    with pins.refused(RowError):
         items(narrow, {"id": 1, "n": Decimal(10**37)})

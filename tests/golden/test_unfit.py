@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.model.errors import RowError
+from tests import pins
 from tests.golden.heart import entity, items
 from tests.golden.shop import PLAIN, SCHEMA, made
 
@@ -59,15 +60,12 @@ REFUSED = {
 @pytest.mark.parametrize("where", REFUSED)
 def test_whatever_else_takes_it_refuses_the_row(where: str) -> None:
     row = {"weight": Decimal("NaN"), "total": Decimal("1.00")}
-    with pytest.raises(RowError, match=r"column weight: the value is NaN; .*; write weight\|text to keep it"):
+    with pins.refused(RowError):
         made(REFUSED[where], row)
 
 
 def test_a_ttl_that_has_no_form_refuses_the_row() -> None:
-    with pytest.raises(
-        RowError,
-        match="column expires_at: the value is infinity; a timestamp of an item is in the years 1 to 9999",
-    ):
+    with pins.refused(RowError):
         made("ttl: expires_at", {"expires_at": "infinity"})
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from migrator.model.errors import RowError
+from tests import pins
 from tests.language.conftest import Database
 from tests.language.context import HEAD, items, plain
 
@@ -68,13 +67,13 @@ def test_one_ancestor_by_its_place_from_the_top(database: Database) -> None:
 
 def test_a_cycle_refuses_the_row(database: Database) -> None:
     url = database(TREE + "UPDATE node SET parent_id = 4 WHERE id = 2;")
-    with pytest.raises(RowError, match="column line: its ancestors come round in a cycle; mend the rows"):
+    with pins.refused(RowError):
         items(url, NODES)
 
 
 def test_a_row_that_is_its_own_parent_is_a_cycle(database: Database) -> None:
     url = database(TREE + "UPDATE node SET parent_id = 1 WHERE id = 1;")
-    with pytest.raises(RowError, match="cycle"):
+    with pins.refused(RowError):
         items(url, NODES)
 
 
@@ -84,13 +83,13 @@ def test_a_hundred_levels_are_taken_and_one_more_is_refused(database: Database) 
     )
     deep = TREE.partition("INSERT")[0] + rows
     assert [item["depth"] for item in items(database(deep), NODES)] == list(range(1, 101))
-    with pytest.raises(RowError, match="more than 100 levels"):
+    with pins.refused(RowError):
         items(database(deep + "INSERT INTO node VALUES (110, 109, 's', '');"), NODES)
 
 
 def test_a_name_with_the_separator_refuses_the_row_unless_it_is_escaped(database: Database) -> None:
     url = database(TREE + "UPDATE node SET slug = 'r#d' WHERE id = 2;")
-    with pytest.raises(RowError, match=r"holds the separator; write \|escape before \|path"):
+    with pins.refused(RowError):
         items(url, NODES)
     escaped = NODES.replace("line.slug|path", "line.slug|escape|path")
     assert items(url, escaped)[1]["SK"] == "PATH#root#r%23d#"
@@ -98,7 +97,7 @@ def test_a_name_with_the_separator_refuses_the_row_unless_it_is_escaped(database
 
 def test_a_null_in_the_line_is_a_null(database: Database) -> None:
     url = database(TREE + "UPDATE node SET slug = NULL WHERE id = 2;")
-    with pytest.raises(RowError, match="SK has a NULL in it"):
+    with pins.refused(RowError):
         items(url, NODES)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import pins
 from tests.language.conftest import database_on
 from tests.language.context import HEAD, checked, open_source
 from tests.language.engines import ENGINES
@@ -83,21 +84,11 @@ def test_a_key_that_tells_apart_what_the_source_does_not_is_a_warning(
     differing = "case or trailing spaces" if engine == "mariadb" else "case"
     filters = "|lower|trim" if engine == "mariadb" else "|lower"
     assert said == {
-        "entities.person.items.Person.key.1": (
-            "the source takes texts of folds that differ in case for one, and this key tells them apart; "
-            "write {folds|lower} here and in what asks for it"
-        ),
-        "entities.person.items.Person.GSI1.0": (
-            f"the source takes texts of loose that differ in {differing} for one, and this key tells them apart; "
-            f"write {{loose{filters}}} here and in what asks for it"
-        ),
-        "access_patterns.by_name.query.key.1": (
-            "SQL takes values of 'begin' that differ in case for one (it is compared with folds), and this key tells "
-            "them apart; write {begin|lower} here and in the items"
-        ),
+        "entities.person.items.Person.key.1": (pins.text("texts")),
+        "entities.person.items.Person.GSI1.0": (pins.text("tells", differing=differing, filters=filters)),
+        "access_patterns.by_name.query.key.1": (pins.text("apart")),
         "access_patterns.by_loose.query.key.0": (
-            f"SQL takes values of 'name' that differ in {differing} for one (it is compared with loose), and this key tells "
-            f"them apart; write {{name{filters}}} here and in the items"
+            pins.text("tells-apart", differing=differing, filters=filters)
         ),
     }
     mended = MAPPING.replace("{{", "{")

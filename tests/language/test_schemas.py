@@ -8,6 +8,7 @@ import pytest
 
 from migrator.model.errors import MappingError, SettingsError
 from migrator.stages.patterns.question import ask
+from tests import pins
 from tests.fakes.store import FakeStore
 from tests.language.conftest import database_on
 from tests.language.context import HEAD, checked, items, open_source, plain
@@ -69,7 +70,7 @@ def test_keys_of_two_tenants_are_proved_apart(schemas: tuple[str, str, str]) -> 
     assert set(good.unproved.values()) == {frozenset()}
     bad = checked(url, HEAD + (TENANTS % (one, other)).replace("TENANT#{@schema}#", ""))
     assert bad.unproved[f"customer@{one}"] == {"Customer"}
-    assert any("its key can be equal to that of customer.Customer" in str(fault) for fault in bad.warnings)
+    assert pins.said(str(fault) for fault in bad.warnings)
 
 
 def test_a_table_of_another_schema(schemas: tuple[str, str, str]) -> None:
@@ -88,7 +89,7 @@ entities:
 
 def test_a_schema_that_is_not_there(schemas: tuple[str, str, str]) -> None:
     url, one, _ = schemas
-    with pytest.raises(MappingError, match=f"the source has no schema '{one}x'; did you mean '{one}'"):
+    with pins.refused(MappingError, one=one):
         checked(url, HEAD + TENANTS % (one, f"{one}x"))
 
 
@@ -96,7 +97,7 @@ def test_sqlite_has_no_schemas(request: pytest.FixtureRequest, tmp_path: Path) -
     url = database_on("sqlite", request, tmp_path)(
         "CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT);"
     )
-    with pytest.raises(MappingError, match=r"source\.schemas\.0: the source has no schema 'acme'"):
+    with pins.refused(MappingError):
         checked(url, HEAD + TENANTS % ("acme", "bolt"))
 
 
@@ -123,7 +124,7 @@ access_patterns:
         answer = ask(mapping, pattern, {"tenant": tenant, "id": 2}, source, store)
         assert answer.same
         assert answer.parts[0].rows == [(f"Bob of {tenant}",)]
-    with pytest.raises(SettingsError, match=r"parameter 'tenant': source\.schemas has no 'public'"):
+    with pins.refused(SettingsError):
         ask(mapping, pattern, {"tenant": "public", "id": 2}, source, store)
     source.close()
 
@@ -148,5 +149,5 @@ def test_a_tenant_without_the_table_is_a_fault_and_never_gets_the_default_schema
     half_a_tenant: tuple[str, str, str],
 ) -> None:
     url, one, other = half_a_tenant
-    with pytest.raises(MappingError, match=rf"the source has no table '{other}\.customer'"):
+    with pins.refused(MappingError, other=other):
         checked(url, HEAD + TENANTS % (one, other))

@@ -10,6 +10,7 @@ import pytest
 from migrator.mapping.heart.wire import decode, encode
 from migrator.model.errors import MappingError
 from migrator.source.engines.mysql.facts import KINDS
+from tests import pins
 from tests.language.context import HEAD, checked, items, open_source, plain
 from tests.language.typed import Case, Made, assert_golden, made_of, script_of
 from tests.support_mysql import run_script
@@ -124,11 +125,8 @@ def test_a_geometry_is_refused_with_what_to_write_instead(new_mysql_database: Ne
     with pytest.raises(MappingError) as caught:
         checked(url, HEAD + "entities: {t: {items: {T: {key: ['T#{id}', M], keep: all}}}}")
     (fault,) = [str(fault) for fault in caught.value.faults if not fault.warning]
-    assert f"'v' is of type {name}, which has no form in an item" in fault
-    assert (
-        """write columns: {v_text: {sql: "ST_AsText(v)", type: text}} and use v_text, with keep: {except: [v]}"""
-        in fault
-    )
+    assert pins.said(fault, "form", name=name)
+    assert pins.said(fault, "except")
 
 
 def test_what_check_says_to_write_instead_works(new_mysql_database: NewDatabase) -> None:
@@ -155,7 +153,7 @@ entities:
 
 def test_a_set_in_a_template_is_refused(new_mysql_database: NewDatabase) -> None:
     url = database_with(new_mysql_database, "CREATE TABLE t (id integer PRIMARY KEY, v set('a', 'b'))")
-    with pytest.raises(MappingError, match=r"'v' is a set, which has no text of its own; write v\|json"):
+    with pins.refused(MappingError):
         checked(url, HEAD + "entities: {t: {items: {T: {key: ['T#{id}', '{v}']}}}}")
 
 

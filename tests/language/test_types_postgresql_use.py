@@ -11,6 +11,7 @@ import pytest
 
 from migrator.model.errors import MappingError
 from migrator.source.engines.postgresql.types import KINDS
+from tests import pins
 from tests.language.context import HEAD, checked, items, open_source, plain
 from tests.language.test_types_postgresql import CASES
 
@@ -85,7 +86,7 @@ def test_a_refused_type_says_what_to_write_instead(new_postgres_database: NewDat
     for number, (name, message) in enumerate(REFUSED.items()):
         text = f"entities: {{t{number}: {{items: {{T: {{key: ['T#{{id}}', M], keep: all}}}}}}}}"
         (fault,) = faults_of(url, HEAD + text)
-        assert f"'v' is of type {name}, which has no form in an item" in fault
+        assert pins.said(fault, name=name)
         assert message in fault
         used = text.replace("keep: all", "attributes: {v: v}")
         assert any(message.partition(", with")[0] in one for one in faults_of(url, HEAD + used))
@@ -139,16 +140,13 @@ def test_lists_and_wide_numbers_have_their_places(table: str) -> None:
     text = f"{HEAD}entities: {{t: {{items: {{T: {{key: ['T#{{id}}', M], {rest}}}}}}}}}"
     assert faults_of(table, text) == []
     assert plain(items(table, text), "tags", "home", "deep", "x", "y", "z") == [
-        (["a", "b"], {"a": 1, "b": 2}, Decimal("2.50"), '["a","b"]', "1.50", 'h {"a":1,"b":2}')
+        (["a", "b"], {"a": 1, "b": 2}, Decimal("2.50"), '["a","b"]', "1.50", pins.text())
     ]
 
 
 def test_a_list_cannot_name_a_row(table: str) -> None:
     text = "entities: {t: {key: [listed], items: {T: {key: ['T#{id}', M]}}}}"
-    assert any(
-        "a row's key takes one value; name other columns in key:" in one
-        for one in faults_of(table, HEAD + text)
-    )
+    assert pins.said(faults_of(table, HEAD + text))
 
 
 KEYS = {

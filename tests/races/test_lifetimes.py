@@ -9,6 +9,7 @@ from migrator.journal import writers as journal_writers
 from migrator.journal.writers import SqlWriters
 from migrator.model.errors import StoppedError
 from migrator.stages.live.writers import Purge, WriterLease, fence_off
+from tests import pins
 from tests.faults.schedule import Faults
 from tests.races.harness import Race
 from tests.support_fence import no_fence
@@ -41,7 +42,7 @@ def test_a_fast_worker_that_is_fenced_stops_before_its_next_request(race: Race) 
             assert [writer.fenced for writer in race.heartbeats.writers.fence()] == [True]
             writer_lease.beat()
 
-        with pytest.raises(StoppedError, match="a relay has started"):
+        with pins.refused(StoppedError):
             faulty.copy("user", fast=True, after_read=meanwhile, check=writer_lease.check)
     assert faults.counts["requests BatchWriteItem"] == 0
     race.comes_to_rest()
@@ -70,7 +71,7 @@ def test_a_fast_worker_that_cannot_reach_the_journal_stops_before_the_relay_goes
 
     fence_off(race.heartbeats.writers, lifetimes, wait)
     assert now[0] == lifetimes.gone_s > lifetimes.silent_s
-    with pytest.raises(StoppedError, match="could not be told"):
+    with pins.refused(StoppedError):
         race.copy("user", fast=True, check=writer_lease.check)
     race.comes_to_rest()
 

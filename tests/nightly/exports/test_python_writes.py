@@ -27,6 +27,7 @@ from migrator.output.export.python.module import python_module
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.wiring.job import open_source
+from tests import pins
 from tests.designs.golden import NAMES, script_of
 from tests.exports.generated import Generated, asked, generated, table_of
 from tests.exports.shipped import MAPPINGS, ROOT, Shipped
@@ -160,12 +161,12 @@ def test_a_cursor_is_of_one_question_and_cannot_be_forged(chinook: tuple[Shipped
         page = table.list_tracks_by_genre_page(genre_id=1, size=3)
         assert len(page.items) == 3
         refused = made.after.RefusedError
-        with pytest.raises(refused, match="of another question"):
+        with pins.refused(refused, "question"):
             table.list_tracks_by_genre_page(genre_id=2, cursor=page.next)
         for forged in (page.next[:-8] + "AAAAAAA=", "x", "é"):
-            with pytest.raises(refused, match="damaged or forged"):
+            with pins.refused(refused, "forged"):
                 table.list_tracks_by_genre_page(genre_id=1, cursor=forged)
-        with pytest.raises(refused, match="size"):
+        with pins.refused(refused, "size"):
             table.list_tracks_by_genre_page(genre_id=1, size=0)
 
 

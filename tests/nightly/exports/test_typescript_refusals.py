@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.model.errors import SettingsError
+from tests import pins
 from tests.designs.golden import NAMES, ROOT
 from tests.exports.typescript import HEAD, LIBRARIES, opened, opened_design, sqlite_with
 
@@ -65,7 +66,7 @@ def test_all_that_cannot_be_said_is_named_at_once(library: str, tmp_path: Path) 
     ):
         LIBRARIES[library](described.model, HEAD)
     first, *reasons = str(refused.value).splitlines()
-    assert first == f"{'OneTable' if library == 'onetable' else 'ElectroDB'} cannot say this mapping:"
+    assert first == pins.text(electrodb="OneTable" if library == "onetable" else "ElectroDB")
     assert {reason.strip() for reason in reasons} == OF_BOTH | OF_ONE[library]
 
 
