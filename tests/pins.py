@@ -108,7 +108,9 @@ class Pin:
         return isinstance(other, str) and self.holds(other, whole=True)
 
     def __repr__(self) -> str:
-        return repr(self.pinned)
+        return (
+            f"{self.pinned!r} (as pinned at {self.key}; where the other is right: .ci/pins FILE-OF-THE-TEST)"
+        )
 
     def is_in(self, actual: str, whole: bool = False) -> bool:
         wanted = self.pinned

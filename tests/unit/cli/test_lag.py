@@ -41,7 +41,7 @@ def test_places_that_a_living_process_gave_up_are_not_counted() -> None:
 def test_a_process_that_is_silent_is_no_writer_at_work() -> None:
     dead = [writer(1, 1), writer(1, 2)]
     (line,) = told(dead, dead)
-    assert line.startswith("writers not heard of lately (killed, ")
+    assert line == pins.text()
     assert line.endswith(": 1 relay")
     assert len(told([*dead, writer(2, 1, "fast", fenced=True)], dead)) == 2
 

@@ -130,9 +130,7 @@ def test_a_pattern_without_a_question_is_not_proven() -> None:
     given = replace(fine, patterns=[*fine.patterns, unasked("q"), unasked("r")])
     assert not given.clean
     (verdict,) = [line for line in printed(given).splitlines() if "took" in line]
-    assert verdict.startswith(
-        "not proven: 10 question(s), seed 5; took 1.2 s; no question could be drawn for q, r"
-    )
+    assert verdict == pins.text()
     assert "not clean" not in printed(given)
     assert replay_data(given)["not_proven"] == ["q", "r"]
     assert replay_data(given)["clean"] is False
@@ -142,7 +140,5 @@ def test_differences_come_before_what_is_not_proven() -> None:
     found = result()
     given = replace(found, patterns=[*found.patterns, unasked("q")])
     (verdict,) = [line for line in printed(given).splitlines() if "took" in line]
-    assert verdict.startswith(
-        "not clean: 10 question(s), seed 5; took 1.2 s; no question could be drawn for q"
-    )
+    assert verdict == pins.text()
     assert replay_data(result(found=False))["not_proven"] == []

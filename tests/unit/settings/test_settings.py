@@ -74,67 +74,37 @@ def test_short_forms(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "messages"),
+    "text",
     [
-        ("", ["this is no job"]),
-        ("a: [", ["not YAML"]),
-        (
-            GOOD,
-            [
-                "my shop.yaml:4: source.url: the variable SHOP_URL is not set; export SHOP_URL=… before the command"
-            ],
+        pytest.param("", id="empty"),
+        pytest.param("a: [", id="no-yaml"),
+        pytest.param(GOOD, id="variable"),
+        pytest.param("job: 1\nsource: x\n", id="no-mapping"),
+        pytest.param("job: 2\nmapping: m\nsource: x\n", id="version"),
+        pytest.param(
+            "job: 1\nmapping: m\nsource: x\ntargt: {}\ntuning: {wrkers: 1, page_rows: 0}", id="words"
         ),
-        ("job: 1\nsource: x\n", ["'mapping' is missing"]),
-        ("job: 2\nmapping: m\nsource: x\n", [":1: job: "]),
-        (
-            "job: 1\nmapping: m\nsource: x\ntargt: {}\ntuning: {wrkers: 1, page_rows: 0}",
-            [
-                "'targt' is not a word of this place; did you mean 'target'?",
-                "'wrkers' is not a word of this place; did you mean 'workers'?",
-                ":5: tuning.page_rows: ",
-            ],
-        ),
-        (
-            "job: 1\nmapping: m\nsource: x\ntarget: {endpoint: localhost}",
-            [":4: target.endpoint: write 'embedded' or a URL"],
-        ),
-        ("job: 1\nmapping: m\nsource: x\ntarget: embeded", [":4: target: write 'embedded' or a URL"]),
-        ("job: 1\nmapping: m\nsource: x\ntarget: {table: a b}", [":4: target.table: a table's name has 3"]),
-        ("job: 1\nmapping: m\nsource: x\nname: ../x", [":4: name: a job's name has 1"]),
-        ("job: 1\nmapping: m\nsource:", [":3: source: 'source' is missing"]),
-        ("job: 1\nmapping: m\nsource: x\ntuning: [1]", [":4: tuning: write names with values here"]),
-        (
-            "job: 1\nmapping: m\nsource: x\ntuning: {max_refused: true}",
-            [":4: tuning.max_refused: write a number"],
-        ),
-        ("job: 1\nmapping: m\nsource: x\njournal: 'a${1X}'", [":4: journal: '${' begins no variable here"]),
-        ("job: 1\nmapping: m\nsource: {}", [":3: source: 'url' is missing; write it here, or a command:"]),
-        (
+        pytest.param("job: 1\nmapping: m\nsource: x\ntarget: {endpoint: localhost}", id="endpoint"),
+        pytest.param("job: 1\nmapping: m\nsource: x\ntarget: embeded", id="endpoint-word"),
+        pytest.param("job: 1\nmapping: m\nsource: x\ntarget: {table: a b}", id="table"),
+        pytest.param("job: 1\nmapping: m\nsource: x\nname: ../x", id="name"),
+        pytest.param("job: 1\nmapping: m\nsource:", id="no-source"),
+        pytest.param("job: 1\nmapping: m\nsource: x\ntuning: [1]", id="tuning"),
+        pytest.param("job: 1\nmapping: m\nsource: x\ntuning: {max_refused: true}", id="number"),
+        pytest.param("job: 1\nmapping: m\nsource: x\njournal: 'a${1X}'", id="variable-name"),
+        pytest.param("job: 1\nmapping: m\nsource: {}", id="no-url"),
+        pytest.param(
             "job: 1\nmapping: m\nsource:\n  url: env:1x\n  read_url: 'file:'\n  command: []\n  max_connections: 0\n"
             "  statement_timeout_s: true\n  max_rows_per_s: 0\n  max_conections: 1",
-            [
-                ":4: source.url: write env: and the name of an environment variable",
-                ":5: source.read_url: write file: and the path",
-                ":6: source.command: list should have at least 1 item",
-                ":7: source.max_connections: ",
-                ":8: source.statement_timeout_s: write a number",
-                ":9: source.max_rows_per_s: ",
-                ":10: source.max_conections: 'max_conections' is not a word of this place; did you mean 'max_connections'",
-            ],
+            id="source-words",
         ),
-        (
-            "job: 1\nmapping: m\nsource: ${A}\njournal: ${B}",
-            [":3: source: the variable A is not set", ":4: journal: the variable B is not set"],
-        ),
+        pytest.param("job: 1\nmapping: m\nsource: ${A}\njournal: ${B}", id="variables"),
     ],
 )
-def test_every_fault_of_a_job_is_said_at_once(tmp_path: Path, text: str, messages: list[str]) -> None:
+def test_every_fault_of_a_job_is_said_at_once(tmp_path: Path, text: str) -> None:
     with pytest.raises(MappingError) as caught:
         load_job(write(tmp_path, text), {})
-    faults = [str(fault) for fault in caught.value.faults]
-    assert len(faults) == len(messages), faults
-    for message in messages:
-        assert any(message in fault for fault in faults), faults
+    assert "\n".join(str(fault) for fault in caught.value.faults) == pins.text()
 
 
 def test_a_part_that_is_left_empty_is_as_good_as_none(tmp_path: Path) -> None:
@@ -185,12 +155,8 @@ def test_a_url_that_stands_where_a_word_should_is_not_shown(tmp_path: Path, sour
 def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     binary = write(tmp_path, "")
     binary.write_bytes(b"\xff\xfe\x00")
-    for path, message in [
-        (tmp_path / "no.yaml", "no such job"),
-        (tmp_path, "a folder"),
-        (binary, "no UTF-8"),
-    ]:
-        with pytest.raises(SettingsError, match=message):
+    for path in (tmp_path / "no.yaml", tmp_path, binary):
+        with pins.refused(SettingsError):
             load_job(path, {})
 
 

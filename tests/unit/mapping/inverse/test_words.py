@@ -345,25 +345,31 @@ def changed(**attributes: Any) -> tuple[Inverse, list[Item]]:
 
 
 @pytest.mark.parametrize(
-    ("attributes", "reason"),
+    "attributes",
     [
-        ({"n": "3"}, "n, for column n: it is of another type than the column"),
-        ({"price": Decimal("1.505")}, "price, for column price: the number has more decimals"),
-        ({"at": "10 June"}, "at, for column at"),
-        ({"need": ...}, "need: it is missing, and column need needs it"),
-        ({"name": "Bob"}, "column name has another value than another item gives its row"),
-        ({"type": "Other"}, "an item of type Other that no entity makes"),
-        ({"PK": "X#7"}, "an item of type T that no entity makes, or with a key of another form"),
+        {"n": "3"},
+        {"price": Decimal("1.505")},
+        {"at": "10 June"},
+        {"need": ...},
+        {"name": "Bob"},
+        {"type": "Other"},
+        {"PK": "X#7"},
+    ],
+    ids=[
+        "column-type",
+        "price-decimals",
+        "column",
+        "need-needs",
+        "column-gives",
+        "entity-makes",
+        "makes-form",
     ],
 )
-def test_an_item_that_no_row_makes_is_refused_without_its_values(
-    attributes: dict[str, Any], reason: str
-) -> None:
+def test_an_item_that_no_row_makes_is_refused_without_its_values(attributes: dict[str, Any]) -> None:
     inverse, items = changed(**attributes)
     with pytest.raises(RowError) as refused:
         rows_for(inverse, items)
-    assert str(refused.value).startswith(("an item of type ", reason))
-    assert reason in str(refused.value)
+    assert pins.said(str(refused.value))
     assert "Bob" not in str(refused.value)
 
 
@@ -393,7 +399,7 @@ def test_items_of_two_tables_with_one_type_and_one_form_of_key() -> None:
     text = 'entities: {p: {items: {X: {key: ["X#{id}", M], keep: all}}}, q: {items: {X: {key: ["X#{id}", M], keep: all}}}}'
     checked = heart.check(text, heart.facts(P, other))
     inverse = compile_inverse(checked.mapping, checked.plans)
-    assert all("may be of another table" in one.rows_lost for one in inverse.tables)
+    assert all(pins.said(one.rows_lost) for one in inverse.tables)
 
 
 def test_a_view_takes_no_rows() -> None:

@@ -176,18 +176,14 @@ def test_values_with_a_plain_one_in_them_are_that() -> None:
 def test_parts_are_told_by_their_names() -> None:
     found = records_of(PARTS, {"user": {"name": "Ada"}, "orders": [{"id": 1}]}, 10)
     assert found == {"user": [{"name": "Ada"}], "orders": [{"id": 1}]}
-    for answer, why in (
-        ([], "it gave a value of type list, and q has parts: user, orders"),
-        ({"user": None}, "it gave no part 'orders'"),
-        ({"users": None, "user": None, "orders": []}, "it gave the part 'users'; did you mean 'user'"),
-        # A key may be a value of a row.
-        ({"ann@x": 1, "user": None, "orders": []}, "^it gave a part of another name; known: user, orders$"),
-        (
-            {"ann@x": 1, "order": []},
-            "^it gave the part 'order'; did you mean 'orders'[?]; it gave no part 'user'",
-        ),
+    for answer in (
+        [],
+        {"user": None},
+        {"users": None, "user": None, "orders": []},
+        {"ann@x": 1, "user": None, "orders": []},  # a key may be a value of a row
+        {"ann@x": 1, "order": []},
     ):
-        with pytest.raises(SettingsError, match=why):
+        with pins.refused(SettingsError):
             records_of(PARTS, answer, 10)
 
 
@@ -197,21 +193,18 @@ def test_too_many_records_are_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "others", "fault"),
+    ("ours", "others"),
     [
-        ([{"id": 1, "total": 2}], [{"id": 1, "total": 2}], ""),
-        ([{"id": 1, "totl": 2}], [{"id": 1, "total": 2}], "it gives no 'total'; did you mean 'totl'?"),
-        (
-            [{"a": 1, "b": 2}],
-            [{"id": 1}],
-            "it gives no 'id', nor any other attribute that the pattern returns",
-        ),
+        ([{"id": 1, "total": 2}], [{"id": 1, "total": 2}]),
+        ([{"id": 1, "totl": 2}], [{"id": 1, "total": 2}]),
+        ([{"a": 1, "b": 2}], [{"id": 1}]),
         # An item has no attribute where the row has NULL.
-        ([{"id": 1}], [{"id": 1, "total": None}], ""),
-        ([{"id": 1}], [{"id": 1, "total": 5}], ""),
-        ([], [{"id": 1}], ""),
-        ([{"id": 1, "totl": 2}], [], "it gives no 'total'; did you mean 'totl'?"),
+        ([{"id": 1}], [{"id": 1, "total": None}]),
+        ([{"id": 1}], [{"id": 1, "total": 5}]),
+        ([], [{"id": 1}]),
+        ([{"id": 1, "totl": 2}], []),
     ],
+    ids=["case", "you-mean", "gives-returns", "case-none", "case-2", "case-3", "did-you-mean"],
 )
-def test_names_that_differ_are_said(ours: Any, others: Any, fault: str) -> None:
-    assert names_fault(PLAIN.parts[0], ours, others) == fault
+def test_names_that_differ_are_said(ours: Any, others: Any) -> None:
+    assert names_fault(PLAIN.parts[0], ours, others) == pins.text()

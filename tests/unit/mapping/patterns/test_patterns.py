@@ -90,7 +90,7 @@ def test_every_wrong_parameter_is_named_at_once(mapping: Mapping) -> None:
 
 def test_a_limit_must_be_above_0(mapping: Mapping) -> None:
     params = read_params(pattern(mapping, "recent"), {"user_id": "1", "n": "0"})
-    with pytest.raises(SettingsError, match="above 0"):
+    with pins.refused(SettingsError):
         request_for(mapping, pattern(mapping, "recent"), params)
 
 
@@ -144,7 +144,7 @@ def test_a_list_is_written_with_commas_or_as_json(
 def test_a_list_of_something_else_is_named(lists: Pattern, text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read_params(lists, {"user_id": "1", "ids": text})
-    assert str(caught.value).startswith("parameter 'ids' is not of type list of integer; write it as 42,43")
+    assert str(caught.value) == pins.text()
 
 
 @pytest.mark.parametrize(
@@ -217,5 +217,5 @@ def test_requests_that_are_kept_are_those_made_anew(mapping: Mapping) -> None:
 def test_parameters_that_make_no_request_are_refused_without_building_one(mapping: Mapping) -> None:
     kept = Requests(mapping, pattern(mapping, "recent"))
     params = read_params(pattern(mapping, "recent"), {"user_id": "1", "n": "0"})
-    with pytest.raises(SettingsError, match="above 0"):
+    with pins.refused(SettingsError):
         kept.refuse_unfit(params)

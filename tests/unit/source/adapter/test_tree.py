@@ -94,19 +94,19 @@ def test_a_column_of_another_table_is_no_key(text: str, wanted: set[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("dialect", "text", "opaque"),
+    ("dialect", "text"),
     [
-        ("postgresql", "UPDATE orders SET (a, b) = (1, 2) WHERE n = 1", "it sets more than single columns"),
-        ("postgresql", "UPDATE orders SET tags[1] = 'x'", "it sets more than single columns"),
-        ("postgresql", "UPDATE orders SET a = (SELECT max(x) FROM y)", "it has a sub-select"),
-        ("postgresql", "DELETE FROM orders WHERE EXISTS (SELECT 1 FROM x)", "it has a sub-select"),
-        ("mysql", "DELETE FROM orders ORDER BY n LIMIT 1", "it has a LIMIT"),
-        ("mysql", "UPDATE orders SET a = 1 WHERE n = 1 LIMIT 1", "it has a LIMIT"),
-        ("postgresql", "UPDATE orders SET a = DEFAULT WHERE n LIKE 'a%%'", ""),
+        ("postgresql", "UPDATE orders SET (a, b) = (1, 2) WHERE n = 1"),
+        ("postgresql", "UPDATE orders SET tags[1] = 'x'"),
+        ("postgresql", "UPDATE orders SET a = (SELECT max(x) FROM y)"),
+        ("postgresql", "DELETE FROM orders WHERE EXISTS (SELECT 1 FROM x)"),
+        ("mysql", "DELETE FROM orders ORDER BY n LIMIT 1"),
+        ("mysql", "UPDATE orders SET a = 1 WHERE n = 1 LIMIT 1"),
+        ("postgresql", "UPDATE orders SET a = DEFAULT WHERE n LIKE 'a%%'"),
     ],
 )
-def test_what_stands_against_reading_by_where(dialect: str, text: str, opaque: str) -> None:
-    assert write(dialect, text).opaque == opaque
+def test_what_stands_against_reading_by_where(dialect: str, text: str) -> None:
+    assert write(dialect, text).opaque == pins.text()
 
 
 @pytest.mark.parametrize(

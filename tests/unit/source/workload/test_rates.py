@@ -95,7 +95,7 @@ def test_statements_with_rates_tell_what_changes(source: SqlSource) -> None:
 
 def test_statements_that_only_read_tell_nothing(source: SqlSource) -> None:
     writes = told_writes(statements_of("SELECT 1;", "sqlite"), source.facts())
-    assert writes == Writes(why="no statement of the file writes")
+    assert writes == Writes(why=pins.text())
 
 
 def test_sqlite_counts_nothing_and_says_what_to_do(source: SqlSource) -> None:

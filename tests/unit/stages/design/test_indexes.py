@@ -76,7 +76,7 @@ def test_a_service_of_another_revision_that_reads() -> None:
 def test_a_pattern_that_dynamodb_answers(name: str, state: State, is_refused: bool) -> None:
     said = refused(phases=phase(name, state))
     assert bool(said) is is_refused
-    assert not is_refused or f"pattern {name} is in phase {state.phase}" in said
+    assert not is_refused or pins.said(said, name=name, phase=state.phase)
 
 
 def test_everything_in_the_way_is_named_at_once() -> None:

@@ -71,6 +71,6 @@ def test_a_limit_below_the_bound_is_kept(store: FakeStore) -> None:
 
 
 def test_past_its_time_nothing_is_asked(store: FakeStore) -> None:
-    with pytest.raises(StoppedError, match="deadline"):
+    with pins.refused(StoppedError):
         fetch(bounded(store, 5, late=True), request(ONE, tenant="acme"))
     assert store.queries == []

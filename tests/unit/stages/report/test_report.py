@@ -57,7 +57,7 @@ def test_what_is_the_same_by_now_is_told_as_such(world: World) -> None:
     world.run("verify", different(4), missing, gone)
     groups = {one.kind: one for one in world.gather().groups}
     assert set(groups) == {"different", "missing", "unexpected"}
-    assert {one.cause.partition(":")[0] for one in groups.values()} == {"row and item are the same by now"}
+    assert all(pins.said(one.cause) for one in groups.values())
     assert "migrator verify jobs/shop.yaml" in groups["missing"].advice
 
 
@@ -65,7 +65,7 @@ def test_what_still_differs_is_told_of_the_others(world: World) -> None:
     world.run("verify", different(4), different(5))
     world.store.items["USER#2", "ORDER#00004"]["total"] = 4_000
     (group,) = world.gather().groups
-    assert group.cause.startswith("the item is 100 times SQL's")
+    assert group.cause == pins.text()
 
 
 def test_what_is_never_shown_is_not_said_to_be_the_same(world: World) -> None:
@@ -182,13 +182,13 @@ def test_one_row_in_many_answers_is_one_row_and_no_reason_to_change_the_mapping(
     model = world.gather()
     (group,) = model.groups
     assert (group.count, group.rows, rows_words(group)) == (12, 1, pins.text("row"))
-    assert group.advice.startswith("one row alone shows it: ")
+    assert group.advice == pins.text("shows")
     assert model.verdict.reasons[0] == pins.text("differ")
     several = [replace(one, subject=f"…{place:04}") for place, one in enumerate(twelve)]
     world.evidence.keep([replace(WINDOW, found={key: 12}, begun_at=MINUTE + 60)], several)
     (group,) = world.gather().groups
     assert group.rows > 1
-    assert group.advice.startswith("change the mapping")
+    assert group.advice == pins.text("change")
 
 
 def test_what_a_relay_and_a_verify_find_of_one_row_is_one_difference(world: World) -> None:
@@ -235,7 +235,7 @@ def test_a_side_that_falls_silent_is_told_once_and_the_rest_is_shown(world: Worl
     away: Any = Away()
     store: ItemStore = away
     model = world.gather(store=store)
-    assert [note for note in model.notes if "does not answer" in note] == [pins.text("examples")]
+    assert pins.said(model.notes, "examples")
     assert model.groups[0].count == 5
     model = world.gather(source=away)
     assert pins.said(model.notes, "sample")
@@ -317,7 +317,7 @@ def test_a_young_mark_explains_nothing_that_was_found_before_it(
     found = replace(WINDOW, found={key: 2})
     world.evidence.keep([found], [replace(SAMPLE, key=key, item=None, at=NOW_S - 20)])
     (group,) = world.gather().groups
-    assert group.cause.startswith("changes on their way" if is_late else "never written or lost")
+    assert group.cause == pins.text()
 
 
 def test_a_mark_of_after_a_verify_explains_nothing_that_it_found(world: World) -> None:
