@@ -206,7 +206,8 @@ def merged(folder: Path, whole_suite: bool) -> dict[Key, str]:
             if len(found) == len(dict(found)):
                 pins.update(found)
                 break
-    return pins
+    shared_by = {key: [one for one in key.levels() if one in pins and one != key] for key in pins}
+    return {key: text for key, text in pins.items() if not shared_by[key] or pins[shared_by[key][-1]] != text}
 
 
 def _tests_in_files() -> set[str]:

@@ -18,6 +18,7 @@ from migrator.journal.database import Database
 from migrator.journal.phases import SqlEvidence
 from migrator.model.errors import SettingsError
 from migrator.model.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Evidence, Sample, Window
+from tests import pins
 from tests.fakes.evidence import FakeEvidence
 from tests.support_source_databases import postgresql_database
 
@@ -212,8 +213,7 @@ def test_a_window_that_cannot_be_read_is_named_and_spoils_no_other_pattern(
     with memory.database.begin() as connection:
         bad = update(schema.window).where(schema.window.c.pattern == "recent_orders")
         connection.execute(bad.values(counts=text))
-    said = r"window of pattern recent_orders of \d.* by 0123456789abcdef cannot be read"
-    with pytest.raises(SettingsError, match=said):
+    with pins.refused(SettingsError):
         memory.windows(0, "recent_orders")
     assert [one.pattern for one in memory.windows(0, "other")] == ["other"]
 
@@ -233,7 +233,6 @@ def test_a_window_that_cannot_be_read_is_named_and_spoils_no_other_pattern(
 def test_a_sample_that_cannot_be_read_is_named(memory: SqlEvidence, text: str) -> None:
     with memory.database.begin() as connection:
         connection.execute(update(schema.sample).values(content=text))
-    said = r"sample of pattern recent_orders of \d.* cannot be read.*Delete its row \(id \d+\)"
-    with pytest.raises(SettingsError, match=said):
+    with pins.refused(SettingsError):
         memory.samples()
     assert memory.samples("other") == []

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from migrator.model.errors import RowError
+from tests import pins
 from tests.golden import heart
 from tests.golden.shop import made
 
@@ -115,57 +116,30 @@ def test_the_same_row_always_has_the_same_shard() -> None:
     assert shards == {"3"}  # sha256("3") begins with 4e07408562bedb8b, and 0x8b is 3 modulo 4
 
 
-REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
-    ("a number with too many decimals", "keep: [total]", {"total": 0.123}, "column total: .*more decimals"),
-    ("text in a numeric column", "keep: [total]", {"total": "abc"}, "column total: the value is no number"),
-    (
-        "text in an integer column",
-        "keep: [user_id]",
-        {"user_id": "abc"},
-        "column user_id: the value is no integer",
-    ),
-    ("a blob in a text column", "keep: [status]", {"status": b"x"}, "column status: the value is no text"),
-    ("NaN", "keep: [weight]", {"weight": float("nan")}, "the value is NaN; NaN and infinity"),
-    ("infinity", "keep: [weight]", {"weight": float("-inf")}, "the value is -Infinity; NaN and infinity"),
-    (
-        "a timestamp without an end",
-        "keep: [created_at]",
-        {"created_at": "infinity"},
-        "the value is infinity; a timestamp of an item is in the years 1 to 9999; write created_at|text",
-    ),
-    (
-        "a timestamp BC",
-        "keep: [created_at]",
-        {"created_at": "0044-03-15 12:00:00 BC"},
-        "the value is a year BC; a timestamp of an item is in the years 1 to 9999; write created_at|text",
-    ),
-    ("half a surrogate pair", "keep: [status]", {"status": "\ud800"}, "not valid Unicode"),
-    ("no date", "keep: [created_at]", {"created_at": "yesterday"}, "not a timestamp"),
-    ("an unlisted value", "attributes: {s: status|map:status}", {"status": "X"}, "does not list"),
-    ("a negative number in a padding", 'GSI1: [A, "{user_id:04}"]', {"user_id": -1}, "negative"),
-    ("a number too wide for its padding", 'GSI1: [A, "{user_id:04}"]', {"user_id": 12345}, "wider"),
-    ("an empty index key", 'GSI1: ["{status}", META]', {"status": ""}, "GSI1PK is empty"),
-    (
-        "a sort key over 1,024 bytes",
-        'GSI1: [A, "{status}"]',
-        {"status": "é" * 513},
-        "GSI1SK takes 1026 bytes",
-    ),
-    (
-        "an item over 400 KB",
-        "keep: [status]",
-        {"status": "x" * 410_000},
-        "DynamoDB takes 409600 at most; most of them are status: keep it in S3 with {from: …, to: s3}",
-    ),
-    ("a number of 39 digits", "keep: [weight]", {"weight": Decimal("1" * 39)}, "more than 38 digits"),
+REFUSED: list[tuple[str, str, dict[str, Any]]] = [
+    ("a number with too many decimals", "keep: [total]", {"total": 0.123}),
+    ("text in a numeric column", "keep: [total]", {"total": "abc"}),
+    ("text in an integer column", "keep: [user_id]", {"user_id": "abc"}),
+    ("a blob in a text column", "keep: [status]", {"status": b"x"}),
+    ("NaN", "keep: [weight]", {"weight": float("nan")}),
+    ("infinity", "keep: [weight]", {"weight": float("-inf")}),
+    ("a timestamp without an end", "keep: [created_at]", {"created_at": "infinity"}),
+    ("a timestamp BC", "keep: [created_at]", {"created_at": "0044-03-15 12:00:00 BC"}),
+    ("half a surrogate pair", "keep: [status]", {"status": "\ud800"}),
+    ("no date", "keep: [created_at]", {"created_at": "yesterday"}),
+    ("an unlisted value", "attributes: {s: status|map:status}", {"status": "X"}),
+    ("a negative number in a padding", 'GSI1: [A, "{user_id:04}"]', {"user_id": -1}),
+    ("a number too wide for its padding", 'GSI1: [A, "{user_id:04}"]', {"user_id": 12345}),
+    ("an empty index key", 'GSI1: ["{status}", META]', {"status": ""}),
+    ("a sort key over 1,024 bytes", 'GSI1: [A, "{status}"]', {"status": "é" * 513}),
+    ("an item over 400 KB", "keep: [status]", {"status": "x" * 410_000}),
+    ("a number of 39 digits", "keep: [weight]", {"weight": Decimal("1" * 39)}),
 ]
 
 
-@pytest.mark.parametrize(
-    ("rest", "row", "why"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
-)
-def test_a_row_is_refused_without_quoting_its_values(rest: str, row: dict[str, Any], why: str) -> None:
-    with pytest.raises(RowError, match=why) as caught:
+@pytest.mark.parametrize(("rest", "row"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_a_row_is_refused_without_quoting_its_values(rest: str, row: dict[str, Any]) -> None:
+    with pins.refused(RowError) as caught:
         made(rest, row)
     assert str(caught.value).startswith("orders")
     for value in row.values():

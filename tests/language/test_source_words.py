@@ -9,6 +9,7 @@ import pytest
 
 from migrator.model.errors import MappingError, SourceError
 from migrator.settings.transforms import checked_on
+from tests import pins
 from tests.language.conftest import Database, database_on
 from tests.language.context import HEAD, items, open_source, plain
 from tests.support_mapping import parse_mapping
@@ -104,32 +105,31 @@ entities:
 
 
 BAD_COLUMNS = {
-    "no such column": ("paid + unit_pric", "there is no such column"),
-    "an aggregate": ("sum(paid)", "not one value of one row"),
-    "a second statement": ("1; DROP TABLE note", "not one expression"),
-    "an end of the list": ("paid) FROM note; --", "neither comments nor parameters"),
-    "a subquery": ("(SELECT 1)", "not one value of one row"),
-    "no SQL": ("paid +", "not one expression"),
-    "names of the mapping": ("paid - unit_price", 'write .*["`]Unit Price["`] for unit_price'),
+    "no such column": "paid + unit_pric",
+    "an aggregate": "sum(paid)",
+    "a second statement": "1; DROP TABLE note",
+    "an end of the list": "paid) FROM note; --",
+    "a subquery": "(SELECT 1)",
+    "no SQL": "paid +",
+    "names of the mapping": "paid - unit_price",
 }
 
 
 @pytest.mark.parametrize("name", BAD_COLUMNS)
 def test_a_column_that_the_source_refuses_is_a_fault_of_the_mapping(database: Database, name: str) -> None:
-    sql, message = BAD_COLUMNS[name]
     text = (
         HEAD
         + f"""
 source: {{names: snake_case}}
 entities:
   order_details:
-    columns: {{x: "{sql}"}}
+    columns: {{x: "{BAD_COLUMNS[name]}"}}
     items:
       Detail: {{key: ["ORDER#{{order_id}}", "LINE#{{line_no:03}}"], attributes: {{x: x}}}}
 """
     )
     source = open_source(database(SCRIPT), text)
-    with pytest.raises(MappingError, match=message) as caught:
+    with pins.refused(MappingError) as caught:
         checked_on(source, parse_mapping(text, "m.yaml"))
     assert caught.value.faults[-1].where == "entities.order_details.columns.x"
     assert caught.value.faults[-1].line == text[: text.index("columns:")].count("\n") + 1
