@@ -6,11 +6,11 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Literal
 
 from migrator.documents.values import key_type_of, value_of, wire_value, wired_key
 from migrator.mapping.heart.scalars import Undecodable
+from migrator.mapping.heart.wire import decode
 from migrator.model.edges import WiredItem
 from migrator.model.errors import MissingNameError
 from migrator.model.facts import TableFacts
@@ -181,4 +181,5 @@ def name_of(key: WiredItem) -> Values:
 
 
 def _name(type_: str, value: Any) -> tuple[str, Any]:
-    return type_, Decimal(value) if type_ == "N" else bytes(value) if type_ == "B" else value
+    """Binary is bytes, or base64 text in answers that were read as JSON."""
+    return type_, value if type_ == "S" else decode({type_: value})

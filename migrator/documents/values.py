@@ -8,6 +8,7 @@ from typing import Any
 
 from migrator.mapping.documents import TYPE_NAMES, held_as, key_type
 from migrator.mapping.heart.scalars import Undecodable
+from migrator.mapping.heart.values import json_text
 from migrator.mapping.heart.wire import decode, number_text
 from migrator.model.edges import WiredItem
 from migrator.model.errors import UnfitValueError
@@ -33,7 +34,9 @@ def value_of(item: WiredItem, column: Column) -> Any:
     if type_ not in held_as(column.declared):
         what = f"the document has {TYPE_NAMES[type_]} there, and it is declared {column.declared}"
         return Undecodable(None, f"{what}; correct the document, or declare it 'any'")
-    return decode(found)  # type: ignore[arg-type]
+    value = decode(found)  # type: ignore[arg-type]
+    # The decoder of JSON parses a text, as SQL sources give one.
+    return json_text(value) if column.declared == "json" and isinstance(value, str) else value
 
 
 def _at(item: WiredItem, path: str) -> Wire | Undecodable | None:
@@ -65,7 +68,8 @@ def wire_value(value: Any, type_: str) -> Wire | None:
     if type_ == "B" and isinstance(value, (bytes, bytearray, memoryview)):
         return {"B": bytes(value)}
     if type_ == "N" and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
-        return {"N": number_text(value)}
+        # Without an exponent, as DynamoDB answers numbers: a server that compares texts finds the key also.
+        return {"N": format(Decimal(number_text(value)), "f")}
     return None
 
 
