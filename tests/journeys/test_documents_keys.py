@@ -62,7 +62,9 @@ def moved(
 
 
 @pytest.mark.parametrize(
-    ("type_", "declared", "values"), [("B", "binary", BYTES), ("N", "number", NUMBERS)], ids=["binary", "number"]
+    ("type_", "declared", "values"),
+    [("B", "binary", BYTES), ("N", "number", NUMBERS)],
+    ids=["binary", "number"],
 )
 def test_documents_are_followed_by_keys_of_a_type(
     type_: str, declared: str, values: list[Any], dynamodb_url: str, tmp_path: Path
@@ -73,7 +75,9 @@ def test_documents_are_followed_by_keys_of_a_type(
         tables.put(real, [rows[0], *({**row, "note": "new"} for row in rows[1::2])])
         made.done("relay", str(made.job), "--once")
         made.done("verify", str(made.job))
-        stored = {int(item["n"]): (item["id"], item["note"]) for item in made.items() if item["type"] == "Thing"}
+        stored = {
+            int(item["n"]): (item["id"], item["note"]) for item in made.items() if item["type"] == "Thing"
+        }
         assert stored == {n: (row["id"], "new" if n % 2 else "old") for n, row in enumerate(rows)}
 
 
