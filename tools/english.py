@@ -25,7 +25,7 @@ CONSTRUCTIONS = {
     "beside": r"\bbeside\b",
     "anew": r"\banew\b",
     "way back": r"\bway back\b",
-    "mend": r"\bmend(?:s|ed|ing)?\b",
+    "mend": r"\bmend(?:s|ed|ing)?\b(?! = )",
     "is no / has no": r"\b(?:is|are) no (?!longer\b)",
     "any more / no more": r"\b(?:any|no) more\b(?! than)",
     "whoever": r"\b(?:whoever|whatever|whichever)\b",

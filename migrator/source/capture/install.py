@@ -288,7 +288,7 @@ def _is_there(trigger: Trigger, existing: Sequence[ExistingTrigger]) -> bool:
 
 
 def _words_gone(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> list[str]:
-    """Words that columns' values were spelled by at the install, and are not any more; new ones change no row."""
+    """Words that spelled column values at the install and no longer do; new ones change no row."""
     words = noted_words(*(statement for trigger in expected for statement in trigger.create))
     noted = noted_words(*(trigger.text for trigger in existing)) or set()
     return [] if words is None else [f"{column}: {word}" for column, word in sorted(noted - words)]

@@ -228,7 +228,7 @@ Pairs = Sequence[tuple[Place, Place]]
 @dataclass(frozen=True, slots=True)
 class Links:
     """`acting`: (parent, foreign key) for each foreign key with an action. `heirs`: partitions and inheriting tables.
-    `views`: with the tables they read. `emptied`: tables that TRUNCATE … CASCADE of the first empties, too. `rules`: (table
+    `views`: with the tables they read. `emptied`: tables that TRUNCATE … CASCADE of the first also empties. `rules`: (table
     that a rule writes, table with the rule, the action for which it does)."""
 
     acting: Sequence[tuple[Place, Below]]

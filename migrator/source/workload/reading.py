@@ -309,7 +309,7 @@ class _Reader:
                 path
             ):
                 raise NoQuestion(
-                    "limit", "NULLS FIRST or NULLS LAST is not where the source puts NULL by itself"
+                    "limit", "NULLS FIRST or NULLS LAST is not where the source puts NULL by default"
                 )
             made.append((path, descends))
         return tuple(made)
@@ -318,7 +318,7 @@ class _Reader:
         return descends == (sqlglot_dialect(self.facts.dialect).NULL_ORDERING == "nulls_are_large")
 
     def _has_null(self, path: Path) -> bool:
-        """Whether the column may be NULL; a parent's may, where there is no parent."""
+        """Whether the column may be NULL; a parent's may, if the row has none."""
         column = self.scope.tables[self.scope.root].column(path[1])
         return bool(path[0]) or column is None or column.nullable
 

@@ -120,7 +120,7 @@ def _acting(connection: Connection) -> list[tuple[Place, Below]]:
 
 
 def _rules(connection: Connection) -> list[tuple[Place, Place, str]]:
-    """A rule depends on the tables that it only reads, too: its text tells them from those that it writes."""
+    """A rule also depends on tables that it only reads: its text distinguishes them from those that it writes."""
     return [
         (Place(row.parent_schema, row.parent), Place(row.child_schema, row.child), _ACTIONS[row.event])
         for row in connection.execute(_RULES)

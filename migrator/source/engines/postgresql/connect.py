@@ -178,7 +178,7 @@ def _tolerant_text(document: str | bytes) -> str:
 
 
 class _TolerantTextLoader(Loader):
-    """As the other engines' drivers do: a byte that is no UTF-8 is half of a surrogate pair, which refuses the row."""
+    """As the other engines' drivers do: a byte that is not UTF-8 is half of a surrogate pair, which refuses the row."""
 
     def load(self, data: Buffer) -> str:
         return bytes(data).decode(errors="surrogateescape")
