@@ -65,23 +65,8 @@ class Project:
             assert not reading.is_alive(), f"{words[0]} does not end"
 
     def pass_time(self, seconds: float) -> None:
-        """Set the journal's clock forward: for the next commands, and for the test's own journal in `clock`."""
+        """Set the journal's clock forward for the next commands. A running process keeps its clock."""
         self.environment[TEST_CLOCK] = str(float(self.environment.get(TEST_CLOCK, 0)) + seconds)
-        if TEST_CLOCK in os.environ:
-            os.environ[TEST_CLOCK] = self.environment[TEST_CLOCK]
-
-    @contextmanager
-    def clock(self) -> Iterator[None]:
-        """The project's clock for journals that the test opens."""
-        before = os.environ.get(TEST_CLOCK)
-        os.environ[TEST_CLOCK] = self.environment.get(TEST_CLOCK, "0")
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[TEST_CLOCK]
-            else:
-                os.environ[TEST_CLOCK] = before
 
     def run(self, *words: str) -> Ended:
         ended = (
