@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import urllib3
 
+from tests.forking import Python
 from tests.journeys.command import Project
 from tests.support_services import free_port
 
@@ -41,9 +41,9 @@ class Web:
 def served(made: Project, application: Path, **environment: str) -> Iterator[Web]:
     """`application`: the folder of its module `app`."""
     port, log = free_port(), made.folder / "server.log"
-    server = [sys.executable, "-m", "uvicorn", "--app-dir", str(application), "--port", str(port), "app:app"]
+    server = ["-m", "uvicorn", "--app-dir", application, "--port", port, "app:app"]
     with log.open("w") as out:
-        process = subprocess.Popen(
+        process = Python(
             server,
             cwd=made.folder,
             env={**made.environment, "SHOP_JOB": str(made.job), **environment},
@@ -60,7 +60,7 @@ def served(made: Project, application: Path, **environment: str) -> Iterator[Web
     assert "Traceback" not in log.read_text()
 
 
-def _await(shop: Web, process: subprocess.Popen[bytes], log: Path) -> None:
+def _await(shop: Web, process: subprocess.Popen[str], log: Path) -> None:
     ends_at = time.monotonic() + 120
     while time.monotonic() < ends_at:
         assert process.poll() is None, log.read_text()[-3000:]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import pytest
 from migrator.journal.writers import SqlInstances
 from migrator.model.instances import Instance
 from migrator.runtime.system import visible_processes
-from tests.forking import run_python
+from tests.forking import Python, run_python
 from tests.service.reading import ReadShop
 
 LOADED = """\
@@ -105,7 +104,7 @@ def served(shop: ReadShop, app: str, *more: str) -> Iterator[tuple[subprocess.Po
     """A server of the application, which has answered once; and what it says."""
     (shop.folder / "web.py").write_text(ASGI)
     log = shop.folder / "web.log"
-    words = [sys.executable, "-m", "uvicorn", f"web:{app}", "--port", "0", *more]
+    words = ["-m", "uvicorn", f"web:{app}", "--port", "0", *more]
     with log.open("w") as out:
         process = _started(words, shop, out)
         try:
@@ -124,9 +123,7 @@ def served(shop: ReadShop, app: str, *more: str) -> Iterator[tuple[subprocess.Po
 
 def _started(words: list[str], shop: ReadShop, out: IO[str]) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
-        words, cwd=shop.folder, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True
-    )
+    return Python(words, cwd=shop.folder, env=environment, stdout=out, stderr=subprocess.STDOUT)
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.engines("sqlite")]
