@@ -116,3 +116,10 @@ def test_epoch_of_a_clock_that_changes(local: str, seconds: int) -> None:
 def test_a_ttl_beyond_the_year_2200_is_of_another_unit_and_refuses_the_row(ttl: str, seconds: int) -> None:
     with pytest.raises(RowError, match="expires_s: its TTL lies beyond the year 2200"):
         made(f"ttl: {ttl}", {"expires_s": seconds})
+
+
+@pytest.mark.parametrize("document", ['{"": 1}', '[{"a": {"": []}}]', '{"a": [[{"": null}]]}'])
+def test_an_empty_name_in_a_map_refuses_the_row_and_json_keeps_it(document: str) -> None:
+    with pytest.raises(RowError, match="a name in a map is empty"):
+        made("attributes: {x: extra}", {"extra": document})
+    assert made("attributes: {x: extra|json}", {"extra": document})["x"].count('""') == 1

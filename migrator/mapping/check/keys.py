@@ -90,6 +90,9 @@ def _ambiguities(
 def _type_faults(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fault]:
     at, attribute, template, _ = place
     if attribute.type == "text":
+        kinds = [result_kind(ref, plan) for ref in template.refs]
+        if any(kind is not None and kind.name == "binary" for kind in kinds):
+            yield document.fault(at, "bytes have no text; use |hash, or a key of type binary")
         return
     if len(template.parts) != 1 or not isinstance(template.parts[0], Ref):
         what = f"{attribute.name} is a {attribute.type} key: it takes one value in braces and nothing else"

@@ -102,6 +102,8 @@ def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
             spec = FILTERS[used.name]
             if spec.takes and given.name not in spec.takes:
                 return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; '{path}' is {given.name}"
+            if given.name == "binary" and not spec.of_bytes:
+                return f"the filter '{used.name}' takes text; '{path}' is binary"
             given = given if spec.same_kind else spec.gives
     return ""
 

@@ -146,13 +146,21 @@ def _ref_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
         spec = FILTERS[used.name]
         given = given if spec.same_kind else spec.gives
         fixed = spec.order != "lost" and (spec.width == "fixed" or (fixed and spec.width == "given"))
+    # Of a key the type of its attribute decides.
+    if given.name == "binary" and reference.in_text and not isinstance(reference.at[-1], int):
+        return f"'{path}' is {_BYTES}"
     return ""
+
+
+_BYTES = "bytes, which have no text; use |hash, a key of type binary, or the value as it is"
 
 
 def _filter_fault(used: Filter, given: Kind, *, fixed: bool) -> str:
     spec = FILTERS[used.name]
     if spec.takes and given.name not in (*spec.takes, "plain"):
         return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; this is {given.name}"
+    if given.name == "binary" and not spec.of_bytes:
+        return f"the filter '{used.name}' takes text; this is {_BYTES}"
     if spec.fixed and not fixed:
         return f"the filter '{used.name}' takes text of fixed width: pad the number ({{total:010|desc}}) or write |iso:s"
     return ""

@@ -124,6 +124,7 @@ class FilterSpec:
     What it takes: `takes`: kinds (none: every kind). `values`: how many. `null`: whether it is called with NULL, for
     which it gives its argument (otherwise NULL stays NULL). `of_list`: whether it makes one value of a list's values.
     `nested`: whether it takes lists and maps. `undecodable`: whether it takes values that their kind has no form for.
+    `of_bytes`: whether it takes bytes, which have no text.
     `fixed`: whether it takes text of fixed width only (a format, or a date). `of_map`: whether its argument names a map
     of the mapping, and what the map does not list is refused. `of_schema`: whether a schema's name may have it.
     `by_separator`, `by_timezone`: whether its text depends on the table's separator, or on the mapping's time zone.
@@ -146,6 +147,7 @@ class FilterSpec:
     of_list: bool = False
     nested: bool = False
     undecodable: bool = False
+    of_bytes: bool = False
     fixed: bool = False
     of_map: bool = False
     of_schema: bool = False
@@ -414,20 +416,28 @@ FILTERS: dict[str, FilterSpec] = {
     "lower": _same(_plain(str.lower), mends="case", of_schema=True),
     "upper": _same(_plain(str.upper), mends="case", of_schema=True),
     "trim": _same(_plain(_trimmed), mends="trailing spaces"),
-    "or": _same(_or, args=(1, 1), null=True, same_kind=True, order="kept"),
+    "or": _same(_or, args=(1, 1), null=True, same_kind=True, of_bytes=True, order="kept"),
     "map": FilterSpec(_map, args=(1, 1), closed=False, of_map=True),
     "text": _same(_text, injective=True, undecodable=True, of_schema=True),
     "escape": FilterSpec(_escape, injective=True, alphabet="%0123456789ABCDEF", by_separator=True),
-    "hash": FilterSpec(_hash, alphabet="0123456789abcdef", width="fixed"),
+    "hash": FilterSpec(_hash, of_bytes=True, alphabet="0123456789abcdef", width="fixed"),
     "shard": FilterSpec(
-        _shard, args=(1, 1), alphabet=DIGITS, width="fixed", way=Way("shard", 0, _shards), check=_count
+        _shard,
+        of_bytes=True,
+        args=(1, 1),
+        alphabet=DIGITS,
+        width="fixed",
+        way=Way("shard", 0, _shards),
+        check=_count,
     ),
     "desc": _same(_desc, injective=True, fixed=True, alphabet=MOMENT, order="reversed"),
     "json": FilterSpec(_json, closed=False, nested=True),
     "path": FilterSpec(_path, closed=False, injective=True, of_list=True, by_separator=True),
-    "first": _same(_first, of_list=True, same_kind=True, order="kept"),
-    "at": _same(_at, args=(1, 1), of_list=True, same_kind=True, order="kept", check=_list_position),
-    "depth": FilterSpec(_depth, gives=Kind("integer"), of_list=True, alphabet=DIGITS),
+    "first": _same(_first, of_list=True, of_bytes=True, same_kind=True, order="kept"),
+    "at": _same(
+        _at, args=(1, 1), of_list=True, of_bytes=True, same_kind=True, order="kept", check=_list_position
+    ),
+    "depth": FilterSpec(_depth, gives=Kind("integer"), of_list=True, of_bytes=True, alphabet=DIGITS),
     "bucket": replace(_BUCKET, whole={("day",): _DATES}),
     "date": replace(_calendar("day", _part(10)), whole={(): _DATES}),
     "month": _calendar("month", _part(7)),

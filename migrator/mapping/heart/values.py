@@ -198,7 +198,19 @@ def attribute(value: Any) -> Value:
     """The form in which a decoded value stands in an item: times and dates as ISO 8601 text."""
     if isinstance(value, (datetime, date, time)):
         return text(value)
-    return fitting(value)  # type: ignore[no-any-return]
+    fits = fitting(value)
+    if isinstance(fits, (dict, list)):
+        _refuse_unnamed(fits)
+    return fits  # type: ignore[no-any-return]
+
+
+def _refuse_unnamed(value: Any) -> None:
+    """Raises: RowError for an empty name. Source: AWS Developer Guide, "Naming rules in DynamoDB": at least one byte."""
+    if isinstance(value, dict) and "" in value:
+        raise RowError("a name in a map is empty, which DynamoDB does not take; |json keeps it in a text")
+    for child in value.values() if isinstance(value, dict) else value:
+        if isinstance(child, (dict, list)):
+            _refuse_unnamed(child)
 
 
 def text(value: Any) -> str:

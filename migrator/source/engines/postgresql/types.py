@@ -199,11 +199,20 @@ RULES = (
     ),
     TypeRule(("TSVECTOR", "TSQUERY"), Kind("text"), "S", _SERVER_TEXT, ("'b a'::tsvector", "\"'a' 'b'\"")),
     TypeRule(
-        ("XML", "JSONPATH"),
+        ("XML",),
+        # As a value of its own it is sent without its declaration.
+        Kind("text", read_as="text"),
+        "S",
+        "The text as it was written, with its declaration.",
+        ("'<?xml version=\"1.0\"?><a/>'::xml", '"<?xml version=\\"1.0\\"?><a/>"'),
+        NO_ORDER,
+    ),
+    TypeRule(
+        ("JSONPATH",),
         Kind("text"),
         "S",
         _SERVER_TEXT,
-        ("'<a b=\"1\"/>'", '"<a b=\\"1\\"/>"'),
+        ("'$.a'::jsonpath", '"$.\\"a\\""'),
         NO_ORDER,
     ),
     TypeRule(

@@ -1,0 +1,75 @@
+"""What check lets pass of filters and types, a backfill writes: an ordinary value refuses no row."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from migrator.mapping.heart.filters import FILTERS
+from migrator.model.errors import MappingError, RowError
+from tests.golden import heart
+
+ORDINARY: dict[str, Any] = {
+    "integer": 7,
+    "number(2)": Decimal("1.50"),
+    "float": 1.5,
+    "text": "abc",
+    "boolean": True,
+    "date": dt.date(2026, 1, 2),
+    "time": dt.time(10, 11, 12),
+    "timestamp": dt.datetime(2026, 1, 2, 3, 4, 5),
+    "uuid": "0b0b0b0b-0b0b-0b0b-0b0b-0b0b0b0b0b0b",
+    "binary": b"\x01\xff",
+    "bits": "101",
+    "set": "a,b",
+}
+ARGUMENTS = {"or": ":'x'", "shard": ":4", "at": ":2", "bucket": ":day", "geohash": ":5"}
+WRITTEN = [
+    "",
+    *(f"|{name}{ARGUMENTS.get(name, '')}" for name in FILTERS if name != "map"),
+    "|iso:s",
+    "|text|lower",
+    "|iso:s|desc",
+]
+MAPPING = """
+entities: {{t: {{items: {{T: {{key: ["T#{{id}}", T], attributes: {{x: {value}}}}}}}}}}}
+"""
+
+
+@pytest.mark.parametrize("form", ["c{}", '"at {{c{}}}"'], ids=["value", "text"])
+@pytest.mark.parametrize("kind", ORDINARY)
+def test_what_check_lets_pass_refuses_no_ordinary_value(kind: str, form: str) -> None:
+    facts = heart.facts(heart.table("t", {"id": "integer!", "c": kind}))
+    lied = []
+    for written in WRITTEN:
+        try:
+            compiled = heart.entity(MAPPING.format(value=form.format(written)), facts)
+        except MappingError:
+            continue
+        try:
+            heart.both_ways(
+                compiled,
+                (ORDINARY[kind], 1) if compiled.plan.slots[0].path == "c" else (1, ORDINARY[kind]),
+                by_module=False,
+            )
+        except RowError as error:
+            lied.append((written, str(error)))
+    assert lied == []
+
+
+@pytest.mark.parametrize(
+    ("key", "is_fault"),
+    [
+        ('["T#{c}", T]', True),
+        ('["T#{c|text}", T]', True),
+        ('["T#{c|hash}", T]', False),
+        ('["T#{c|shard:4}", "{id}"]', False),
+    ],
+)
+def test_bytes_in_a_key_of_text_are_a_fault(key: str, is_fault: bool) -> None:
+    facts = heart.facts(heart.table("t", {"id": "integer!", "c": "binary!"}))
+    found = heart.faults(f"\nentities: {{t: {{items: {{T: {{key: {key}}}}}}}}}\n", facts)
+    assert any("bytes" in fault for fault in found if "warning" not in fault) == is_fault
