@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from migrator.mapping.design.workbench import head_of_model
 from tests import pins
 from tests.exports.shipped import MAPPINGS, ROOT
 from tests.journeys.in_process import Ended, run_here
@@ -135,6 +136,12 @@ def table_of(model: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("version", ["1.0", "3.0"])
+def test_a_model_of_each_version_is_read(version: str) -> None:
+    text = changed(lambda model: model["ModelMetadata"].update(Version=version))
+    assert head_of_model(text, "m.json", None) == head_of_model(BOOKMARKS.read_text(), "m.json", None)
+
+
 WRONG = {
     "no json": ("{", "line 1: not JSON"),
     "empty": ("", "line 1: not JSON"),
@@ -143,7 +150,7 @@ WRONG = {
     "a list": ("[]", "not a model of NoSQL Workbench"),
     "another version": (
         changed(lambda model: model["ModelMetadata"].update(Version="2.0")),
-        'version "2.0"; this reads version 3.0',
+        'version "2.0"; this reads versions 1.0 and 3.0',
     ),
     "no version": ('{"DataModel": []}', "no version"),
     "no tables": (changed(lambda model: model.update(DataModel=[])), "it has no tables"),

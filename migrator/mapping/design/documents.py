@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from migrator.mapping.design.written import quoted
 from migrator.mapping.documents import TYPE_NAMES
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
@@ -141,9 +141,9 @@ def _entity_lines(table: SampledTable) -> Iterator[str]:
     key = parts if len(parts) > 1 else [*parts, name]
     yield f"  {_word(name)}:"
     yield f"    table: {_word(table.name)}"
-    yield f"    items: {{{name}: {{key: {json.dumps(key)}, keep: all}}}}"
+    yield f"    items: {{{name}: {{key: {quoted(key)}, keep: all}}}}"
 
 
 def _word(text: str) -> str:
     """The text as YAML has it."""
-    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_OF_YAML else json.dumps(text)
+    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_OF_YAML else quoted(text)

@@ -14,7 +14,7 @@ from migrator.model.errors import SettingsError
 LONGEST_BYTES = 8 * 1024 * 1024
 """Of a model's file: a table of DynamoDB's largest definition, with samples, takes a part of that."""
 
-_VERSION = "3.0"
+_VERSIONS = ("1.0", "3.0")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 _FACETS = 500
 _NAME_BYTES = 255
@@ -54,9 +54,9 @@ def _read(text: str, file: str) -> Mapping[str, Any]:
         raise SettingsError(f"{file}: not a model of NoSQL Workbench, which is a JSON object")
     metadata = model.get("ModelMetadata")
     version = metadata.get("Version") if isinstance(metadata, dict) else None
-    if version != _VERSION:
+    if version not in _VERSIONS:
         there = f"version {_shown(version)}" if isinstance(version, str) else "no version"
-        what = f"ModelMetadata.Version: {there}; this reads version {_VERSION}"
+        what = f"ModelMetadata.Version: {there}; this reads versions {' and '.join(_VERSIONS)}"
         raise SettingsError(f"{file}: {what}: open it in NoSQL Workbench and export it as a model again")
     return model
 

@@ -24,7 +24,16 @@ def text_of(value: object) -> str:
         return f"[{', '.join(map(text_of, value))}]"
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.isascii() and value.lower() not in _WORDS:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return quoted(value)
+
+
+_NOT_PRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def quoted(value: object) -> str:
+    """A value as JSON that is YAML, too: letters beyond the BMP stand for themselves, as YAML takes no half of a pair."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _NOT_PRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def frequency(*statements: Statement) -> str:
@@ -178,7 +187,7 @@ class Writer:
             yield f"    frequency: {_rate(question.statement.per_s)}"
         if question.statement.p99_ms is not None:
             yield f"    budget: {{p99_ms: {question.statement.p99_ms:g}}}"
-        yield f"    sql: {json.dumps(question.sql, ensure_ascii=False)}"
+        yield f"    sql: {quoted(question.sql)}"
 
 
 def attributes_of(question: Question, facts: SchemaFacts) -> dict[Path, str]:
