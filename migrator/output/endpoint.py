@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as LateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread, get_ident
 from threading import enumerate as threads
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -132,13 +134,72 @@ class Monitored:
         return (200 if is_ready else 503), body
 
 
+MOST_CONNECTIONS = 16
+REQUEST_S = 5.0
+"""How long a connection may be silent."""
+
+
+class _Server(ThreadingHTTPServer):
+    """Closes its oldest connection when another one is opened beyond the limit: a probe is always answered, and the process
+    has files and threads for its work."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def server_activate(self) -> None:
+        self._open: dict[int, socket.socket] = {}
+        self._lock = Lock()
+        super().server_activate()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            # The process has no files left: the connection waits, and this thread must not spin.
+            time.sleep(_NO_FILES_S)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            while len(self._open) >= MOST_CONNECTIONS:
+                oldest = self._open.pop(next(iter(self._open)))
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._open[id(request)] = request
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(id(request), None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a client that is gone is not a fault of the process."""
+
+
+def _is_local(host: str) -> bool:
+    """Whether the host, with a port or without, is this machine's loopback."""
+    return host in _LOCAL or host.rpartition(":")[0] in _LOCAL
+
+
+_LOCAL = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
+_NO_FILES_S = 0.1
+
+
 def serve(monitored: Monitored, host: str, port: int) -> None:
     """Serves from threads of their own until the process ends. Raises: SettingsError where the port cannot be had."""
     registry = CollectorRegistry()
     registry.register(monitored.metrics)
+    is_local = _is_local(host)
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = REQUEST_S
+
         def do_GET(self) -> None:  # the standard library calls it so
+            if is_local and not _is_local(self.headers.get("Host", "")):
+                # A page of another site, which has its name resolve to this address.
+                self._send(421, "text/plain; charset=utf-8", b"the Host header must name this address\n")
+                return
             path = self.path.partition("?")[0]
             if path == "/metrics":
                 encode, kind = choose_encoder(self.headers.get("Accept", ""))
@@ -150,17 +211,20 @@ def serve(monitored: Monitored, host: str, port: int) -> None:
                 here = f"/metrics, {', '.join(monitored.documents)} are here\n"
                 self._send(404, "text/plain; charset=utf-8", here.encode())
 
+        do_HEAD = do_GET
+
         def _send(self, code: int, kind: str, body: bytes) -> None:
             self.send_response(code)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def log_message(self, format: str, *words: object) -> None:
             """Nothing: a line a scrape would hide what matters."""
 
-    class Server(ThreadingHTTPServer):
+    class Server(_Server):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     try:

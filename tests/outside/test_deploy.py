@@ -51,7 +51,9 @@ def pod(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def pods() -> dict[str, dict[str, Any]]:
-    return {kind: pod(manifest) for kind, manifest in kubernetes().items() if "spec" in manifest}
+    made = ("template", "jobTemplate")
+    manifests = kubernetes().items()
+    return {kind: pod(one) for kind, one in manifests if any(name in one.get("spec", {}) for name in made)}
 
 
 @functools.cache

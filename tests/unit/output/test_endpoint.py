@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import closing
-from threading import Event, Thread
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
+from threading import Event, Thread, active_count
 
 import pytest
 
 from migrator.model.errors import SettingsError, StoppedError
-from migrator.output.endpoint import Monitored, Readiness, Signs, serve
+from migrator.output.endpoint import MOST_CONNECTIONS, Monitored, Readiness, Signs, serve
 from migrator.output.metrics import ProcessMetrics
 from tests import pins
 from tests.support_prometheus import fetched, free_port
@@ -113,3 +115,63 @@ def test_a_port_that_is_taken_is_said_so() -> None:
         port = taken.getsockname()[1]
         with pins.refused(SettingsError, port=port):
             serve(monitored(Signs(60), Readiness({})), "127.0.0.1", port)
+
+
+@contextmanager
+def served() -> Iterator[int]:
+    port = free_port()
+    serve(monitored(Signs(60), Readiness({})), "127.0.0.1", port)
+    yield port
+
+
+def test_silent_connections_are_bounded_and_a_probe_is_answered() -> None:
+    with served() as port, ExitStack() as until:
+        before = active_count()
+        silent = [
+            until.enter_context(closing(socket.create_connection(("127.0.0.1", port))))
+            for _ in range(4 * MOST_CONNECTIONS)
+        ]
+        assert fetched(f"http://127.0.0.1:{port}/healthz")[0] == 200
+        silent[0].settimeout(30)
+        assert silent[0].recv(1) == b"", "the oldest connection is closed"
+        assert active_count() - before <= MOST_CONNECTIONS + 1
+
+
+def test_a_silent_connection_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.output.endpoint.REQUEST_S", 0.1)
+    with served() as port, closing(socket.create_connection(("127.0.0.1", port))) as silent:
+        silent.settimeout(30)
+        assert silent.recv(1) == b""
+
+
+def test_the_endpoint_lives_on_when_files_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept, fails = socket.socket.accept, iter([True, True])
+
+    def accepting(self: socket.socket) -> object:
+        if next(fails, False):
+            raise OSError(errno.EMFILE, "too many open files")
+        return accept(self)
+
+    with served() as port:
+        monkeypatch.setattr(socket.socket, "accept", accepting)
+        assert fetched(f"http://127.0.0.1:{port}/healthz")[0] == 200
+        assert next(fails, False) is False
+
+
+def test_head_is_answered_without_a_body() -> None:
+    with served() as port:
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("HEAD", "/metrics")
+        answer = connection.getresponse()
+        assert (answer.status, int(answer.headers["Content-Length"]) > 0, answer.read()) == (200, True, b"")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost", 200), ("127.0.0.1:9464", 200), ("[::1]:9464", 200), ("evil.example", 421), ("", 421)],
+)
+def test_a_loopback_address_refuses_other_host_headers(host: str, status: int) -> None:
+    with served() as port:
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/phases", headers={"Host": host})
+        assert connection.getresponse().status == status
