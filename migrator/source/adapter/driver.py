@@ -52,6 +52,15 @@ def watch(driver_connection: Any, check: Check) -> None:
         setattr(driver_connection, name, _watched(factory))
 
 
+def own_connection(connection: Any) -> Any:
+    """The driver's own connection; SQLAlchemy's pool no longer knows that of a detached one."""
+    own = getattr(connection, "driver_connection", None)
+    if own is not None:
+        return own
+    adapted = getattr(connection, "dbapi_connection", None) or connection
+    return getattr(adapted, "driver_connection", None) or adapted
+
+
 def exempt(cursor: Any) -> None:
     """Exempts SQLAlchemy's own cursor, or ours, from the check: what it executes is handled by events."""
     driver_cursor = getattr(cursor, "_cursor", cursor)
@@ -192,7 +201,7 @@ class Driver:
     @property
     def raw(self) -> Any:
         """The driver's own connection."""
-        return getattr(self.connection, "driver_connection", self.connection)
+        return own_connection(self.connection)
 
     @property
     def autocommits(self) -> bool:

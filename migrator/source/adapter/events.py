@@ -74,7 +74,7 @@ class EventHooks:
         if connection.engine not in self._engines:
             self.attach(connection.engine)
             self._listen(connection)
-            adapter_driver.watch(connection.connection.driver_connection, self._on_a_cursor)
+            adapter_driver.watch(adapter_driver.own_connection(connection.connection), self._on_a_cursor)
 
     def _listen(self, to: Engine | Connection) -> None:
         for name, listener in self._listeners():

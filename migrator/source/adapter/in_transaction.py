@@ -44,7 +44,7 @@ class InTransaction:
 def within(reading: Reading | InTransaction, connection: Connection) -> Iterator[InTransaction]:
     """Raises: SettingsError where the service's driver is not the one that we read with."""
     driver = driver_of(connection)
-    raw = connection.connection.driver_connection
+    raw = driver.raw
     sessions = driver.engine.sessions
     drivers = sessions.reads_through
     if not any(base.__module__.partition(".")[0] in drivers for base in type(raw).__mro__):
