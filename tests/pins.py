@@ -215,5 +215,15 @@ def _tests_in_files() -> set[str]:
     return {f"{one.name}::{name}" for one in files for name in re.findall(r"def (test_\w+)", one.read_text())}
 
 
+def files() -> list[str]:
+    """Those whose tests use pins, by themselves or by what they call."""
+    named = {key.test.partition("::")[0] for key in _pins()}
+    found = sorted(PINS.parent.rglob("test_*.py"))
+    return [str(one) for one in found if one.name in named or "import pins" in one.read_text()]
+
+
 if __name__ == "__main__":
-    write(merged(Path(sys.argv[1]), whole_suite="--all" in sys.argv))
+    if sys.argv[1:]:
+        write(merged(Path(sys.argv[1]), whole_suite="--all" in sys.argv))
+    else:
+        print("\n".join(files()))

@@ -1,11 +1,10 @@
-"""What the command line shows of itself: every help, the options, the exit codes."""
+"""What the command line takes: the commands, their arguments and options, and the exit codes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import click
-from click.testing import CliRunner
 from syrupy.assertion import SnapshotAssertion
 
 from migrator.cli.main import cli
@@ -22,14 +21,29 @@ def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tu
             yield from commands(inner, (*words, name))
 
 
-def test_every_help_is_the_pinned_one(pinned: SnapshotAssertion) -> None:
-    runner = CliRunner(env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"})
-    helps = []
+def _taken(param: click.Parameter) -> str:
+    """An argument or option as it is written, `…` where it may be given again, `!` where it must be given."""
+    value = (
+        param.make_metavar(click.Context(cli))
+        if isinstance(param, click.Argument) or not param.is_flag
+        else ""
+    )
+    names = [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []
+    return " ".join(filter(None, ["/".join(names), value])) + "…" * param.multiple + "!" * param.required
+
+
+def test_the_commands_and_what_they_take_are_the_pinned_ones(pinned: SnapshotAssertion) -> None:
+    lines = []
     for words in commands(cli):
-        shown = runner.invoke(cli, [*words, "--help"], prog_name="migrator", terminal_width=100)
-        assert shown.exit_code == 0, shown.output
-        helps.append(f"$ migrator {' '.join((*words, '--help'))}\n{shown.output}")
-    assert "\n".join(helps) == pinned
+        command: click.Command = cli
+        for word in words:
+            assert isinstance(command, click.Group)
+            command = command.commands[word]
+        params = [one for one in command.params if not getattr(one, "hidden", False)]
+        if words:  # every command takes those of all commands, too
+            params = [one for one in params if one.name not in {root.name for root in cli.params}]
+        lines += [" ".join(("migrator", *words)), *(f"    {_taken(one)}" for one in params)]
+    assert "\n".join(lines) + "\n" == pinned
 
 
 def test_every_error_ends_with_the_pinned_exit_code(pinned: SnapshotAssertion) -> None:
