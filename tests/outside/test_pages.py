@@ -67,7 +67,7 @@ def collect():
 """
     found = [(one.name, one.kind, one.meaning) for one in reference.metrics_of(ast.parse(code))]
     assert sorted(found) == [
-        ("migrator_lag_seconds", "gauge", pins.text(was="Age of the oldest mark.")),
+        ("migrator_lag_seconds", "gauge", pins.text()),
         ("migrator_relay_stored_total", "counter", "Items written."),
         ("migrator_retries_total", "counter", "Tries."),
     ]
@@ -114,7 +114,7 @@ def test_the_front_page_is_one_page_with_twelve_lines_of_a_mapping_that_has_no_f
     ended = run_here(["mapping", "check", "shop.yaml", "--source", "sqlite:///shop.db"], tmp_path, {})
     assert (ended.code, ended.out) == (
         0,
-        pins.text(was="shop.yaml: 2 entities fit the source, 0 warning(s)\n"),
+        pins.text(),
     )
     assert len(text.splitlines()) <= 120
 
