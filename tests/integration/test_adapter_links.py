@@ -6,6 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from migrator.model.errors import UnmarkedError
+from tests import pins
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import ENGINES, Capturing
 
@@ -16,8 +17,8 @@ def shop(request: pytest.FixtureRequest) -> Capturing:
     return found
 
 
-def refused(engine: sa.Engine, statement: str, why: str) -> None:
-    with engine.connect() as connection, pytest.raises(UnmarkedError, match=why):
+def refused(engine: sa.Engine, statement: str) -> None:
+    with engine.connect() as connection, pins.refused(UnmarkedError):
         connection.exec_driver_sql(statement)
 
 
@@ -42,7 +43,7 @@ def test_what_is_written_straight_into_a_partition_is_refused(shop: Capturing, s
         "INSERT INTO log VALUES (1, 1), (12, 1)",
     )
     with heard(shop, ["log"]) as (engine, _):
-        refused(engine, statement, "partition")
+        refused(engine, statement)
 
 
 @pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
@@ -59,7 +60,7 @@ def test_a_table_that_captured_ones_inherit_from_is_not_written_over_them(shop: 
             "DELETE FROM public.middle WHERE id = 1",
             "TRUNCATE thing",
         ):
-            refused(engine, statement, "inherit")
+            refused(engine, statement)
         with engine.begin() as connection:
             connection.exec_driver_sql("INSERT INTO thing VALUES (1, 1)")
             connection.exec_driver_sql("UPDATE heir SET n = 2 WHERE id = 1")
@@ -77,12 +78,12 @@ def test_a_view_in_another_schema_is_told_from_a_table_of_its_name(shop: Capturi
         "INSERT INTO account VALUES (1, 1)",
     )
     with heard(shop, ["account"]) as (engine, seen):
-        refused(engine, "UPDATE api.login SET n = 2 WHERE id = 1", "a view")
+        refused(engine, "UPDATE api.login SET n = 2 WHERE id = 1")
         with engine.begin() as connection:
             connection.exec_driver_sql("INSERT INTO login VALUES (1, 1)")
             connection.exec_driver_sql("UPDATE public.login SET n = 2 WHERE id = 1")
             connection.exec_driver_sql("SET search_path = api, public")
-            with pytest.raises(UnmarkedError, match="a view"):
+            with pins.refused(UnmarkedError):
                 connection.exec_driver_sql("UPDATE login SET n = 2 WHERE id = 1")
         assert_same(shop, seen, 0)
 
@@ -106,7 +107,7 @@ def test_a_truncate_that_cascades_to_captured_tables_is_refused_and_another_is_n
             "SELECT 1; TRUNCATE ROOT CASCADE",
             "TRUNCATE leaf, kid",
         ):
-            refused(engine, statement, "this statement writes")
+            refused(engine, statement)
         with engine.begin() as connection:
             connection.exec_driver_sql("TRUNCATE lone CASCADE")
             connection.exec_driver_sql("TRUNCATE leaf CASCADE")
@@ -126,7 +127,7 @@ def test_a_truncate_that_cascades_to_a_partition_of_a_captured_table_is_refused(
         "INSERT INTO log VALUES (1, 1)",
     )
     with heard(shop, ["log"]) as (engine, seen):
-        refused(engine, "TRUNCATE other CASCADE", "empties")
+        refused(engine, "TRUNCATE other CASCADE")
         with engine.begin() as connection:
             connection.exec_driver_sql("DELETE FROM other WHERE id = 1")
         assert_same(shop, seen, 1)

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from migrator.model.errors import UnmarkedError
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
+from tests import pins
 from tests.support_adapter import listening, seen_marks, service_url
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import ENGINES, Capturing, captured
@@ -44,7 +45,7 @@ def test_what_comes_between_the_reading_and_the_statement_never_goes_unmarked(
             engine, "before_cursor_execute", lambda *_: parts.run("INSERT INTO part VALUES (3, 'new', 1)"), once=True
         )  # fmt: skip
         with engine.connect() as connection:
-            with pytest.raises(UnmarkedError, match="run it again"):
+            with pins.refused(UnmarkedError):
                 connection.exec_driver_sql(statement)
             connection.rollback()
         assert seen_marks(parts, seen) == []
@@ -140,7 +141,7 @@ def test_a_write_through_a_view_is_refused(parts: Capturing) -> None:
     parts.run("CREATE VIEW seen_part AS SELECT id, name FROM part")
     parts.run("CREATE VIEW seen_twice AS SELECT id, name FROM seen_part")
     with heard(parts, ["part"]) as (engine, _), engine.connect() as connection:
-        with pytest.raises(UnmarkedError, match="a view or a partition of tables that the mapping reads"):
+        with pins.refused(UnmarkedError):
             connection.exec_driver_sql("UPDATE seen_twice SET name = 'x' WHERE id = 1")
         connection.exec_driver_sql("SELECT * FROM seen_twice")
 
@@ -178,7 +179,7 @@ def test_a_table_that_replaces_rows_by_itself_is_refused(parts: Capturing) -> No
         for statement in ("INSERT INTO only VALUES (1, 'u', 1)", "UPDATE only SET u = 'v' WHERE id = 1"):
             with (
                 engine.connect() as connection,
-                pytest.raises(UnmarkedError, match="the table itself replaces rows"),
+                pins.refused(UnmarkedError),
             ):
                 connection.exec_driver_sql(statement)
         with engine.begin() as connection:
@@ -194,7 +195,7 @@ def test_a_replace_that_may_meet_rows_in_such_an_index_is_refused(parts: Capturi
     with heard(parts, ["part"]) as (engine, seen):
         for words in ("REPLACE INTO", "INSERT OR REPLACE INTO", "UPDATE OR REPLACE part SET n = 1;"):
             statement = f"{words} part VALUES (3, 'A', 1)" if "INTO" in words else words
-            with engine.connect() as connection, pytest.raises(UnmarkedError, match=r"part, and"):
+            with engine.connect() as connection, pins.refused(UnmarkedError):
                 connection.exec_driver_sql(statement)
         with engine.begin() as connection:
             connection.exec_driver_sql("INSERT INTO part VALUES (3, 'c', 1)")
@@ -232,7 +233,7 @@ def test_a_key_that_the_driver_cannot_read_at_all_is_refused(parts: Capturing) -
     with (
         heard(parts, ["span"]) as (engine, _),
         engine.connect() as connection,
-        pytest.raises(UnmarkedError, match="cannot read the key"),
+        pins.refused(UnmarkedError),
     ):
         connection.exec_driver_sql("INSERT INTO span VALUES (%s, 1)", (timedelta(days=3),))
 
@@ -245,7 +246,7 @@ def test_a_write_to_a_partition_is_refused_and_one_to_its_table_is_marked(parts:
         "CREATE TABLE log_new PARTITION OF log FOR VALUES FROM (10) TO (20)",
     )
     with heard(parts, ["log"]) as (engine, seen):
-        with engine.connect() as connection, pytest.raises(UnmarkedError, match="a view or a partition"):
+        with engine.connect() as connection, pins.refused(UnmarkedError):
             connection.exec_driver_sql("INSERT INTO log_old VALUES (1, 1)")
         with engine.begin() as connection:
             connection.exec_driver_sql("INSERT INTO log VALUES (1, 1), (11, 1)")

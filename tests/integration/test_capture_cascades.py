@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from migrator.model.facts import Captured
+from tests import pins
 from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
 
 RENTALS = [
@@ -193,7 +194,7 @@ def test_updates_that_come_back_to_a_table_are_the_server_s_to_refuse(mysql_data
         table = captured(made.table("part"), ["firm", "id", "of_id"])
         assert made.capture.refusals([table]) == []
         made.install(table)
-        with made.service() as service, pytest.raises(Exception, match="foreign key constraint fails"):
+        with made.service() as service, pins.refused(Exception):
             service.execute("UPDATE part SET id = 9 WHERE id = 1")
         assert made.left() == []
         made.run("UPDATE part SET id = 9 WHERE id = 2")

@@ -14,6 +14,7 @@ import pymysql
 import pytest
 
 from migrator.model.live import Mark
+from tests import pins
 from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
 
 SCHEMA = [
@@ -190,7 +191,7 @@ def test_a_user_without_rights_on_our_tables_writes_as_before_on_mariadb(shop: C
     try:
         with shop.service(url) as service:
             service.execute("UPDATE purchase SET status = 'sent' WHERE id = 10")
-            with pytest.raises(Exception, match="denied"):
+            with pins.refused(Exception):
                 service.execute("SELECT * FROM migrator_mark")
         assert len(shop.left()) == 1
     finally:

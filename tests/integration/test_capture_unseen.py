@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import pins
 from tests.integration.test_capture_triggers import images
 from tests.support_capture import Capturing, captured, capturing, new_sqlite
 
@@ -76,7 +77,7 @@ def test_a_table_that_cascades_to_itself_is_refused_on_mariadb(mysql_database: s
             "CREATE TABLE part (id integer PRIMARY KEY, of_id integer REFERENCES part (id) ON DELETE CASCADE)"
         )
         (refusal,) = made.capture.refusals([captured(made.table("part"), ["id", "of_id"])])
-        assert refusal.startswith("table part: foreign keys reach it in a circle")
+        assert refusal == pins.text()
         made.run("ALTER TABLE part DROP FOREIGN KEY part_ibfk_1")
         assert made.capture.refusals([captured(made.table("part"), ["id"])]) == []
 

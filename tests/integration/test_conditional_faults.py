@@ -26,6 +26,7 @@ from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import DynamoStore
 from migrator.target.throttle import WriteLimit
+from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.support_fence import no_fence
@@ -109,19 +110,19 @@ def test_each_fault_by_itself_changes_no_outcome(
 
 @WAYS
 @pytest.mark.parametrize(
-    ("faults", "why"),
+    "faults",
     [
-        (Faults(expires_after=2), "the credentials have expired; get new ones"),
-        (Faults(clock_s=-734), "this machine's clock is .* ahead of the service's"),
+        Faults(expires_after=2),
+        Faults(clock_s=-734),
     ],
     ids=["expired", "clock"],
 )
 def test_credentials_that_expire_and_a_clock_that_is_off_stop_the_run_and_it_goes_on(
-    dynamodb_url: str, design: TableDesign, faults: Faults, why: str, way: str
+    dynamodb_url: str, design: TableDesign, faults: Faults, way: str
 ) -> None:
     faults = replace(faults, counts=Counter())
     with through(dynamodb_url, design, faults) as writes:
-        with pytest.raises(StoppedError, match=why):
+        with pins.refused(StoppedError):
             written(writes, items(200, 5), way)
         faults.renew()
         faults.clock_s = 0.0
@@ -156,7 +157,7 @@ def test_writes_that_have_not_begun_when_one_fails_are_left_out(
             raise StoppedError("another writer has taken over")
 
     client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url, connections=10)
-    with pytest.raises(StoppedError, match="taken over"):
+    with pins.refused(StoppedError):
         ConditionalWrites(DynamoStore(client, design, check, QUICK)).write(items(200, 5))
     # Each connection asks once more at most.
     assert next(asked) - 1 <= 12 + 10
@@ -196,7 +197,7 @@ def test_a_table_that_takes_nothing_stops(dynamodb_url: str, design: TableDesign
     faults = Faults(throttle=1.0)
     with (
         through(dynamodb_url, design, faults, QUICK) as writes,
-        pytest.raises(StoppedError, match="gave up after 6 tries"),
+        pins.refused(StoppedError),
     ):
         written(writes, items(200, 5), way)
     # What had not begun when the first one gave up does not begin.
@@ -208,7 +209,7 @@ def test_a_table_that_is_not_there_is_told_at_once(dynamodb_url: str, way: str) 
     nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
     with (
         through(dynamodb_url, nowhere, Faults(), QUICK) as writes,
-        pytest.raises(TargetError, match="there is no such table"),
+        pins.refused(TargetError),
     ):
         written(writes, items(3, 5), way)
 
@@ -317,7 +318,7 @@ def test_a_table_that_cancels_every_transaction_stops(
 ) -> None:
     with (
         through(dynamodb_url, design, Faults(cancel=1.0), QUICK) as writes,
-        pytest.raises(StoppedError, match="gave up after 6 tries"),
+        pins.refused(StoppedError),
     ):
         together(writes, groups(2, 5), way)
     assert stored(dynamodb_url, design) == []

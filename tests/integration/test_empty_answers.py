@@ -21,6 +21,7 @@ from migrator.target.conditional import ConditionalWrites
 from migrator.target.control import ControlItem, DynamoStripping
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
+from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.journeys.small import small_shop
@@ -144,9 +145,7 @@ def test_a_write_that_is_answered_with_nothing_is_no_write(table: DynamoStore, w
     faults = Faults(empty=1.0)
     with through(table, faults) as store:
         for faults.empty_body in BODIES:
-            with pytest.raises(
-                StoppedError, match=r"gave up after 3 tries .* the same command goes on"
-            ) as told:
+            with pins.refused(StoppedError) as told:
                 send(store)
             assert told.value.exit_code == STOPPED
     assert stored(table) == before
@@ -250,7 +249,7 @@ def test_a_delete_that_is_refused_without_the_item_is_tried_again(table: DynamoS
     assert faults.counts["altered"] == 2
     with (
         through(table, Faults(altered=ALWAYS, alters=without("Item"))) as store,
-        pytest.raises(StoppedError, match="an answer without Item"),
+        pins.refused(StoppedError),
     ):
         ConditionalWrites(store).write([dead(1)])
 
@@ -312,7 +311,7 @@ def test_a_backfill_of_empty_answers_stops_and_the_same_command_writes_all(
         )
         shop.job.write_text(quick)
         ended = shop.run("backfill", str(shop.job))
-    assert (ended.code, "the same command goes on" in ended.err) == (STOPPED, True)
+    assert (ended.code, pins.said(ended.err)) == (STOPPED, True)
     assert shop.items() == []
     shop.job.write_text(text)
     shop.done("backfill", str(shop.job))

@@ -17,10 +17,11 @@ from migrator.runtime.retry import Backoff
 from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
+from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.support_fence import no_fence
-from tests.support_lanes import EACH_LANE, ENCODED, PROXY, lane_of
+from tests.support_lanes import EACH_LANE, ENCODED, lane_of
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
 PATIENT = Backoff(attempts=40, base_s=0.001, cap_s=0.02, limit_s=60)
@@ -117,10 +118,7 @@ def test_one_that_is_never_taken_is_unwritten_and_the_rest_is_stored(
 def test_a_table_that_takes_nothing_stops_the_run(dynamodb_url: str, design: TableDesign) -> None:
     with (
         through(dynamodb_url, design, Faults(never=lambda wire: True), QUICK) as store,
-        pytest.raises(
-            StoppedError,
-            match=r"batch_write_item on table T\w+ gave up after 6 tries .*the same command goes on",
-        ),
+        pins.refused(StoppedError),
     ):
         store.put(items(10))
 
@@ -149,7 +147,7 @@ def test_a_refusal_is_sent_once(dynamodb_url: str) -> None:
     nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
     with (
         through(dynamodb_url, nowhere, faults) as store,
-        pytest.raises(TargetError, match="there is no such table; run `migrator table create`"),
+        pins.refused(TargetError),
     ):
         store.put(items(1))
     assert faults.counts["requests BatchWriteItem"] == 1
@@ -171,10 +169,7 @@ def test_a_stop_ends_a_wait(dynamodb_url: str, design: TableDesign) -> None:
 def test_an_endpoint_that_does_not_answer_is_one_line(lane: str) -> None:
     client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
     design = TableDesign("Shop", (KeyAttribute("PK"),), "type")
-    why = r"no answer from http://127\.0\.0\.1:1: EndpointConnectionError: no server listens there"
-    if lane == PROXY:
-        why = r"no answer from http://127\.0\.0\.1:\d+: ProxyConnectionError: the proxy takes no connection"
-    with pytest.raises(StoppedError, match=why):
+    with pins.refused(StoppedError):
         DynamoTableAdmin(client).state(design)
 
 
@@ -207,9 +202,7 @@ def test_credentials_that_expire_stop_the_run_and_new_ones_go_on(
 ) -> None:
     faults = Faults(expires_after=3)
     with through(dynamodb_url, design, faults) as store:
-        with pytest.raises(
-            StoppedError, match="the credentials have expired; get new ones and give the same command again"
-        ):
+        with pins.refused(StoppedError):
             store.put(items(200))
         assert len(stored(dynamodb_url, design)) == 75
         faults.renew()
@@ -217,19 +210,16 @@ def test_credentials_that_expire_stop_the_run_and_new_ones_go_on(
     assert stored(dynamodb_url, design) == items(200)
 
 
-@pytest.mark.parametrize(
-    ("clock_s", "said"), [(-734.0, r"7\d\d s ahead of"), (734.0, r"7\d\d s behind")], ids=["ahead", "behind"]
-)
+@pytest.mark.parametrize("clock_s", [-734.0, 734.0], ids=["ahead", "behind"])
 @pytest.mark.parametrize(
     "code", ["InvalidSignatureException", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "RequestExpired"]
 )
 def test_a_clock_that_is_off_stops_the_run_and_is_named_with_its_seconds(
-    dynamodb_url: str, design: TableDesign, clock_s: float, said: str, code: str
+    dynamodb_url: str, design: TableDesign, clock_s: float, code: str
 ) -> None:
     faults = Faults(clock_s=clock_s, clock_code=code)
     with through(dynamodb_url, design, faults) as store:
-        why = rf"batch_write_item on table T\w+ \({code}\): this machine's clock is {said} the service's; set it right"
-        with pytest.raises(StoppedError, match=why):
+        with pins.refused(StoppedError):
             store.put(items(30))
         assert faults.counts["requests BatchWriteItem"] == 1
         faults.clock_s = 0.0
@@ -251,7 +241,7 @@ def test_a_signature_that_is_wrong_is_a_matter_of_the_secret_key(
     faults = Faults(aged=1, clock_message="The request signature we calculated does not match yours")
     with (
         through(dynamodb_url, design, faults) as store,
-        pytest.raises(TargetError, match="the signature is refused; look at the secret key"),
+        pins.refused(TargetError),
     ):
         store.put(items(1))
     assert faults.counts["requests BatchWriteItem"] == 1

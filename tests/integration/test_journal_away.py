@@ -28,6 +28,7 @@ from migrator.runtime.retry import Backoff, Retry
 from migrator.source.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
+from tests import pins
 from tests.support_mysql import connect
 
 pytestmark = pytest.mark.slow
@@ -162,7 +163,7 @@ def test_a_move_whose_answer_was_lost_is_told_and_not_made_twice(journal: SqlJou
     move = Move("recent", OFF, State("shadow"), who="me", reason="", evidence="", revision="r")
     with (
         broken(journal, when="answer"),
-        pytest.raises(StoppedError, match="it is not known whether it was made"),
+        pins.refused(StoppedError),
     ):
         phases.move(move, 0)
     assert [str(one.after) for one in phases.history()] == ["shadow"]
@@ -256,6 +257,6 @@ def test_a_journal_whose_server_stays_busy_says_so_in_the_end(
 ) -> None:
     impatient = Retry(Backoff(attempts=2, base_s=0.01, limit_s=5))
     with one_connection(request.getfixturevalue(server)) as (url, give_back):
-        with pytest.raises(StoppedError, match=r"does not answer.*gave up after 2 tries"):
+        with pins.refused(StoppedError):
             SqlJournal(url, impatient)
         give_back()

@@ -12,6 +12,7 @@ from sqlalchemy import event, text
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import MigratorError, SettingsError, StoppedError
 from migrator.model.journal import Finding, Page, RunIdentity
+from tests import pins
 from tests.support_journal_file import journal_in_file
 
 IDENTITY = RunIdentity("backfill", "shop", "t", "r")
@@ -65,7 +66,7 @@ def test_a_file_that_was_cut_off(path: Path) -> None:
 def test_a_file_whose_head_is_gone(path: Path) -> None:
     with path.open("r+b") as file:
         file.write(b"\0" * 100)
-    assert "is no SQLite database" in refused(path)
+    assert pins.said(refused(path))
 
 
 def test_what_remains_and_what_is_lost_is_said(path: Path) -> None:
@@ -87,7 +88,7 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJourn
 def test_a_table_that_is_gone(journal: SqlJournal) -> None:
     with journal.database.begin() as connection:
         connection.execute(text("DROP TABLE migrator_run"))
-    with pytest.raises(SettingsError, match=r"has lost a table; .*docs/lost-journal\.md"):
+    with pins.refused(SettingsError):
         journal.runs("shop")
 
 
@@ -106,7 +107,7 @@ def test_one_that_can_only_be_read(journal: SqlJournal) -> None:
         event.listen(engine, "connect", lambda driver, _: driver.cursor().execute(statement))
     else:
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(statement))
-    with pytest.raises(SettingsError, match="can only be read") as caught:
+    with pins.refused(SettingsError) as caught:
         journal.start_run(IDENTITY)
     assert "goes on" not in str(caught.value)
 
@@ -120,7 +121,7 @@ def test_a_disk_without_room_is_told_and_the_same_command_goes_on_later(path: Pa
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(limit))
         run = journal.find_run(IDENTITY)
         assert run is not None
-        with pytest.raises(StoppedError, match="no room left") as caught:
+        with pins.refused(StoppedError) as caught:
             journal.plan_pages(run, "user", [Page("user", number, None, "x" * 400) for number in range(5000)])
         assert caught.value.exit_code == 3
         assert journal.planned(run) == {"order"}
@@ -135,10 +136,7 @@ def test_a_user_without_rights_is_told_which(postgres_database: str) -> None:
         try:
             url = postgres_database.replace("//", f"//{name}@", 1) if "@" not in postgres_database else ""
             url = url or f"postgresql://{name}@{postgres_database.rpartition('@')[2]}"
-            with pytest.raises(
-                MigratorError,
-                match="this user lacks CREATE on schema public; GRANT CREATE ON SCHEMA public to it",
-            ):
+            with pins.refused(MigratorError):
                 SqlJournal(url)
         finally:
             server.execute(f"DROP ROLE {name}")

@@ -18,6 +18,7 @@ from migrator.stages.partitions import asked_key
 from migrator.stages.report.shown import Showing
 from migrator.stages.verify.scan import DirectItems
 from migrator.target.control import ControlItem
+from tests import pins
 from tests.integration.test_verify_corruptions import CORRUPTIONS, SCRIPT, Library
 
 pytestmark = pytest.mark.slow
@@ -162,20 +163,37 @@ def report(library: Library, looked: Looked, *, whole: bool = False) -> LookRepo
 
 
 @pytest.mark.parametrize(
-    ("index", "partition", "sort", "message"),
+    ("index", "partition", "sort"),
     [
-        ("GSI2", ("a",), "", "the table has no index 'GSI2'; did you mean 'GSI1'?"),
-        (None, ("a", "b"), "", "2 value(s) for the partition key, which is PK; write --pk PK"),
-        (None, ("",), "", "PK is empty; no item has an empty key"),
-        (None, ("\udcff",), "", "PK is UTF-8 text; what was given is not"),
+        (
+            "GSI2",
+            ("a",),
+            "",
+        ),
+        (
+            None,
+            ("a", "b"),
+            "",
+        ),
+        (
+            None,
+            ("",),
+            "",
+        ),
+        (
+            None,
+            ("\udcff",),
+            "",
+        ),
     ],
+    ids=["you-mean", "value-partition", "empty-item", "given"],
 )
 def test_wrong_use_says_what_to_write(
-    library: Library, index: str | None, partition: tuple[str, ...], sort: str, message: str
+    library: Library, index: str | None, partition: tuple[str, ...], sort: str
 ) -> None:
     with pytest.raises(SettingsError) as raised:
         asked_key(library.design, index, partition, sort)
-    assert message in str(raised.value)
+    assert pins.said(str(raised.value))
 
 
 def test_of_a_collision_only_what_differs_is_marked_and_its_rows_key_is_masked(library: Library) -> None:

@@ -17,6 +17,7 @@ from migrator.model.facts import TableFacts
 from migrator.source.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
+from tests import pins
 from tests import support_services as services
 from tests.journeys.command import Project, project
 from tests.journeys.small import MAPPING
@@ -101,17 +102,15 @@ def test_limits_hold_behind_a_pooler_and_end_with_their_transaction(
     assert settings_left(pooled_database, CONNECTIONS) == {}
 
 
-@pytest.mark.parametrize(("mode", "told"), [("transaction", "by transaction"), ("session", "by session")])
-def test_doctor_names_a_pooler(
-    postgres_database: str, dynamodb_url: str, tmp_path: Path, mode: str, told: str
-) -> None:
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_doctor_names_a_pooler(postgres_database: str, dynamodb_url: str, tmp_path: Path, mode: str) -> None:
     services.run_script(postgres_database, SHOP)
     with pooler(postgres_database, mode=mode) as pooled:
         made = shop(tmp_path, pooled.url, dynamodb_url)
         checks = {
             one["name"]: one["what"] for one in made.done("doctor", str(made.job), "--json").data["checks"]
         }
-    assert f"shares its sessions {told}" in checks["connection pooler"]
+    assert pins.said(checks["connection pooler"])
 
 
 def test_a_text_of_two_statements_ends_no_transaction(pooled_database: str) -> None:
@@ -135,7 +134,7 @@ def test_a_replica_behind_a_pooler_is_checked_in_each_transaction(
         with closing(SqlSource(address, replica=source_url(pooled.url))) as source:
             assert len(source.read_page(CUSTOMER, None, None)) == 30
             pooled.lead_to(other.url)
-            with pytest.raises(SourceError, match="this server belongs to another cluster"):
+            with pins.refused(SourceError):
                 read_for(source, 20)
 
 

@@ -15,6 +15,7 @@ from migrator.runtime.retry import Backoff
 from migrator.target.client import dynamodb_client
 from migrator.target.exchange import BOTOCORE, REFERENCE
 from migrator.target.store import DynamoStore
+from tests import pins
 from tests.contract.test_exchange import WRITTEN, answer, certificate_for_localhost, put, saying
 from tests.faults.forward import ForwardProxy
 from tests.support_fence import no_fence
@@ -78,7 +79,7 @@ def test_a_wrong_password_of_a_proxy_is_told_without_it(
     context = tls(tmp_path, monkeypatch) if secure else None
     with saying(answer(WRITTEN), tls=context) as (url, script), ForwardProxy("ann:se-cret") as proxy:
         monkeypatch.setenv("HTTPS_PROXY" if secure else "HTTP_PROXY", proxy.url.replace("se-cret", "wr-ong"))
-        with pytest.raises(MigratorError, match=r"proxy .*HTTPS_PROXY") as told:
+        with pins.refused(MigratorError) as told:
             store_at(url).put([{"PK": "P"}])
     assert "wr-ong" not in str(told.value)
     assert script.seen == []
@@ -89,9 +90,7 @@ def test_a_proxy_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPat
         gone = proxy.address
     monkeypatch.setenv("HTTPS_PROXY", f"http://ann:se-cret@{gone}")
     store = store_at("https://localhost:1")
-    with pytest.raises(
-        StoppedError, match=rf"no answer from http://\S*@{gone}: .*the proxy takes no conn"
-    ) as told:
+    with pins.refused(StoppedError, gone=gone) as told:
         store.put([{"PK": "P"}])
     assert "se-cret" not in str(told.value)
     assert "gave up" not in str(told.value)
@@ -176,6 +175,6 @@ def test_an_account_that_is_not_known_is_refused_by_either(monkeypatch: pytest.M
     }
     for variable, value in keys.items():
         monkeypatch.setenv(variable, value)
-    with pytest.raises(Exception, match=r"(?i)account") as told:
+    with pins.refused(Exception) as told:
         sent_to("eu-central-1")
     assert not isinstance(told.value, ClientError)

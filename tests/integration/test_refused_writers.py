@@ -18,6 +18,7 @@ from migrator.source.engines.base import ConnectionOptions
 from migrator.source.row_writing import SqlRowWriter
 from migrator.stages.reverse.daemon import SqlWriters, sql_writers
 from migrator.wiring.job import secret_providers
+from tests import pins
 from tests.integration.test_capture_install import catalogue
 from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
 
@@ -85,7 +86,7 @@ def test_what_others_write_is_refused_and_says_why(shop: Capturing) -> None:
     shop.install(captured(shop.table("buyer"), ["id", "name"]))
     assert refused(shop) == SqlWriters(("bill",))
     for statement in (*COMMON, *WRITES[shop.engine]):
-        with pytest.raises(Exception, match="made of items in DynamoDB"):
+        with pins.refused(Exception):
             shop.run(statement)
     assert bills(shop) == [(1, 1, 5), (2, 2, 6)]
     shop.run("UPDATE buyer SET name = 'c' WHERE id = 1")
@@ -100,7 +101,7 @@ def test_the_way_back_writes_and_leaves_nothing_behind(shop: Capturing) -> None:
     assert write(shop, change(shop, 3, {"id": 3, "buyer_id": 99, "total": 7})) == ["foreign key"]
     assert bills(shop) == [(1, 2, 7)]
     assert shop.left() == []
-    with pytest.raises(Exception, match="made of items in DynamoDB"):
+    with pins.refused(Exception):
         shop.run("DELETE FROM bill")
 
 
@@ -141,7 +142,7 @@ def test_services_that_mark_may_write_again_too(shop: Capturing) -> None:
 
 def test_an_uninstall_takes_it_away_and_without_capture_there_is_none(shop: Capturing) -> None:
     before = catalogue(shop)
-    assert "capture is not installed" in refused(shop).why
+    assert pins.said(refused(shop).why)
     shop.install()
     refused(shop)
     shop.uninstall()
@@ -153,7 +154,7 @@ def test_an_uninstall_takes_it_away_and_without_capture_there_is_none(shop: Capt
 def test_rows_that_a_cascade_deletes_are_refused(shop: Capturing) -> None:
     shop.install()
     refused(shop)
-    with pytest.raises(Exception, match="rows of bill are made of items"):
+    with pins.refused(Exception):
         shop.run("DELETE FROM buyer WHERE id = 1")
 
 

@@ -16,6 +16,7 @@ from migrator.model.errors import SourceError
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.source.transactions import source_error
+from tests import pins
 from tests.journeys.command import Project, project
 from tests.journeys.small import MAPPING
 from tests.support_mysql import connect
@@ -114,9 +115,7 @@ def test_a_user_that_may_only_read_moves_a_source_that_stands_still(
         blind = shop.run("backfill", job)
         assert blind.code == 3
         ticket = f"`{server.database}`.`migrator_ticket`"
-        assert (
-            f"this user lacks SELECT on table {ticket}; GRANT CREATE, SELECT ON {ticket} to it" in blind.err
-        )
+        assert pins.said(blind.err, ticket=ticket)
         server.grant("CREATE, SELECT", "migrator_ticket")
         shop.done("backfill", job)
         shop.done("verify", job)
@@ -139,24 +138,16 @@ def test_a_user_that_may_only_read_moves_a_source_that_stands_still(
 
 
 @pytest.mark.parametrize(
-    ("statement", "words"),
+    "statement",
     [
-        (
-            "SELECT id FROM customer",
-            "this user lacks SELECT on table customer; GRANT SELECT ON customer to it",
-        ),
-        ('SELECT id FROM "In voice"', 'lacks SELECT on table "In voice"; GRANT SELECT ON "In voice" to it'),
-        (
-            "SELECT id FROM of_customers",
-            "lacks SELECT on view of_customers; GRANT SELECT ON of_customers to it",
-        ),
-        ("SELECT id FROM apart.customer", "lacks USAGE on schema apart; GRANT USAGE ON SCHEMA apart to it"),
-        ("SELECT made()", "lacks EXECUTE on function made; GRANT EXECUTE ON FUNCTION made to it"),
+        "SELECT id FROM customer",
+        'SELECT id FROM "In voice"',
+        "SELECT id FROM of_customers",
+        "SELECT id FROM apart.customer",
+        "SELECT made()",
     ],
 )
-def test_postgresql_names_the_object_and_the_right(
-    postgres_database: str, statement: str, words: str
-) -> None:
+def test_postgresql_names_the_object_and_the_right(postgres_database: str, statement: str) -> None:
     role = f"h_{secrets.token_hex(4)}"
     with psycopg.connect(postgres_database, autocommit=True) as server:
         server.execute(SCHEMA_OF_POSTGRESQL)
@@ -165,7 +156,7 @@ def test_postgresql_names_the_object_and_the_right(
         try:
             with closing(SqlSource(source_url(url))) as source, pytest.raises(SourceError) as caught:
                 source.query(statement, {})
-            assert words in str(caught.value)
+            assert pins.said(str(caught.value))
         finally:
             server.execute(f"DROP ROLE {role}")
 
@@ -195,7 +186,7 @@ def test_mariadb_names_the_object_and_the_right(mysql_database: str) -> None:
             with engine.connect() as connection, pytest.raises(sa.exc.DBAPIError) as caught:
                 connection.exec_driver_sql(statement)
             said = str(source_error(caught.value, "MariaDB", "reading"))
-            assert f"this user lacks {right}" in said
+            assert pins.said(said, right=right)
             assert name in said
             assert "GRANT " in said
             assert "127.0.0.1" not in said

@@ -14,6 +14,7 @@ from sqlalchemy.engine import make_url
 
 from migrator.model.table import Item
 from migrator.source.engines.postgresql import connect
+from tests import pins
 from tests.journeys.command import Project, project
 from tests.journeys.in_process import Ended
 
@@ -103,12 +104,12 @@ def eventually(shop: Shop) -> None:
 
 def test_a_policy_on_any_table_that_is_read_stops_every_command_and_doctor_names_it(shop: Shop) -> None:
     fine = shop.plain.run("doctor", str(shop.plain.job))
-    assert "no policy hides rows of 3 table(s)" in " ".join(fine.out.split())
+    assert pins.said(" ".join(fine.out.split()), "hides")
     for table in TABLES:
         shop.sql(HIDE, table=table)
         for ended in shop.commands():
             assert ended.code == 3, ended
-            assert f"row level security of table {table} " in ended.err
+            assert pins.said(ended.err, "security", table=table)
             assert "BYPASSRLS" in ended.err
         told = shop.plain.run("doctor", "--json", str(shop.plain.job))
         assert told.code == 1
@@ -136,7 +137,7 @@ def test_a_policy_in_mid_migration_stops_the_relay_and_buries_nothing(shop: Shop
     shop.sql("UPDATE account SET name = name || '!'")
     ended = shop.plain.run("relay", "--once", str(shop.plain.job))
     assert ended.code == 3, ended
-    assert f"row level security of table {table} " in ended.err
+    assert pins.said(ended.err, table=table)
     assert items(shop) == before
     shop.sql("ALTER ROLE {role} BYPASSRLS")
     eventually(shop)

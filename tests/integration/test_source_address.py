@@ -17,6 +17,7 @@ from migrator.source.connect import Address, SecretProviders, address_of, source
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
 from migrator.target.client import read_secret
+from tests import pins
 from tests.support_mysql import connect, run_script
 
 PASSWORD = "hunter2"
@@ -52,9 +53,7 @@ def test_a_new_connection_asks_for_the_password_again(reader: str, tmp_path: Pat
         (tmp_path / "url").unlink()
         found.forget()
         _end_connections_of(reader)
-        with pytest.raises(
-            SourceError, match=r"cannot be read .*; then run the same command again"
-        ) as caught:
+        with pins.refused(SourceError) as caught:
             source.query("SELECT 1", {})
     assert PASSWORD not in str(caught.value)
 
@@ -68,7 +67,7 @@ def _end_connections_of(reader: str) -> None:
 def test_a_wrong_password_is_told_and_not_shown(reader: str) -> None:
     wrong = make_url(reader).set(password="s3cret").render_as_string(hide_password=False)
     source = SqlSource(Address.of(source_url(wrong)))
-    with closing(source), pytest.raises(SourceError, match="the user or the password is wrong") as caught:
+    with closing(source), pins.refused(SourceError) as caught:
         source.query("SELECT 1", {})
     assert "s3cret" not in str(caught.value)
     assert "s3cret" not in repr(source._reading.engine)
@@ -89,7 +88,7 @@ def test_a_secret_is_read_from_aws(dynamodb_url: str, monkeypatch: pytest.Monkey
     client = boto3.client("secretsmanager", region_name="us-east-1")
     made = client.create_secret(Name=f"shop-{secrets.token_hex(4)}", SecretString=f"mysql://a:{PASSWORD}@h/x")
     assert read_secret(made["ARN"], region=None, profile=None) == f"mysql://a:{PASSWORD}@h/x"
-    with pytest.raises(SettingsError, match=r"the secret nothing was refused \(ResourceNotFoundException\)"):
+    with pins.refused(SettingsError):
         read_secret("nothing", region="us-east-1", profile=None)
     with pytest.raises(SettingsError, match="NoRegion"):
         read_secret("nothing", region=None, profile=None)

@@ -20,6 +20,7 @@ from migrator.runtime.server_errors import is_broken
 from migrator.source.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
+from tests import pins
 from tests.faults.tcp import TcpWay, tcp_way
 from tests.support_mysql import connect, run_script
 from tests.support_source import INTEGER, column, plan_of
@@ -149,8 +150,7 @@ def test_a_server_that_stays_away_is_told_after_the_last_try(
     ):
         source.query("SELECT 1", {})
         way.cut()
-        words = r"entity slow \(table slow\): OperationalError: .*\(gave up after 3 tries in \d+ s\)$"
-        with pytest.raises(SourceError, match=words) as caught:
+        with pins.refused(SourceError) as caught:
             source.read_page(SLOW, None, None)
     assert caught.value.exit_code == 3
     assert caught.value.__suppress_context__
@@ -158,10 +158,10 @@ def test_a_server_that_stays_away_is_told_after_the_last_try(
 
 def test_a_server_that_was_never_reached_is_told_at_once() -> None:
     patient = Retry(Backoff(attempts=100, base_s=60, cap_s=60))
-    refused = r"no server listens there; [^(]*$"
     source = source_at("postgresql://root@127.0.0.1:1/shop", patient)
-    with closing(source), pytest.raises(SourceError, match=refused):
+    with closing(source), pins.refused(SourceError) as caught:
         source.read_page(SLOW, None, None)
+    assert not str(caught.value).endswith(")")  # it says nothing of tries
 
 
 def test_waiting_for_a_server_ends_when_the_run_is_asked_to_stop(postgres_database: str) -> None:
@@ -180,7 +180,7 @@ def test_waiting_for_a_server_ends_when_the_run_is_asked_to_stop(postgres_databa
 def test_a_statement_that_is_wrong_is_not_tried_again(postgres_database: str) -> None:
     with closing(source_at(postgres_database, Retry(Backoff(base_s=60, cap_s=60)))) as source:
         source.query("SELECT 1", {})
-        with pytest.raises(SourceError, match="there is no such table"):
+        with pins.refused(SourceError):
             source.read_page(SLOW, None, None)
 
 

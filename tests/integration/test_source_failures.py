@@ -24,6 +24,7 @@ from migrator.runtime.retry import Backoff, Retry
 from migrator.source.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
+from tests import pins
 from tests.support_source import CUSTOMER, INTEGER, PURCHASE, TEXT, column, plan_of
 from tests.support_source_databases import fill_postgresql, make_sqlite, past_the_gate, postgresql_database
 
@@ -60,36 +61,36 @@ def failure_of(url: URL | str, sql: str = "", *, checked: bool = True, **params:
 def test_a_missing_database_is_named(database: URL) -> None:
     message = failure_of(database.set(database="nowhere", password=PASSWORD))
     assert message.startswith("PostgreSQL database nowhere at ")
-    assert "entity purchase (table purchase): OperationalError: there is no such database" in message
+    assert pins.said(message)
 
 
 def test_an_unknown_user_is_told_to_correct_the_url(database: URL) -> None:
-    assert "does not let this user in" in failure_of(database.set(username="nobody", password=PASSWORD))
+    assert pins.said(failure_of(database.set(username="nobody", password=PASSWORD)))
 
 
 def test_a_port_without_a_server_is_told(database: URL) -> None:
     with closing(socket.socket()) as unused:
         unused.bind(("127.0.0.1", 0))
         message = failure_of(database.set(host="127.0.0.1", port=unused.getsockname()[1], password=PASSWORD))
-    assert "no server listens there" in message
+    assert pins.said(message)
 
 
 def test_an_unknown_host_is_told(database: URL) -> None:
-    assert "there is no such host" in failure_of(database.set(host="host.invalid", password=PASSWORD))
+    assert pins.said(failure_of(database.set(host="host.invalid", password=PASSWORD)))
 
 
 def test_a_wrong_password_is_told(database: URL) -> None:
     with server_that_refuses("28P01", 'password authentication failed for user "ada"') as port:
         message = failure_of(database.set(host="127.0.0.1", port=port, username="ada", password=PASSWORD))
-    assert "the user or the password is wrong" in message
+    assert pins.said(message)
     assert not re.search(r"\bada\b", message)
 
 
 def test_a_full_server_is_told(database: URL) -> None:
     with server_that_refuses("53300", "sorry, too many clients already", times=2) as port:
         message = failure_of(database.set(host="127.0.0.1", port=port))
-    assert "use fewer workers" in message
-    assert "gave up after 2 tries" in message
+    assert pins.said(message, "workers")
+    assert pins.said(message, "gave")
 
 
 @contextmanager
@@ -136,26 +137,24 @@ def test_a_missing_permission_is_told(database: URL) -> None:
             message = failure_of(database.set(username=role, password=PASSWORD))
         finally:
             server.execute(f"DROP ROLE {role}".encode())
-    assert "InsufficientPrivilege: this user lacks SELECT on table " in message
+    assert pins.said(message)
 
 
 def test_a_cancelled_statement_is_told(database: URL) -> None:
     url = database.update_query_dict({"options": "-c statement_timeout=100"})
-    assert "the server cancelled it; raise statement_timeout" in failure_of(
-        url, "SELECT pg_sleep(20)", checked=False
-    )
+    assert pins.said(failure_of(url, "SELECT pg_sleep(20)", checked=False))
 
 
 def test_a_table_that_is_gone_is_told(postgres_url: str) -> None:
     with postgresql_database(postgres_url) as url:
-        assert "UndefinedTable: there is no such table" in failure_of(url)
+        assert pins.said(failure_of(url))
 
 
 def test_a_column_that_is_gone_is_told(database: URL) -> None:
     gone = column("gone", INTEGER)
     plan = plan_of(replace(PURCHASE, columns=(*PURCHASE.columns, gone)))
     source = SqlSource(source_url(database.render_as_string(hide_password=False)))
-    with closing(source), pytest.raises(SourceError, match="UndefinedColumn: there is no such column"):
+    with closing(source), pins.refused(SourceError):
         source.sums(plan, [gone])
 
 
@@ -177,12 +176,12 @@ def test_a_statement_that_would_write_is_refused(database: URL, sql: str) -> Non
 
 def test_a_parameter_that_does_not_fit_is_told_without_its_value(database: URL) -> None:
     message = failure_of(database, 'SELECT * FROM purchase WHERE "Id" = :id', id="seven")
-    assert "a value does not fit its type" in message
+    assert pins.said(message)
     assert "seven" not in message
 
 
 def test_a_missing_parameter_is_told(database: URL) -> None:
-    assert "a parameter has no value" in failure_of(database, "SELECT :id")
+    assert pins.said(failure_of(database, "SELECT :id"))
 
 
 def test_a_value_that_python_cannot_hold_ends_no_page(postgres_url: str) -> None:
@@ -218,7 +217,7 @@ def test_a_locked_file_is_told(tmp_path: Path) -> None:
         writer.execute("PRAGMA journal_mode = DELETE")
         writer.execute("BEGIN EXCLUSIVE")
         message = failure_of(url)
-    assert "another program holds the lock" in message
+    assert pins.said(message)
 
 
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:
@@ -226,27 +225,27 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     damaged = bytearray((tmp_path / "shop.db").read_bytes())
     damaged[100:] = b"\xff" * (len(damaged) - 100)
     (tmp_path / "copy.db").write_bytes(damaged)
-    assert "the file is damaged" in failure_of(str(tmp_path / "copy.db"))
+    assert pins.said(failure_of(str(tmp_path / "copy.db")))
 
 
 @pytest.mark.parametrize(
-    ("sql", "words"),
+    "sql",
     [
-        ("DELETE FROM purchase", "the source is only read"),
-        ("CREATE TABLE other (a)", "the source is only read"),
-        ("ATTACH 'other.db' AS other", "would open another file"),
-        ("SELECT 1; SELECT 2", "more than one statement"),
-        ("SELECT * FROM timeout", "there is no such table"),
-        ("SELECT gone FROM purchase", "there is no such column"),
-        ("SELEC", "syntax error"),
-        ("PRAGMA query_only = OFF", "write one SELECT"),
+        "DELETE FROM purchase",
+        "CREATE TABLE other (a)",
+        "ATTACH 'other.db' AS other",
+        "SELECT 1; SELECT 2",
+        "SELECT * FROM timeout",
+        "SELECT gone FROM purchase",
+        "SELEC",
+        "PRAGMA query_only = OFF",
     ],
 )
 def test_a_statement_that_is_no_select_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert words in failure_of(make_sqlite(tmp_path / "shop.db"), sql, checked=False)
+    assert pins.said(failure_of(make_sqlite(tmp_path / "shop.db"), sql, checked=False))
     assert not (tmp_path / "other.db").exists()
 
 
@@ -266,8 +265,7 @@ def test_a_key_that_cannot_be_written_down_is_told(database: URL) -> None:
     with psycopg.connect(text) as server:
         server.execute("CREATE TABLE tagged (tags text[] PRIMARY KEY); INSERT INTO tagged VALUES ('{a}')")
     plan = plan_of(TableFacts("tagged", "tagged", (column("tags", TEXT),), ("tags",)))
-    words = r"entity tagged \(table tagged\): a key of type list cannot"
-    with closing(SqlSource(source_url(text))) as source, pytest.raises(SourceError, match=words):
+    with closing(SqlSource(source_url(text))) as source, pins.refused(SourceError):
         next(source.page_bounds(plan, 1))
 
 

@@ -13,6 +13,7 @@ from migrator.model.errors import SourceError
 from migrator.source.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
+from tests import pins
 from tests.support_capture import new_sqlite
 
 SERIES = {
@@ -52,7 +53,7 @@ def test_rows_that_would_take_longer_than_a_statement_may_are_not_waited_for(
 @pytest.mark.parametrize("kind", SERIES)
 def test_a_statement_that_lasts_is_ended_as_any_other(source: SqlSource, kind: str) -> None:
     many = SERIES[kind].replace("1000000", "100000000")
-    with closing(source), pytest.raises(SourceError, match=r"took too long|cancelled"):
+    with closing(source), pins.refused(SourceError):
         source.query(f"SELECT count(*) FROM ({many}) AS few", {}, at_most=2)
 
 
@@ -65,6 +66,6 @@ def test_a_reader_without_a_free_connection_waits_as_long_as_it_may(tmp_path: Pa
         source._reading.engine.connect(),  # type: ignore[union-attr]
     ):
         began = time.monotonic()
-        with pytest.raises(SourceError, match="every connection is in use"):
+        with pins.refused(SourceError):
             source.query("SELECT 1", {})
         assert 0.2 <= time.monotonic() - began < 20

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from migrator.model.errors import SettingsError, SourceError
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
+from tests import pins
 
 
 @contextmanager
@@ -57,9 +58,7 @@ def test_postgresql_counts_sessions_at_work_and_knows_its_replicas(postgres_data
 def test_mariadb_counts_sessions_at_work(new_mysql_database: Callable[[], str]) -> None:
     with opened(new_mysql_database()) as source:
         assert source.strain("load") >= 0
-        with pytest.raises(
-            SettingsError, match=r"no question of ours for its replica lag.*replica_lag_query"
-        ):
+        with pins.refused(SettingsError):
             source.strain("replica lag")
 
 
@@ -95,7 +94,7 @@ def test_a_question_that_gives_no_number_is_said_so(question: str, tmp_path: Pat
     a_file(tmp_path)
     with (
         opened(f"sqlite:///{tmp_path}/shop.db") as source,
-        pytest.raises(SourceError, match=r"tuning\.source_load_query"),
+        pins.refused(SourceError),
     ):
         source.strain("load", question)
 

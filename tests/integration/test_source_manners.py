@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import SourceError
@@ -23,6 +22,7 @@ from migrator.source.connect import source_url
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
 from migrator.wiring.job import Work, open_source
+from tests import pins
 from tests.support_mysql import connect, run_script
 from tests.support_source import INTEGER, LINE, LINES, PURCHASE, column, list_of, plan_of
 from tests.support_source_databases import fill_postgresql, make_sqlite, past_the_gate
@@ -70,7 +70,7 @@ def test_postgresql_ends_a_page_that_takes_too_long(postgres_database: str) -> N
         server.execute("CREATE VIEW slow AS SELECT 1 AS id FROM pg_sleep(300)")
     with reading(postgres_database, statement_timeout_s=0.2) as source:
         began = time.monotonic()
-        with pytest.raises(SourceError, match=r"QueryCanceled: .*raise statement_timeout_s of the job"):
+        with pins.refused(SourceError):
             source.read_page(SLOW, None, None)
         assert time.monotonic() - began < 120
 
@@ -80,7 +80,7 @@ def test_postgresql_waits_for_a_lock_no_longer_than_allowed(postgres_database: s
         server.execute("CREATE TABLE slow (id int PRIMARY KEY)")
         with server.transaction(), reading(postgres_database, lock_wait_s=0.2) as source:
             server.execute("LOCK TABLE slow IN ACCESS EXCLUSIVE MODE")
-            with pytest.raises(SourceError, match="another program holds the lock"):
+            with pins.refused(SourceError):
                 source.read_page(SLOW, None, None)
 
 
@@ -130,9 +130,7 @@ def test_mariadb_ends_a_page_that_takes_too_long(mysql_database: str) -> None:
     run_script(mysql_database, "CREATE VIEW slow AS SELECT 1 AS id FROM (SELECT SLEEP(300)) AS s")
     with reading(mysql_database, statement_timeout_s=0.2) as source:
         began = time.monotonic()
-        with pytest.raises(
-            SourceError, match="the server cancelled it; raise statement_timeout_s of the job"
-        ):
+        with pins.refused(SourceError):
             source.read_page(SLOW, None, None)
         assert time.monotonic() - began < 120
 
@@ -150,7 +148,7 @@ def test_mariadb_hears_the_name_and_lets_nothing_be_written(mysql_database: str)
                     " WHERE ATTR_NAME = 'program_name' AND ATTR_VALUE = 'migrator shop backfill'"
                 )
                 assert cursor.fetchone() == (1,)
-        with pytest.raises(SourceError, match="only read"):
+        with pins.refused(SourceError):
             past_the_gate(source, "INSERT INTO t VALUES (1)")
 
 
@@ -163,7 +161,7 @@ def test_sqlite_ends_a_statement_that_takes_too_long_and_goes_on(tmp_path: Path)
     url = make_sqlite(tmp_path / "shop.db")
     with reading(url, statement_timeout_s=0.2, pool_size=1) as source:
         for _ in range(2):
-            with pytest.raises(SourceError, match="it took too long; raise statement_timeout_s"):
+            with pins.refused(SourceError):
                 source.query(ENDLESS, {})
         time.sleep(0.3)
         assert source.count(plan_of(PURCHASE)) == 5

@@ -16,6 +16,7 @@ from migrator.settings.transforms import checked_on
 from migrator.source.reader import SqlSource
 from migrator.stages.backfill.estimate import estimate
 from migrator.wiring import job
+from tests import pins
 from tests.support_mysql import run_script
 from tests.support_source import INTEGER, column, plan_of
 
@@ -47,7 +48,7 @@ def postgresql(postgres_database: str) -> str:
 
 def test_postgresqls_estimate_stands_in_for_a_count_that_takes_too_long(postgresql: str) -> None:
     with hurried(postgresql) as source:
-        with pytest.raises(TooSlowError, match="raise statement_timeout_s"):
+        with pins.refused(TooSlowError):
             source.count(SEEN)
         assert 900 <= source.rows_about(SEEN) <= 1000
         assert len(source.read_page(SEEN, None, None, 20)) == 20

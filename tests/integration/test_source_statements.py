@@ -15,6 +15,7 @@ import pytest
 from migrator.model.errors import SettingsError, SourceError
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
+from tests import pins
 from tests.support_chinook import golden_runs
 from tests.support_source_databases import fill_postgresql, make_sqlite, postgresql_database
 
@@ -96,7 +97,7 @@ def test_many_threads_ask_at_once(shop: SqlSource) -> None:
 
 
 def test_what_is_no_select_never_reaches_the_database(shop: SqlSource) -> None:
-    with pytest.raises(SettingsError, match="second statement"):
+    with pins.refused(SettingsError):
         shop.query('SELECT "Id" FROM purchase; DROP TABLE purchase', {})
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from migrator.model.errors import SettingsError
 from migrator.stages.live.relay import Relay, RelayOptions
+from tests import pins
 from tests.integration.going_back import REPAIR, Shop, open_shop
 
 pytestmark = pytest.mark.slow
@@ -56,7 +57,7 @@ def test_a_running_relay_stops_and_keeps_its_marks(shop: Shop) -> None:
         shop.restore(saved)
         shop.sql("UPDATE customer SET name = 'after' WHERE id = 1")
         for _ in range(5):  # the counter does not come up by being asked
-            with pytest.raises(SettingsError, match="was restored"):
+            with pins.refused(SettingsError):
                 relay.once()
     assert shop.marks() == 1
     refused = shop.command("relay", "--once")
@@ -89,5 +90,5 @@ def test_a_relay_that_has_nothing_to_do_notices_too(shop: Shop) -> None:
         shop.sql(LOST)
         emptied(relay)
         shop.restore(saved)
-        with pytest.raises(SettingsError, match="was restored"):
+        with pins.refused(SettingsError):
             beside.guard()

@@ -6,6 +6,7 @@ import pytest
 
 from migrator.model.errors import StoppedError
 from migrator.model.live import WriterKind
+from tests import pins
 from tests.faults.schedule import Faults, Wire
 from tests.journeys.in_process import Ended
 from tests.races.conftest import race, sqlite_shop  # noqa: F401
@@ -36,7 +37,7 @@ def test_nothing_is_deleted_while_another_writes(filled: Race, kind: WriterKind)
     writer_lease = filled.heartbeats.enter(kind)
     assert filled.command("undo", "--dry-run").code == 0
     refused = filled.command("undo", "--yes")
-    assert (refused.code, "undo deletes, and these write to the same table" in said(refused)) == (2, True)
+    assert (refused.code, pins.said(said(refused))) == (2, True)
     assert (filled.command("undo", "--yes", "--force").code, filled.live()) == (2, before)
     filled.heartbeats.leave(writer_lease, clean=True)
     assert filled.command("undo", "--yes").code == 0

@@ -16,6 +16,7 @@ from migrator.source.connect import source_url
 from migrator.source.engines.postgresql import connect
 from migrator.source.reader import SqlSource
 from migrator.source.server_facts import rows_at_least
+from tests import pins
 from tests.journeys.command import Project, project
 from tests.support_mysql import run_script
 from tests.support_source import plan_of
@@ -81,7 +82,7 @@ def test_rows_that_the_catalogue_knows_of_and_the_user_does_not_see_are_not_prov
     shop.done("backfill", str(shop.job))
     ended = shop.run("verify", str(shop.job))
     assert "not proven: table thing: SQL counts 200 rows" in ended.out
-    assert "as far as this user sees rows" in ended.out
+    assert pins.said(ended.out)
     # Another role sees what the copy did not.
     shop.environment["OTHER_URL"] = postgres_database
     other = shop.run("verify", "--source-url", "env:OTHER_URL", "--json", str(shop.job))
@@ -133,7 +134,7 @@ def test_keys_that_are_no_keys_are_a_finding(make: Make, postgres_database: str)
     for command in ("backfill", "verify"):
         ended = shop.run(command, str(shop.job))
         assert ended.code == 2
-        assert "5 key(s) that several rows have" in ended.err
+        assert pins.said(ended.err)
 
 
 @pytest.mark.parametrize(

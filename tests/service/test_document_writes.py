@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from migrator.api import Migration
 from migrator.model.errors import MigratorError, SettingsError, StoppedError, UnmarkedError
+from tests import pins
 from tests.journeys.documents import Shop, old_shop
 
 
@@ -182,7 +183,7 @@ def test_a_new_table_that_is_gone_fails_a_strict_call_and_no_other(
         if mode == "outbox":
             client.put_item(**put)
         else:
-            with pytest.raises(MigratorError, match="the old table has this change") as raised:
+            with pins.refused(MigratorError) as raised:
                 client.put_item(**put)
             assert isinstance(raised.value, StoppedError)
     assert "Item" in client.get_item(TableName=shop.real["Orders"], Key={"order_id": {"S": "n3"}})
@@ -190,14 +191,14 @@ def test_a_new_table_that_is_gone_fails_a_strict_call_and_no_other(
 
 def test_what_does_not_fit_is_said_at_the_start(shop: Shop, client: Any) -> None:
     with Migration.load(shop.job) as migration:
-        with pytest.raises(SettingsError, match="streams leave the marks"):
+        with pins.refused(SettingsError, "streams"):
             migration.dual_write(client)
-        with pytest.raises(SettingsError, match="a client or resource of boto3 for DynamoDB"):
+        with pins.refused(SettingsError, "resource"):
             migration.dual_write(object(), mode="strict")
-        with pytest.raises(SettingsError, match="tables of DynamoDB's"):
+        with pins.refused(SettingsError, "tables"):
             migration.begin_marking()
     shop.project.done("capture", "uninstall", shop.job)
-    with Migration.load(shop.job) as migration, pytest.raises(SettingsError, match="capture install"):
+    with Migration.load(shop.job) as migration, pins.refused(SettingsError, "install"):
         migration.dual_write(client, mode="strict")
 
 

@@ -13,6 +13,7 @@ from migrator.api import Migration
 from migrator.model.errors import SettingsError
 from migrator.model.table import TOMBSTONE
 from migrator.stages.reads.reads import Call
+from tests import pins
 from tests.service.reading import ALL, ReadShop, seen
 
 FIRST = {"orderId": 19, "total": Decimal("19.5"), "status": "open", "paid": True}
@@ -135,7 +136,7 @@ def test_an_async_service_reads_beside_its_loop(read_shop: ReadShop) -> None:
         assert all(one[0]["orderId"] == 19 for one in found)
         page = await migration.read_page_async("recent_orders", user_id=2, size=3)
         assert len(page.items) == 3
-        with pytest.raises(SettingsError, match="missing"):
+        with pins.refused(SettingsError):
             await migration.read_async("recent_orders")
 
     with read_shop.migration() as migration:
@@ -179,7 +180,7 @@ def test_a_cursor_keeps_to_the_side_that_began_and_is_read_by_every_process(read
         assert one.read_page("recent_orders", user_id=2, size=1).items[0]["status"] == "open"
         read_shop.move("complete")
         seen(one, "complete")
-        with pytest.raises(SettingsError, match="a side that answers no more: the pattern is complete"):
+        with pins.refused(SettingsError):
             one.read_page("recent_orders", user_id=2, size=2, cursor=first.next)
 
 
@@ -188,29 +189,28 @@ def test_a_cursor_of_something_else_is_refused(read_shop: ReadShop) -> None:
     with read_shop.migration() as migration:
         cursor = migration.read_page("recent_orders", user_id=2, size=2).next
         assert cursor is not None
-        refused = {
-            "of another access pattern, recent_orders": ("by_status", {"status": "sent"}, cursor),
-            "of other parameters": ("recent_orders", {"user_id": 1}, cursor),
-            "was not made here": ("recent_orders", {"user_id": 2}, cursor[:-1] + "A" + cursor[-1]),
-        }
-        for why, (pattern, params, text) in refused.items():
-            with pytest.raises(SettingsError, match=why):
+        for pattern, params, text in (
+            ("by_status", {"status": "sent"}, cursor),
+            ("recent_orders", {"user_id": 1}, cursor),
+            ("recent_orders", {"user_id": 2}, cursor[:-1] + "A" + cursor[-1]),
+        ):
+            with pins.refused(SettingsError, "cursor"):
                 migration.read_page(pattern, cursor=text, **params)
         for size in (0, -1, 1001, True, "3"):
-            with pytest.raises(SettingsError, match="size is a whole number"):
+            with pins.refused(SettingsError, "size"):
                 migration.read_page("recent_orders", user_id=2, size=size)  # type: ignore[arg-type]
-        with pytest.raises(SettingsError, match="has parts"):
+        with pins.refused(SettingsError, "parts"):
             migration.read_page("user_and_orders", user_id=2)
     changed = (read_shop.folder / "mapping.yaml").read_text().replace("ORDER#{id:06}", "ORDER#{id:07}")
     (read_shop.folder / "mapping.yaml").write_text(changed)
     with (
         read_shop.migration() as migration,
-        pytest.raises(SettingsError, match="another revision of the mapping; begin"),
+        pins.refused(SettingsError, "revision"),
     ):
         migration.read_page("recent_orders", user_id=2, cursor=cursor)
     read_shop.job.write_text(read_shop.job.read_text().replace("  cursor_key: 0123456789abcdef\n", ""))
     with (
         read_shop.migration() as migration,
-        pytest.raises(SettingsError, match="cursors are signed, and there is no key"),
+        pins.refused(SettingsError, "cursors"),
     ):
         migration.read_page("recent_orders", user_id=2)

@@ -13,6 +13,7 @@ from migrator.api import Migration
 from migrator.model.errors import StoppedError
 from migrator.model.evidence import DiffKey
 from migrator.model.table import TOMBSTONE, Item
+from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.service.reading import ReadShop, open_read_shop, seen
@@ -254,7 +255,7 @@ def test_an_answer_of_too_many_rows_is_not_compared(dynamodb_url: str, tmp_path:
             shop.sql("DELETE FROM orders WHERE id > 5")
             assert len(migration.read("recent_orders", user_id=2)) == 3
             found = shop.until(migration, "recent_orders", lambda one: one.errors.get("table") == 1)
-            assert "too many: more than 5 rows" in shop.samples("recent_orders")[0].why
+            assert pins.said(shop.samples("recent_orders")[0].why)
         assert found.compared == 0
 
 

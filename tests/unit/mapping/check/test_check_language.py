@@ -64,39 +64,39 @@ access_patterns:
 """
 
 
-WRONG: list[tuple[str, str, str]] = [
-    ("a climb by no column", node("climb: {line: upp}"), "table node has no column 'upp'; did you mean 'up'?"),
-    ("a climb by no key", node("climb: {line: {up: name}}"), "nothing says that node has one row at most for these columns"),
-    ("a climb of two columns", node("climb: {line: [up, other]}"), "the key of node has 1 columns; write {column: column, …}"),
-    ("a climb named as a column", node("climb: {name: up}"), "node has a column 'name'; choose another name"),
-    ("a climb named as a join", node("join: {x: up}, climb: {x: up}".replace(", ", "\n    ")), "'x' is also a join"),
-    ("a list in a template", node("climb: {line: up}", '"{line.name}"'), "'line.name' is a list; write |path, |first, |at:2 or |depth"),
-    ("a list's filter on one value", node("", '"{name|path}"'), "'name' is one value; path takes a list's (climb or collect)"),
-    ("two filters of lists", node("climb: {line: up}", '"{line.name|path|first}"'), "'line.name' is one value after path"),
-    ("the ancestor at no place", node("climb: {line: up}", '"{line.name|at:0}"'), "takes a place from 1 to 100"),
-    ("a pattern by another form of an ancestor", CLIMBED % "R#{root}", "no item has a partition key of this form in Shop; there are: R#{line.name|at:2|lower}"),
-    ("a list in a condition", node("climb: {line: up}", rest="when: line.name"), "a condition or a ttl takes one value"),
-    ("a list's column", node("climb: {line: up}", '"{line.nam|path}"'), "table node has no column 'nam'; did you mean 'name'?"),
-    ("desc of a plain number", node("", '"{id|desc}"'), "the filter 'desc' takes text of fixed width: pad the number"),
-    ("desc of a name", node("", '"{name|desc}"'), "the filter 'desc' takes text of fixed width"),
-    ("a computed column's type", node("columns: {x: {sql: id + 1, type: int}}"), "string should match pattern"),
-    ("a computed column's name", node("columns: {name: id + 1}"), "table node has a column 'name'; choose another name"),
-    ("a transform's form", node("transform: shop.rules"), "string should match pattern"),
-    ("a transform's value without one", node("", '"{transform.x}"'), "there is no alias 'transform'"),
-    ("transform as an alias", node("join: {transform: up}"), "'transform' is also a transform; choose another name"),
-    ("an alias with a dot", node('join: {"a.b": up}'), "an alias takes no '.' and no '@'"),
-    ("an entity with a colon", node().replace("  node:\n", '  "no:de":\n    table: node\n'), "takes no ':' and no '@'"),
-    ("@schema without schemas", node("", '"{@schema}"'), "'@schema' stands for one of source.schemas"),
-    ("S3 inside of a map", node(rest="attributes: {x: {map: {y: {from: name, to: s3}}}}"), "only a whole attribute of an item"),
-    ("S3 to elsewhere", node(rest="attributes: {x: {from: name, to: s4}}"), "input should be 's3'"),
-    ("a text in a number key", node(rest='ByScore: [a, b, "X{id}"]'), "score is a number key: it takes one value in braces"),
-    ("a name in a number key", node(rest='ByScore: [a, b, "{name}"]'), "score is a number key; this value is text"),
-    ("a padded number in a number key", node(rest='ByScore: [a, b, "{id:06}"]'), "score is a number key; this value is text"),
-    ("a text in a binary key", node(rest='ByBytes: ["{name}"]'), "bytes is a binary key; this value is text"),
-    ("a plain attribute of another type", node(rest="attributes: {amount: name}"), "'amount' is a number key of Local; here it is text"),
-    ("a constant of another type", node(rest="attributes: {tenant: {const: 7}}"), "'tenant' is a text key of ByScore; here it is integer"),
-    ("too few parts", node(rest="ByScore: [a, b]"), "has 2 part(s); the key of ByScore is tenant, area, score"),
-    ("the table's part in a local index", node(rest='Local: ["X#{id}", "{total}"]'), "has 2 part(s); the key of Local is amount"),
+WRONG: list[tuple[str, str]] = [
+    ("a climb by no column", node("climb: {line: upp}")),
+    ("a climb by no key", node("climb: {line: {up: name}}")),
+    ("a climb of two columns", node("climb: {line: [up, other]}")),
+    ("a climb named as a column", node("climb: {name: up}")),
+    ("a climb named as a join", node("join: {x: up}, climb: {x: up}".replace(", ", "\n    "))),
+    ("a list in a template", node("climb: {line: up}", '"{line.name}"')),
+    ("a list's filter on one value", node("", '"{name|path}"')),
+    ("two filters of lists", node("climb: {line: up}", '"{line.name|path|first}"')),
+    ("the ancestor at no place", node("climb: {line: up}", '"{line.name|at:0}"')),
+    ("a pattern by another form of an ancestor", CLIMBED % "R#{root}"),
+    ("a list in a condition", node("climb: {line: up}", rest="when: line.name")),
+    ("a list's column", node("climb: {line: up}", '"{line.nam|path}"')),
+    ("desc of a plain number", node("", '"{id|desc}"')),
+    ("desc of a name", node("", '"{name|desc}"')),
+    ("a computed column's type", node("columns: {x: {sql: id + 1, type: int}}")),
+    ("a computed column's name", node("columns: {name: id + 1}")),
+    ("a transform's form", node("transform: shop.rules")),
+    ("a transform's value without one", node("", '"{transform.x}"')),
+    ("transform as an alias", node("join: {transform: up}")),
+    ("an alias with a dot", node('join: {"a.b": up}')),
+    ("an entity with a colon", node().replace("  node:\n", '  "no:de":\n    table: node\n')),
+    ("@schema without schemas", node("", '"{@schema}"')),
+    ("S3 inside of a map", node(rest="attributes: {x: {map: {y: {from: name, to: s3}}}}")),
+    ("S3 to elsewhere", node(rest="attributes: {x: {from: name, to: s4}}")),
+    ("a text in a number key", node(rest='ByScore: [a, b, "X{id}"]')),
+    ("a name in a number key", node(rest='ByScore: [a, b, "{name}"]')),
+    ("a padded number in a number key", node(rest='ByScore: [a, b, "{id:06}"]')),
+    ("a text in a binary key", node(rest='ByBytes: ["{name}"]')),
+    ("a plain attribute of another type", node(rest="attributes: {amount: name}")),
+    ("a constant of another type", node(rest="attributes: {tenant: {const: 7}}")),
+    ("too few parts", node(rest="ByScore: [a, b]")),
+    ("the table's part in a local index", node(rest='Local: ["X#{id}", "{total}"]')),
 ]  # fmt: skip
 
 
@@ -104,21 +104,21 @@ def indexed(indexes: str) -> str:
     return f"{{name: TTT, key: [PK, SK], type: t, indexes: {{{indexes}}}}}"
 
 
-TABLES: list[tuple[str, str, str]] = [
-    ("a local index elsewhere", "{name: TTT, key: [PK, SK], type: t, indexes: {L01: {key: [A, B], local: true}}}", "the key of a local index is PK and one attribute"),
-    ("a local index without a sort key", "{name: TTT, key: [PK], type: t, indexes: {L01: {key: [PK, B], local: true}}}", "a table without a sort key takes no local index"),
-    ("two types of one attribute", "{name: TTT, key: [PK, SK], type: t, indexes: {G01: {key: [{name: SK, type: number}]}}}", "'SK' is text in another key and number here"),
-    ("one attribute twice", "{name: TTT, key: [PK, SK], type: t, indexes: {G01: {key: [[A, A], B]}}}", "'A' stands twice in one key"),
-    ("the discriminator as a key", "{name: TTT, key: [PK, SK], type: t, indexes: {G01: {key: [t]}}}", "'t' is written by migrator itself"),
-    ("a short name", "{name: TTT, key: [PK, SK], type: t, indexes: {G: {key: [A]}}}", "the name of an index has 3 to 255"),
-    ("many indexes", indexed(", ".join(f"G{n:02}: {{key: [A{n}]}}" for n in range(21))), "21 global indexes; a table has 20"),
-    ("many local indexes", indexed(", ".join(f"L{n:02}: {{key: [PK, A{n}], local: true}}" for n in range(6))), "6 local indexes; a table has 5 at most"),
-    ("many projected", indexed(f"G01: {{key: [A], project: [{', '.join(f'x{n}' for n in range(101))}]}}"), "101 projected attributes over all indexes; DynamoDB takes 100"),
+TABLES: list[tuple[str, str]] = [
+    ("a local index elsewhere", "{name: TTT, key: [PK, SK], type: t, indexes: {L01: {key: [A, B], local: true}}}"),
+    ("a local index without a sort key", "{name: TTT, key: [PK], type: t, indexes: {L01: {key: [PK, B], local: true}}}"),
+    ("two types of one attribute", "{name: TTT, key: [PK, SK], type: t, indexes: {G01: {key: [{name: SK, type: number}]}}}"),
+    ("one attribute twice", "{name: TTT, key: [PK, SK], type: t, indexes: {G01: {key: [[A, A], B]}}}"),
+    ("the discriminator as a key", "{name: TTT, key: [PK, SK], type: t, indexes: {G01: {key: [t]}}}"),
+    ("a short name", "{name: TTT, key: [PK, SK], type: t, indexes: {G: {key: [A]}}}"),
+    ("many indexes", indexed(", ".join(f"G{n:02}: {{key: [A{n}]}}" for n in range(21)))),
+    ("many local indexes", indexed(", ".join(f"L{n:02}: {{key: [PK, A{n}], local: true}}" for n in range(6)))),
+    ("many projected", indexed(f"G01: {{key: [A], project: [{', '.join(f'x{n}' for n in range(101))}]}}")),
 ]  # fmt: skip
 
-WARNED: list[tuple[str, str, str]] = [
-    ("items that meet", node().replace("Node:", "Other: {key: [\"NODE#{other|or:'0'}\", META]}\n      Node:"), "its key can be equal to that of node.Node"),
-    ("an unpadded path", node("climb: {line: up}", '"P#{line.id|path}"'), "the number 'line.id' is not padded"),
+WARNED: list[tuple[str, str]] = [
+    ("items that meet", node().replace("Node:", "Other: {key: [\"NODE#{other|or:'0'}\", META]}\n      Node:")),
+    ("an unpadded path", node("climb: {line: up}", '"P#{line.id|path}"')),
 ]  # fmt: skip
 
 
@@ -128,28 +128,26 @@ def serious(text: str, head: str) -> list[str]:
     return [str(fault) for fault in caught.value.faults if not fault.warning]
 
 
-@pytest.mark.parametrize(("text", "message"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG])
-def test_wrong_use_is_a_fault(text: str, message: str) -> None:
+@pytest.mark.parametrize("text", [case[1] for case in WRONG], ids=[case[0] for case in WRONG])
+def test_wrong_use_is_a_fault(text: str) -> None:
     found = serious(text, HEAD % "")
-    assert any(message in fault for fault in found), found
+    assert pins.said(found)
 
 
 def test_a_pattern_asks_for_a_climbs_path_and_depth_as_they_are_stored() -> None:
     assert list(check(CLIMBED % "R#{root|lower}", SCHEMA, HEAD % "").mapping.patterns) == ["child", "level"]
 
 
-@pytest.mark.parametrize(
-    ("table", "message"), [case[1:] for case in TABLES], ids=[case[0] for case in TABLES]
-)
-def test_a_table_that_dynamodb_would_refuse_is_a_fault(table: str, message: str) -> None:
+@pytest.mark.parametrize("table", [case[1] for case in TABLES], ids=[case[0] for case in TABLES])
+def test_a_table_that_dynamodb_would_refuse_is_a_fault(table: str) -> None:
     found = serious(node(), f"mapping: 1\ntable: {table}")
-    assert any(message in fault for fault in found), found
+    assert pins.said(found)
 
 
-@pytest.mark.parametrize(("text", "message"), [case[1:] for case in WARNED], ids=[case[0] for case in WARNED])
-def test_a_risk_is_a_warning(text: str, message: str) -> None:
+@pytest.mark.parametrize("text", [case[1] for case in WARNED], ids=[case[0] for case in WARNED])
+def test_a_risk_is_a_warning(text: str) -> None:
     warnings = check(text, SCHEMA, HEAD % "").warnings
-    assert any(message in str(fault) for fault in warnings), warnings
+    assert pins.said(warnings)
 
 
 def test_a_key_that_could_be_too_long_is_a_warning() -> None:
