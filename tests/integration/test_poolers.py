@@ -24,7 +24,7 @@ from tests.journeys.small import MAPPING
 from tests.support_pooler import pooler, settings_left
 from tests.support_source import INTEGER, column, plan_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 CONNECTIONS = 5
 SHOP = """

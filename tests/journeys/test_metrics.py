@@ -196,6 +196,7 @@ def test_dashboard_and_rules_ask_for_metrics_that_are_there(texts: Mapping[str, 
             assert asked <= there[name] or is_empty, (query, there[name])
 
 
+@pytest.mark.nightly
 def test_promtool_takes_the_rules() -> None:
     checked = subprocess.run(
         [program("promtool"), "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False
@@ -208,6 +209,7 @@ EMPTY = ("refused", "dropped", "errors", "open_findings", "ramp_percent", "failu
 """What this run has none of, so that a query of it may have no answer."""
 
 
+@pytest.mark.nightly
 def test_prometheus_answers_every_query_of_this_run(texts: Mapping[str, str], tmp_path: Path) -> None:
     with prometheus(tmp_path, list(texts.values()), ALERTS) as server:
         for query in shown():

@@ -137,7 +137,9 @@ def _expiry(mapping: Mapping, scope: Scope, design: ItemDesign) -> Iterator[Give
         return
     seconds = expiry.days * 86_400
     if column.kind.name == "integer" and (expiry.per_s > 1 or expiry.zero == "never"):
-        yield Lack(column.name, Loss("cut", "a ttl is in whole seconds, and a row that never expires has none"))
+        yield Lack(
+            column.name, Loss("cut", "a ttl is in whole seconds, and a row that never expires has none")
+        )
     elif column.kind.name == "integer":
         yield _given(_Place((name,), Ref((column.name,))), scope, column, lambda value: int(value) - seconds)
     elif column.kind.name == "date" and mapping.timezone in (None, "UTC"):
