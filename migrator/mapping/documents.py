@@ -60,7 +60,7 @@ def key_type(declared: str) -> str:
 
 
 def kind_of_type(declared: str) -> Kind:
-    """A set is a list in items, its members in their order; lists and maps hold what JSON can."""
+    """A set stays one (SetOf), whose members have an order here; lists and maps hold what JSON can."""
     if match := _NUMBER.fullmatch(declared):
         return Kind("number", scale=int(match["scale"]))
     if match := _SET.fullmatch(declared):

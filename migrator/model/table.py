@@ -17,6 +17,13 @@ from uuid import UUID
 # ── Items, row trees, and the DynamoDB table that a mapping describes, as plain frozen values ──
 
 Value: TypeAlias = "str | int | Decimal | bool | bytes | None | list[Value] | dict[str, Value]"
+
+
+class SetOf(list[Any]):
+    """The members of a set of DynamoDB's (SS, NS, BS), at least one, each once and in order: a list that is written as a
+    set. Only old tables have such."""
+
+
 Item: TypeAlias = dict[str, Value]
 """An item as plain Python values (the wire form is the target's business); numbers are int or Decimal."""
 

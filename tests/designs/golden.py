@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from migrator.mapping.heart.wire import encode_item
-from migrator.model.table import Item
+from migrator.model.table import Item, SetOf
 
 ROOT = Path(__file__).parents[2]
 DESIGNS = ROOT / "mappings" / "designs"
@@ -82,10 +82,12 @@ def _param(value: Any) -> str:
 
 
 def value_of(written: Any) -> Any:
-    """The value with {n: "149.99"} as the exact number that it is."""
+    """The value with {n: "149.99"} as the exact number that it is, and {set: [a, b]} as a set."""
     if isinstance(written, list):
         return [value_of(one) for one in written]
     if isinstance(written, dict):
+        if written.keys() == {"set"}:
+            return SetOf(value_of(written["set"]))
         number = written.get("n") if len(written) == 1 else None
         return (
             Decimal(number) if number is not None else {name: value_of(one) for name, one in written.items()}

@@ -161,7 +161,7 @@ def test_four_old_tables_end_in_one(shop: Shop) -> None:
     )
     assert "userName" not in nameless
     user = next(item for item in items if item["PK"]["S"] == "USER#u1" and item["SK"]["S"] == "PROFILE")
-    assert user["tags"] == {"L": [{"S": "a"}, {"S": "t1"}]}
+    assert user["tags"] == {"SS": ["a", "t1"]}
     assert (user["city"], user["logins"]) == ({"S": "City 1"}, {"N": "3"})
     clean = made.done("verify", job)
     assert "clean: rows and items say the same" in clean.out

@@ -25,7 +25,7 @@ from migrator.mapping.heart.scalars import (
 )
 from migrator.model.errors import RowError
 from migrator.model.facts import Kind, KindName
-from migrator.model.table import NESTING_LEVELS, Value
+from migrator.model.table import NESTING_LEVELS, SetOf, Value
 
 # ──
 # Values that hold values: JSON documents, arrays, composites, hstores and MySQL's SETs, as plain lists and
@@ -57,7 +57,8 @@ def list_decoder(kind: Kind, scalars: Scalars) -> Step:
         elements = _parsed(raw) if isinstance(raw, str) else raw
         if not isinstance(elements, list):
             raise RowError("the value is no array, though the column is declared as one")
-        return _elements(elements, of_json if isinstance(raw, str) else of_driver)  # type: ignore[no-any-return]
+        made = _elements(elements, of_json if isinstance(raw, str) else of_driver)
+        return SetOf(made) if isinstance(elements, SetOf) else made
 
     return _refusing_whole(decode)
 
@@ -115,7 +116,8 @@ def _plain_json(value: Any, level: int) -> Value:
     if isinstance(value, Mapping):
         return {encodable(str(name)): _plain_json(child, level + 1) for name, child in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain_json(child, level + 1) for child in value]
+        children = [_plain_json(child, level + 1) for child in value]
+        return SetOf(children) if isinstance(value, SetOf) else children
     if isinstance(value, float):
         return decimal_of(value)
     if isinstance(value, bool):

@@ -16,6 +16,7 @@ from migrator.model.table import (
     Index,
     Item,
     ItemKey,
+    SetOf,
     TableDesign,
     Value,
 )
@@ -113,6 +114,10 @@ def _encode_sized(value: Value, level: int) -> tuple[Wire, int]:
         return {"B": value}, len(value)
     if level > NESTING_LEVELS:
         raise TypeError(f"nested deeper than {NESTING_LEVELS} levels")
+    if isinstance(value, SetOf) and value:
+        members = [_encode_sized(member, level + 1) for member in value]
+        ((form, _),) = members[0][0].items()
+        return {f"{form}S": [wired[form] for wired, _ in members]}, sum(size for _, size in members)
     if isinstance(value, list):
         listed = [_encode_sized(child, level + 1) for child in value]
         size = _CONTAINER_BYTES + sum(size + _ELEMENT_BYTES for _, size in listed)
@@ -125,7 +130,7 @@ def _encode_sized(value: Value, level: int) -> tuple[Wire, int]:
 
 
 def decode(wired: Wire) -> Value:
-    """The plain value of a wire form; sets, which we never write, become sorted lists."""
+    """The plain value of a wire form; the members of a set are in order, which DynamoDB does not keep."""
     ((type_, value),) = wired.items()
     return _DECODERS[type_](value)  # type: ignore[no-any-return]
 
@@ -159,9 +164,9 @@ _DECODERS: dict[str, Any] = {
     "B": _binary,
     "L": lambda value: [decode(child) for child in value],
     "M": lambda value: {name: decode(child) for name, child in value.items()},
-    "SS": sorted,
-    "NS": lambda value: sorted(_number(child) for child in value),
-    "BS": lambda value: sorted(map(_binary, value)),
+    "SS": lambda value: SetOf(sorted(value)),
+    "NS": lambda value: SetOf(sorted(_number(child) for child in value)),
+    "BS": lambda value: SetOf(sorted(map(_binary, value))),
 }
 
 
@@ -216,6 +221,8 @@ def value_bytes(value: Any) -> int:
     if isinstance(value, dict):
         inner = sum(text_bytes(name) + value_bytes(child) + _ELEMENT_BYTES for name, child in value.items())
         return _CONTAINER_BYTES + inner
+    if isinstance(value, SetOf) and value:
+        return sum(map(value_bytes, value))
     return _CONTAINER_BYTES + sum(value_bytes(child) + _ELEMENT_BYTES for child in value)
 
 

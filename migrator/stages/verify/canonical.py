@@ -17,7 +17,7 @@ import orjson
 from migrator.mapping.heart.encoder import TextEncoder, text_in_order
 from migrator.mapping.heart.encoder_values import base64_text
 from migrator.mapping.heart.items import CompiledEntity, index_keys
-from migrator.mapping.heart.wire import encode
+from migrator.mapping.heart.wire import decode, encode
 from migrator.model.edges import WiredItem
 from migrator.model.facts import kept_columns
 from migrator.model.mapping import ItemDesign
@@ -26,6 +26,7 @@ from migrator.stages.verify.scan import summed
 
 MAP = b'"M":{'
 BACKSLASH = ord("\\")
+_SETS = frozenset({"SS", "NS", "BS"})
 
 
 def sorted_where_maps(text: bytes) -> bytes:
@@ -107,6 +108,8 @@ class Canonical:
     def text(self, item: WiredItem) -> bytes:
         """Of one with attributes that no row makes, a text that no row has."""
         item |= self._fixed
+        # DynamoDB keeps no order of a set's members; of a row they are in order.
+        item |= {name: encode(decode(wired)) for name, wired in item.items() if not _SETS.isdisjoint(wired)}
         text = text_in_order(item, self._type, self.orders)
         return _sorted(item) if self.may_have_maps and MAP in text else text
 

@@ -15,6 +15,7 @@ from migrator.mapping.heart.scalars import Undecodable
 from migrator.mapping.heart.values import decoder
 from migrator.model.errors import RowError, SourceError, UnfitValueError
 from migrator.model.facts import Column, TableFacts
+from migrator.model.table import SetOf
 from migrator.target.reads.tables import DescribedIndex, DescribedTable
 from tests import pins
 
@@ -49,8 +50,8 @@ ITEM: dict[str, Any] = {
         ("bytes", "binary", b"\x00"),
         ("none", "text", None),
         ("missing", "text", None),
-        ("texts", "set(text)", ["a", "b"]),
-        ("numbers", "set(number)", [Decimal("1.5"), 2, 10]),
+        ("texts", "set(text)", SetOf(["a", "b"])),
+        ("numbers", "set(number)", SetOf([Decimal("1.5"), 2, 10])),
         ("list", "list", ["x", 1, None]),
         ("map.city", "text", "Ulm"),
         ("map.deep.n", "integer", 7),
@@ -65,7 +66,8 @@ def test_a_value_is_what_the_column_declares(path: str, declared: str, value: An
     found = value_of(ITEM, column(path, declared))
     assert found == value
     assert type(found) is type(value)
-    assert decoder(kind_of_type(declared))(found) == value
+    decoded = decoder(kind_of_type(declared))(found)
+    assert (decoded, type(decoded)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
