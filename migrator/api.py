@@ -93,6 +93,7 @@ class Migration:
         unknown_rows: Literal["refuse", "lock"] = "refuse",
         flush: bool = False,
         longest_transaction_s: float = 30.0,
+        longest_write_s: float = 2.0,
     ) -> DualWrite:
         """From now on every change through the sessions leaves its mark in the same transaction.
 
@@ -105,7 +106,7 @@ class Migration:
         before the commit, and fails it where they cannot be written. `unknown_rows`: what becomes of an UPDATE or DELETE
         that names no keys: refused, or its rows are read first under lock. `flush`: the items are written right after
         each session's commit, best effort. `longest_transaction_s`: what a strict transaction may last from its first
-        change on.
+        change on. `longest_write_s`: how long it may wait for DynamoDB, holding its row locks, before the commit fails.
 
         Raises: SettingsError, StoppedError, TargetError, SourceError with what to mend. Later, a statement that cannot be
         marked raises UnmarkedError; strict mode raises what kept its items from being written.
@@ -113,8 +114,8 @@ class Migration:
         from migrator.wiring.service import WritingOptions, open_document_writing
 
         self._refuse_closed()
-        refuse_options(mode, unknown_rows, longest_transaction_s)
-        options = WritingOptions(mode, unknown_rows, flush, longest_transaction_s)
+        refuse_options(mode, unknown_rows, longest_transaction_s, longest_write_s)
+        options = WritingOptions(mode, unknown_rows, flush, longest_transaction_s, longest_write_s)
         with ExitStack() as stack:
             if self._service.context.checked.mapping.documents:
                 stack.enter_context(open_document_writing(self._service, sessions, options))
@@ -350,7 +351,9 @@ def worker_exit(server: object = None, worker: object = None) -> None:
 atexit.register(worker_exit)
 
 
-def refuse_options(mode: str, unknown_rows: str, longest_transaction_s: float) -> None:
+def refuse_options(
+    mode: str, unknown_rows: str, longest_transaction_s: float, longest_write_s: float
+) -> None:
     """Raises: SettingsError with all that is wrong."""
     wrong = []
     if mode not in ("outbox", "strict"):
@@ -359,5 +362,7 @@ def refuse_options(mode: str, unknown_rows: str, longest_transaction_s: float) -
         wrong.append(f"unknown_rows is refuse or lock, not {unknown_rows!r}")
     if not 0 < longest_transaction_s <= 3600:
         wrong.append("longest_transaction_s is a number of seconds, up to 3600")
+    if not 0 < longest_write_s <= 3600:
+        wrong.append("longest_write_s is a number of seconds, up to 3600")
     if wrong:
         raise SettingsError("dual_write: " + "; ".join(wrong))

@@ -133,10 +133,11 @@ class FakeMigration(Migration):
         unknown_rows: Literal["refuse", "lock"] = "refuse",
         flush: bool = False,
         longest_transaction_s: float = 30.0,
+        longest_write_s: float = 2.0,
     ) -> DualWrite:
         """From now on every change through the sessions stands in `writes`. Raises: SettingsError."""
         self._refuse_closed()
-        refuse_options(mode, unknown_rows, longest_transaction_s)
+        refuse_options(mode, unknown_rows, longest_transaction_s, longest_write_s)
         recording = Sessions(cast("EventHooks", Recording(self.writes.append)))
         with ExitStack() as stack:
             stack.callback(recording.detach)

@@ -120,6 +120,7 @@ class WritingOptions:
     unknown_rows: UnknownRows = "refuse"
     flush: bool = False
     longest_transaction_s: float = 30.0
+    longest_write_s: float = 2.0
     sessions: int | None = None
 
     @property
@@ -276,6 +277,7 @@ def _before_commit(
         clock=running_s,
         check=edges.heartbeats.check,
         longest_s=options.longest_transaction_s,
+        longest_write_s=options.longest_write_s,
     )
     return BeforeCommit(strict, shared_leases, edges.context.sql.inside, off_loop, left)
 

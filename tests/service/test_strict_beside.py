@@ -42,7 +42,9 @@ def strict_service(shop: Shop, *, name: str = "shop", longest_s: float = LONGEST
     engine = sa.create_engine(shop.engine.url, isolation_level="READ COMMITTED")
     sessions = sessionmaker(engine)
     with shop.migration(service=name) as migration:
-        migration.dual_write(sessions, mode="strict", longest_transaction_s=longest_s)
+        migration.dual_write(
+            sessions, mode="strict", longest_transaction_s=longest_s, longest_write_s=longest_s
+        )
         yield sessions
     engine.dispose()
 

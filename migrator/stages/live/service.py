@@ -114,7 +114,7 @@ class Strict:
     """DESIGN §6, "Fail closed"; docs/protocol.md, "Strict mode".
 
     `check` raises when this writer must send nothing more. `longest_s`: what a transaction may last from its first
-    change to its last write of an item.
+    change to its last write of an item. `longest_write_s`: how long the writing of items may hold its row locks.
     """
 
     marks: ChangeMarks
@@ -123,6 +123,7 @@ class Strict:
     clock: Callable[[], float]
     check: Callable[[], None]
     longest_s: float
+    longest_write_s: float = 2.0
 
     def write_first(self, changes: Sequence[Change], rows: RootFinder, begun_at: float) -> None:
         """Writes the items of the roots that the changes touch, as `rows` shows them inside of the transaction.
@@ -142,7 +143,9 @@ class Strict:
                 raise StoppedError(why)
 
         check()
-        with ending_at(time.monotonic() + left_s, why):
+        now = time.monotonic()
+        late = f"dual write: the items were not written within {self.longest_write_s:g} s; roll the transaction back"
+        with ending_at(now + left_s, why), ending_at(now + self.longest_write_s, late):
             marks = self.marks.pre_mark(changes, left_s + 2 * self.lifetimes.request_s)
             relay = self.relay_of(rows, check)
             relay.refresh(reached(relay, marks))

@@ -9,8 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from migrator.model.errors import SettingsError
+from migrator.model.errors import SettingsError, StoppedError
 from migrator.model.instances import Lifetimes, MarkedColumns, Revision, Standing
+from migrator.model.live import ChangeMarks
+from migrator.runtime.retry import Backoff, Retry
 from migrator.stages.live.service import (
     BeforeCommit,
     LeftToTheRelay,
@@ -113,3 +115,50 @@ def test_a_turn_that_fails_is_left_and_the_commit_fails_with_it() -> None:
     assert current is not None
     assert (current.turns, current.is_clean) == (0, False)
     stage.shared_leases.close()
+
+
+class PreMarks:
+    """Marks of a source that answers; `now`: the clock of the source."""
+
+    def __init__(self, now: list[float]) -> None:
+        self.now = now
+
+    def pre_mark(self, changes: Any, wait_s: float) -> list[Any]:
+        return []
+
+
+class AwayRelay:
+    """A relay of a table that does not answer: it retries until the time is over."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    def refresh(self, root_keys: Any) -> None:
+        self.tries += 1
+        Retry(Backoff(attempts=1000, base_s=0.01, cap_s=0.01)).call("writing", _away, _can_pass)
+
+
+def _away() -> None:
+    raise ConnectionError("away")
+
+
+def _can_pass(error: BaseException) -> bool:
+    return isinstance(error, ConnectionError)
+
+
+def strict(relay: Any, now: list[float], longest_write_s: float) -> Strict:
+    return Strict(
+        cast("ChangeMarks", PreMarks(now)),
+        lambda rows, check: relay,
+        Lifetimes(),
+        lambda: now[0],
+        lambda: None,
+        longest_s=1e6,
+        longest_write_s=longest_write_s,
+    )
+
+
+def test_a_strict_write_ends_in_its_time_while_the_table_is_away() -> None:
+    writing = strict(AwayRelay(), [0.0], 0.05)
+    with pytest.raises(StoppedError):
+        writing.write_first([], cast("Any", None), 0.0)
