@@ -36,7 +36,7 @@ from migrator.wiring.live import JobJournal, job_journal_of
 
 
 @belonging()
-def check(command_job: CommandJob, as_json: bool) -> int:
+def check(command_job: CommandJob, steps: bool, as_json: bool) -> int:
     """The exit code of `migrator decommission check`."""
     read = command_job.job
     with ExitStack() as stack:
@@ -47,13 +47,13 @@ def check(command_job: CommandJob, as_json: bool) -> int:
         dependence = evidence_sources.gatherer.dependence(with_tombstones=True)
         lines = before_the_end(dependence, read.cutover)
         unfinished = [name for name, view in dependence.phases.items() if view.state.phase != "complete"]
-        steps = _steps(evidence_sources, str(command_job.path), unfinished)
+        ending = _steps(evidence_sources, str(command_job.path), unfinished)
     is_green = all(line.verdict == "ok" for line in lines)
     if as_json:
         data = {
             "ok": is_green,
             "lines": [asdict(line) for line in lines],
-            "steps": [asdict(step) for step in steps],
+            "steps": [asdict(step) for step in ending],
             "direct": read.direct,
         }
         click.echo(json.dumps(data, ensure_ascii=False))
@@ -61,9 +61,11 @@ def check(command_job: CommandJob, as_json: bool) -> int:
         print_evidence(lines, every=True)
         if read.direct:
             click.echo(direct_line(read.direct))
-        click.echo("nothing depends on SQL any more" if is_green else "not yet: mend what is not ok")
-        for text in step_lines(steps):
-            click.echo(text)
+        if steps:
+            for text in step_lines(ending):
+                click.echo(text)
+        advice = "" if steps else "; --steps prints how to end it"
+        click.echo(f"nothing depends on SQL any more{advice}" if is_green else "not yet: fix what is not ok")
     return CLEAN if is_green else DIFFERENT
 
 
