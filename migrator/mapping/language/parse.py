@@ -213,7 +213,8 @@ def _key_attribute(form: str | value_forms.TypedKeyForm) -> KeyAttribute:
     return KeyAttribute(form) if isinstance(form, str) else KeyAttribute(form.name, form.type)
 
 
-def _index(name: str, form: value_forms.IndexForm) -> Index:
+def _index(name: str, given: value_forms.IndexForm | list[Any]) -> Index:
+    form = value_forms.IndexForm.model_construct(key=given) if isinstance(given, list) else given
     parts = [
         tuple(_key_attribute(attribute) for attribute in part)
         if isinstance(part, list)

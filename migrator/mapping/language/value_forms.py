@@ -81,6 +81,14 @@ class IndexForm(Form):
     local: bool = False
 
 
+IndexKeysForm = Annotated[list[IndexKeyForm], Field(min_length=1, max_length=2)]
+AnyIndexForm = Annotated[
+    Annotated[IndexForm, Tag("=index")] | Annotated[IndexKeysForm, Tag("=list")],
+    choice(other="=index", list="=list"),
+]
+"""A list is an index with that key."""
+
+
 class OwnForm(Form):
     source: Name = "_src"
     ticket: Name = "_tk"
@@ -93,7 +101,7 @@ class TableForm(Form):
     type: Name
     ttl: Name | None = None
     separator: Annotated[str, Field(min_length=1, max_length=8)] = "#"
-    indexes: dict[Name, IndexForm] = {}
+    indexes: dict[Name, AnyIndexForm] = {}
     own: OwnForm = OwnForm()
 
 

@@ -107,7 +107,10 @@ WORDS: Mapping[str, Word] = {
     "TableForm.separator": Word(
         "What stands between the parts of a key; # unless it is said otherwise.", "#"
     ),
-    "TableForm.indexes": Word("Global and local indexes, by name.", {"GSI1": {"key": ["GSI1PK", "GSI1SK"]}}),
+    "TableForm.indexes": Word(
+        "Global and local indexes, by name; a list is the key of one.",
+        {"GSI1": {"key": ["GSI1PK", "GSI1SK"]}},
+    ),
     "TableForm.own": Word(
         "Names of migrator's own attributes in each item.",
         {"source": "_src", "ticket": "_tk", "revision": "_rev"},

@@ -156,3 +156,22 @@ def test_a_frequency_in_other_words_is_told_how_to_be_written(written: object) -
         f"access_patterns.{pattern}.frequency",
         pins.text(),
     )
+
+
+def test_an_index_in_the_short_form_is_one_with_that_key() -> None:
+    long = parse_mapping(INDEXED % "{key: [GSI1PK, {name: at, type: number}]}", "m.yaml").mapping
+    short = parse_mapping(INDEXED % "[GSI1PK, {name: at, type: number}]", "m.yaml").mapping
+    assert short.table == long.table
+
+
+@pytest.mark.parametrize("wrong", ["[]", "[A, B, C]", "GSI1PK", "[7]"])
+def test_a_wrong_index_is_named_in_the_message(wrong: str) -> None:
+    with pytest.raises(MappingError, match=r"table\.indexes\.GSI1"):
+        parse_mapping(INDEXED % wrong, "m.yaml")
+
+
+INDEXED = """
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type, indexes: {GSI1: %s}}
+entities: {users: {items: {User: {key: ["USER#{id}", META]}}}}
+"""
