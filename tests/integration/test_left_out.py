@@ -63,6 +63,7 @@ def test_init_names_what_it_leaves_out(sqlite: Capturing, tmp_path: Path) -> Non
     assert "left out: notes_fts_data (a shadow table" in ended.out
     assert "left out: audit (--leave-out)" in ended.out
     assert not re.search("audit|fts|stale", (tmp_path / "notes.yaml").read_text())
+    assert "region" not in (tmp_path / "notes.job.yaml").read_text()
     ended = run_here([*words[:-1], "autdi", "--force"], tmp_path, {})
     assert "--leave-out: the source has no table 'autdi'" in ended.err
 

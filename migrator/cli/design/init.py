@@ -82,7 +82,7 @@ _JOB = """\
 job: 1
 mapping: {mapping}
 source: {{url: "${{MIGRATOR_SOURCE_URL}}"}}
-target: {{endpoint: "${{MIGRATOR_ENDPOINT_URL:-embedded}}", region: "${{AWS_REGION:-eu-central-1}}"}}
+target: {{endpoint: "${{MIGRATOR_ENDPOINT_URL:-embedded}}"}}
 """
 
 
