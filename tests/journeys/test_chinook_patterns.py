@@ -15,6 +15,7 @@ import pytest
 from migrator.model.mapping import Mapping
 from migrator.model.table import Item
 from migrator.source.reflect import snake_case
+from tests import pins
 from tests.journeys.chinook import ITEMS, ROWS, assert_whole
 from tests.journeys.command import ROOT, Project, project
 from tests.journeys.in_process import Ended
@@ -100,12 +101,12 @@ def _in_snake_case(sql: str) -> str:
 
 def test_chinook_from_end_to_end(filled: Project, engine: str) -> None:
     job = str(filled.job)
-    assert "as the mapping says" in filled.done("table", "check", job).out
+    assert pins.said(filled.done("table", "check", job).out, "mapping")
     assert_whole(filled.items(), engine)
     verified = filled.done("verify", job, "--json").data
     assert (verified["clean"], verified["scanned_items"], verified["not_compared"]) == (True, ITEMS, [])
     again = filled.done("backfill", job, "--json")
-    assert "nothing left to do" in again.err
+    assert pins.said(again.err, "left")
     assert_total(again)
     runs = filled.done("status", job, "--json").data["runs"]
     assert [(run["kind"], run["state"]) for run in runs] == [("backfill", "done"), ("verify", "done")]
@@ -190,9 +191,9 @@ def test_verify_finds_what_is_changed_missing_and_extra(filled: Project) -> None
     assert ended.data["findings"] == expected
     told = 'different: track [1] item Track ["TRACK#1","META"] attribute name: the attribute\'s type differs'
     assert told in found
-    assert "attribute unit_price: the attribute's value differs" in found
+    assert pins.said(found, "price")
     assert 'missing: invoice [1] item Invoice ["INVOICE#1","META"]' in found
-    assert 'unexpected: track [99999] item Track ["TRACK#99999","META"]: its row is not there' in found
+    assert pins.said(found, "unexpected")
     assert 'foreign: item ["X","Y"]' in found
     assert "For Those About To Rock" not in found
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests import pins
 from tests.journeys.command import ROOT, Project
 from tests.journeys.cutover import CUTOVER, PATTERN, cutover_shop, desk_of, filled
 
@@ -66,7 +67,7 @@ def test_phases_evidence_and_instances_go_by_the_journals_clock(tmp_path: Path, 
     operator, service = with_clock(shop, -OFF_S), with_clock(shop, OFF_S)
     with serving(service), desk_of(shop) as job_journal:
         moved = operator.done("cutover", "advance", str(shop.job), PATTERN, "--wait")
-        assert "every living reader acts by it" in moved.out
+        assert pins.said(moved.out)
         assert abs(job_journal.phases.all()[PATTERN].since - job_journal.evidence.now_s()) < 60
         ends_at = time.monotonic() + 120
         while (found := lines(operator))["comparisons"]["verdict"] != "ok":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, cutover_shop, force, phase
 
@@ -53,20 +54,29 @@ def test_a_ramp_for_somebody_goes_forward_on_evidence_and_back_without(bare: Pro
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    "words",
     [
-        (["0"], "a ramp has 1 to 100 percent, not 0; SQL answers all after"),
-        (["0", "--for", "customer=42"], "has no parameter 'customer'; did you mean 'customer_id'"),
-        (["0", "--for", "customer_id=Ada"], "'customer_id' is not of type integer; write it as 42"),
-        (["0", "--for", "customer_id"], "--for takes a parameter and its value, such as user_id=42"),
-        (["5", "--not-for", "customer_id=42"], "it is not for customer_id=42; it is in shadow"),
-        (["-1", "--for", "customer_id=42"], "1 to 100 percent"),
-        (["5", *(word for n in range(101) for word in ("--for", f"customer_id={n}"))], "for 100 at most"),
+        ["0"],
+        ["0", "--for", "customer=42"],
+        ["0", "--for", "customer_id=Ada"],
+        ["0", "--for", "customer_id"],
+        ["5", "--not-for", "customer_id=42"],
+        ["-1", "--for", "customer_id=42"],
+        ["5", *(word for n in range(101) for word in ("--for", f"customer_id={n}"))],
+    ],
+    ids=[
+        "ramp-percent",
+        "mean-customer",
+        "customer-integer",
+        "parameter-user",
+        "customer-shadow",
+        "percent",
+        "case",
     ],
 )
-def test_what_is_no_audience_is_refused(bare: Project, words: list[str], message: str) -> None:
+def test_what_is_no_audience_is_refused(bare: Project, words: list[str]) -> None:
     force(bare, "advance", str(bare.job), OTHER)
     ended = bare.run("cutover", "ramp", *words[1:], "--", str(bare.job), OTHER, words[0])
     assert ended.code == 2
-    assert message in " ".join(ended.err.split())
+    assert pins.said(" ".join(ended.err.split()))
     assert phase(bare, OTHER) == "shadow"

@@ -14,6 +14,7 @@ from migrator.api import Migration
 from migrator.model.errors import SettingsError
 from migrator.model.table import Item
 from migrator.stages.live.instances import this_process
+from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import (
     OTHER,
@@ -68,7 +69,7 @@ def test_an_entity_is_direct_only_on_evidence(shop: Project) -> None:
     say(shop)
     refused = shop.run("capture", "install", str(shop.job))
     assert refused.code == 1
-    assert "not proven: complete" in refused.err
+    assert pins.said(refused.err, "proven")
     assert OTHER in refused.out
     assert PATTERN not in refused.out
     assert "invoice: captured" in shop.run("capture", "status", str(shop.job)).out.replace(
@@ -77,7 +78,7 @@ def test_an_entity_is_direct_only_on_evidence(shop: Project) -> None:
     for words in (["backfill"], ["relay", "--once"]):
         early = shop.run(words[0], str(shop.job), *words[1:])
         assert early.code == 2
-        assert f"{OTHER} is not complete" in early.err
+        assert pins.said(early.err, "complete", other=OTHER)
 
 
 def test_writers_to_sql_and_marks_that_wait_stand_in_the_way(shop: Project) -> None:
@@ -98,7 +99,7 @@ def test_writers_to_sql_and_marks_that_wait_stand_in_the_way(shop: Project) -> N
     # The mark is of a root that the service may have written since: it is told, and nothing is written by it.
     worked = shop.run("relay", str(shop.job), "--once")
     assert worked.code == 1
-    assert "no entity of the mapping reads its table" in shop.run("findings", str(shop.job)).out
+    assert pins.said(shop.run("findings", str(shop.job)).out)
     assert invoice(shop) == before
 
 
@@ -125,7 +126,7 @@ def test_what_the_service_wrote_is_never_touched(direct: Project) -> None:
     assert "Customer" in counted
     assert "Invoice" not in counted
     refused = shop.run("undo", job, "--entity", "invoice", "--yes")
-    assert (refused.code, "the service writes invoice itself" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err)) == (2, True)
 
 
 def test_it_is_told_and_its_patterns_can_still_be_asked(direct: Project) -> None:
@@ -134,10 +135,10 @@ def test_it_is_told_and_its_patterns_can_still_be_asked(direct: Project) -> None
     assert told in direct.done("cutover", "status", job).out
     check = direct.run("decommission", "check", job)
     assert told in check.out
-    assert "no table is left that is not migrated" in check.out
+    assert pins.said(check.out, "migrated")
     assert direct.run("decommission", "check", job, "--json").data["direct"] == ["invoice"]
     assert direct.done("query", job, OTHER, "-p", "customer_id=2", "--json").data["same"]
-    assert "nothing to change" in direct.done("capture", "install", job).out
+    assert pins.said(direct.done("capture", "install", job).out, "change")
 
 
 def test_a_job_without_it_is_stopped_where_it_would_write_old_rows(direct: Project) -> None:
@@ -146,7 +147,7 @@ def test_a_job_without_it_is_stopped_where_it_would_write_old_rows(direct: Proje
     direct.job.write_text(direct.job.read_text().replace(WRITES, ""))
     for words in (["backfill", job], ["relay", job, "--once"], ["capture", "install", job]):
         stopped = direct.run(*words)
-        assert (stopped.code, "the service writes invoice itself" in stopped.err) == (2, True), words
+        assert (stopped.code, pins.said(stopped.err)) == (2, True), words
     assert invoice(direct)["total"] == 77
 
 
@@ -157,13 +158,13 @@ def test_triggers_put_in_by_hand_do_not_let_old_rows_in(direct: Project) -> None
     home = direct.environment["MIGRATOR_HOME"]
     direct.environment["MIGRATOR_HOME"] = f"{home}-of-another-host"
     refused = direct.run("capture", "install", job)  # by a journal that knows nothing
-    assert (refused.code, "was written with another journal" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err, "journal")) == (2, True)
     with closing(sqlite3.connect(direct.folder / "shop.db")) as connection:
         connection.executescript(direct.done("capture", "install", job, "--as", "sql").out)
     direct.environment["MIGRATOR_HOME"] = home
     for words in (["backfill", job], ["relay", job, "--once"]):
         stopped = direct.run(*words)
-        assert (stopped.code, "the service writes invoice itself" in stopped.err) == (2, True), words
+        assert (stopped.code, pins.said(stopped.err, "itself")) == (2, True), words
 
 
 def test_it_can_be_taken_back_on_request(direct: Project) -> None:
@@ -185,30 +186,31 @@ def test_all_entities_may_be_direct_and_then_nothing_is_made_of_rows(direct: Pro
         direct.done("cutover", "advance", job, PATTERN, "--yes", "--one-way")
         job_journal.instances.leave(one)
     direct.job.write_text(direct.job.read_text().replace(WRITES, all_of_them))
-    assert "0 table(s) captured" in direct.done("capture", "install", job).out
+    assert pins.said(direct.done("capture", "install", job).out, "captured")
     for words in (["backfill", job], ["relay", job, "--once"], ["verify", job]):
         refused = direct.run(*words)
-        assert (refused.code, "nothing is left to migrate" in refused.err) == (2, True), words
-    assert "written to the table by the service itself: customer, invoice" in direct.run(
-        "decommission", "check", job
-    ).out.replace("invoice, customer", "customer, invoice")
+        assert (refused.code, pins.said(refused.err, "migrate")) == (2, True), words
+    assert pins.said(
+        direct.run("decommission", "check", job).out.replace("invoice, customer", "customer, invoice"),
+        "customer",
+    )
 
 
 @pytest.mark.parametrize(
-    ("writes", "what"),
+    "writes",
     [
-        ("writes: {direct: [invoices]}", "no entity 'invoices'; did you mean 'invoice'?"),
-        ("writes: {direct: invoice}", "writes.direct"),
-        ("writes: {directly: [invoice]}", "did you mean 'direct'?"),
+        "writes: {direct: [invoices]}",
+        "writes: {direct: invoice}",
+        "writes: {directly: [invoice]}",
     ],
 )
-def test_wrong_names_are_told(tmp_path: Path, dynamodb_url: str, writes: str, what: str) -> None:
+def test_wrong_names_are_told(tmp_path: Path, dynamodb_url: str, writes: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     say(shop, writes + "\n")
     for command in (["capture", "install"], ["backfill"], ["verify"]):
         ended = shop.run(*command, str(shop.job))
         assert ended.code == 2
-        assert what in ended.err
+        assert pins.said(ended.err)
 
 
 def test_an_entity_that_reads_the_table_of_a_direct_one_has_to_be_direct_too(
@@ -236,6 +238,6 @@ def test_a_service_that_would_leave_no_marks_too_early_does_not_start(
     for name in ("MIGRATOR_SOURCE_URL", "MIGRATOR_HOME"):
         monkeypatch.setenv(name, shop.environment[name])
     sessions = sessionmaker(create_engine(shop.environment["MIGRATOR_SOURCE_URL"]))
-    refused = pytest.raises(SettingsError, match=f"{OTHER} is not complete")
+    refused = pins.refused(SettingsError, other=OTHER)
     with Migration.load(str(shop.job), service="shop-api") as migration, refused:
         migration.dual_write(sessions)

@@ -12,6 +12,7 @@ from sqlalchemy import update
 
 from migrator.journal.database import Database
 from migrator.journal.schema import stream_shard
+from tests import pins
 from tests.journeys.documents import Shop, old_shop
 
 LINES = ("lines_of_order", "one_line")
@@ -98,16 +99,16 @@ def test_days_after_the_last_relay_the_end_is_told_for_what_it_is(shop: Shop) ->
     assert {name for name, line in lines.items() if line["verdict"] != "ok"} == {"marks", "verify"}
     for name in ("marks", "verify"):
         assert lines[name]["verdict"] == "unknown"
-        assert "for a day, and they keep no more" in lines[name]["found"]
+        assert pins.said(lines[name]["found"], "day")
     assert "mark(s) wait" not in made.done("status", job).out
     made.done("cutover", "watch", job, "--once")
     assert not told.exists(), "nothing is behind where nothing is to be read"
-    assert "Both sides say the same" in made.done("report", job).out
+    assert pins.said(made.done("report", job).out, "sides")
 
 
 def test_before_its_end_a_stream_that_nobody_reads_is_behind(shop: Shop) -> None:
     days_pass(shop)
-    assert "mark(s) wait" in shop.project.done("status", shop.job).out
+    assert pins.said(shop.project.done("status", shop.job).out)
 
 
 def test_from_complete_the_way_back_is_an_operators_word_that_no_service_wrote(shop: Shop) -> None:
@@ -116,7 +117,7 @@ def test_from_complete_the_way_back_is_an_operators_word_that_no_service_wrote(s
     complete(shop, "profile")
     refused = made.run("cutover", "rollback", job, "profile", "--yes")
     assert refused.code == 1
-    assert "rows are made of items for databases alone" in " ".join(refused.out.split())
+    assert pins.said(" ".join(refused.out.split()))
     words = [word for name in ("user", "order", "line") for word in ("--unwritten", name)]
     made.done("cutover", "rollback", job, "profile", "--yes", *words)
     shop.tables.put(shop.real["Users"], [{"id": "u4", "name": "Eve"}])
@@ -135,7 +136,7 @@ def test_once_the_old_tables_are_gone_what_asks_the_journal_and_the_new_table_wo
         shop.tables.drop(name)
     gone = made.run("decommission", "check", job)
     assert gone.code == 3
-    assert f"table {shop.real['Users']}: there is no such table (any more)" in gone.err
+    assert pins.said(gone.err, users=shop.real["Users"])
     for words in (["cutover", "status"], ["cutover", "history"], ["report"], ["status"]):
         made.done(*words, job)
     made.done("decommission", "strip", job, "--yes")

@@ -24,6 +24,7 @@ from migrator.model.bulk.files import Manifest, manifest_digest
 from migrator.stages.backfill import export
 from migrator.stages.backfill.export import keep_state
 from migrator.target.exchange import REFERENCE
+from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
 
@@ -98,11 +99,11 @@ def test_a_table_is_imported_while_services_write_and_is_clean_after_the_relay(
     imported = shop.done("table", "import", job, "--from", place, "--json").data
     assert (imported["items"], imported["replaced"]) == (150, 0)
     changed(shop, "UPDATE invoice SET total = 9 WHERE id = 3", "INSERT INTO customer VALUES (99, 'Zoë')")
-    assert "nothing left to do" in shop.done("backfill", job).err
+    assert pins.said(shop.done("backfill", job).err, "left")
     assert shop.run("verify", job, "--settle", "0").code == 1
     shop.done("relay", job, "--once")
     shop.done("verify", job)
-    assert "nothing left to do" in shop.done("table", "import", job, "--from", place).err
+    assert pins.said(shop.done("table", "import", job, "--from", place).err, "nothing")
 
 
 def test_two_exports_of_the_same_rows_are_the_same_bytes_in_a_folder_and_in_s3(
@@ -122,7 +123,7 @@ def test_two_exports_of_the_same_rows_are_the_same_bytes_in_a_folder_and_in_s3(
     # In no order of keys: one that is sorted would be written to one partition after the other.
     assert sum(a < b for a, b in pairwise(keys)) < 100
     assert not [path for path in (shop.folder / "first").rglob("*") if "pages" in path.parts]
-    assert "nothing left to do" in shop.done("export", "items", str(shop.job), "--to", "first").err
+    assert pins.said(shop.done("export", "items", str(shop.job), "--to", "first").err)
 
 
 def test_plan_says_what_the_import_is_billed_by_and_which_way_is_cheapest(shop: Project) -> None:
@@ -138,7 +139,7 @@ def test_plan_says_what_the_import_is_billed_by_and_which_way_is_cheapest(shop: 
     said = " ".join(shop.done("plan", str(shop.job), "--region", "us-east-1").out.split())
     # So few items cost less than a cent whichever way, and then nothing is simpler than batches.
     assert "cheapest: batches (less than USD 0.01); fastest: batches (less than a minute; 4,000 write" in said
-    assert "needs a bucket, and that no table of its name is there yet" in said
+    assert pins.said(said, "bucket")
     assert (planned["cheapest"], planned["fastest"]) == ("batches", "batches")
     assert {way["name"]: way["usd"] for way in planned["ways"]}["import"] == pytest.approx(
         0.15 * planned["load"]["json_bytes"] / 1024**3
@@ -149,7 +150,7 @@ def test_plan_says_what_the_import_is_billed_by_and_which_way_is_cheapest(shop: 
         .replace("[INVOICES, ", "[")
     )
     local = shop.run("plan", str(shop.job), "--region", "us-east-1")
-    assert "no import: it has a local index" in " ".join(local.out.split()), local.err
+    assert pins.said(" ".join(local.out.split()), "local"), local.err
 
 
 def test_what_is_at_the_place_already_is_replaced_only_when_it_is_asked_for(shop: Project) -> None:
@@ -159,11 +160,11 @@ def test_what_is_at_the_place_already_is_replaced_only_when_it_is_asked_for(shop
     mapping = shop.folder / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace("keep: [name]", "keep: [id, name]"))
     refused = shop.run("export", "items", job, "--to", "items")
-    assert (refused.code, "holds another export" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err, "holds")) == (2, True)
     assert exported(shop, "items", "--restart")["items"] == 151
     (place / "mine.txt").write_text("")
     refused = shop.run("export", "items", job, "--to", "items", "--restart")
-    assert (refused.code, "that no export wrote, such as mine.txt" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err, "wrote")) == (2, True)
 
 
 def test_two_rows_of_one_key_are_never_published(shop: Project, s3: Any, bucket: str) -> None:
@@ -173,13 +174,13 @@ def test_two_rows_of_one_key_are_never_published(shop: Project, s3: Any, bucket:
     changed(shop, "UPDATE customer SET name = 'Name 1' WHERE id = 2")
     found = shop.run("export", "items", job, "--to", place)
     assert found.code == 1
-    assert "nothing was published" in found.err
+    assert pins.said(found.err, "published")
     shown = " ".join(shop.run("findings", job, "--show-keys").out.split())
     assert "collision: customer [2] item Customer" in shown
-    assert "customer [1] makes the same key and was first" in shown
+    assert pins.said(shown, "customer")
     assert not [name for name in objects(s3, bucket) if "/pages/" not in name]
     refused = shop.run("table", "import", job, "--from", place)
-    assert (refused.code, "has no manifest.json" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err, "manifest")) == (2, True)
     # The row that was first moves on; the other one has its key from now on, and no item of the first is left.
     changed(shop, "UPDATE customer SET name = 'Another' WHERE id = 1")
     assert exported(shop, place)["items"] == 150
@@ -212,19 +213,16 @@ def test_an_export_that_was_touched_is_not_imported(shop: Project, s3: Any, buck
     s3.put_object(Bucket=bucket, Key=name, Body=gzip.compress(gzip.decompress(whole) + b"{no item\n"))
     s3.put_object(Bucket=bucket, Key="shop/data/part-00002.json.gz", Body=whole)
     said = refused()
-    assert (
-        "data/part-00001.json.gz is not as it was written; data/part-00002.json.gz is not of the export"
-        in said
-    )
+    assert pins.said(said, "export")
     s3.delete_object(Bucket=bucket, Key="shop/data/part-00002.json.gz")
     s3.delete_object(Bucket=bucket, Key=name)
     assert "data/part-00001.json.gz is missing" in refused()
     manifest = s3.get_object(Bucket=bucket, Key="shop/manifest.json")["Body"].read()
     s3.put_object(Bucket=bucket, Key="shop/manifest.json", Body=manifest.replace(b"150", b"151"))
-    assert "manifest.json was edited" in refused()
+    assert pins.said(refused(), "manifest")
     s3.put_object(Bucket=bucket, Key="shop/manifest.json", Body=b"[]")
-    assert "is none of this migrator's" in refused()
-    assert "there is no table" in shop.run("table", "check", str(shop.job)).err
+    assert pins.said(refused(), "none")
+    assert pins.said(shop.run("table", "check", str(shop.job)).err, "table")
 
 
 def test_an_export_of_another_mapping_or_another_journal_is_not_imported(shop: Project, items: str) -> None:
@@ -233,19 +231,19 @@ def test_an_export_of_another_mapping_or_another_journal_is_not_imported(shop: P
     text = mapping.read_text()
     mapping.write_text(text.replace("keep: [name]", "keep: [id, name]"))
     refused = shop.run(*asked)
-    assert (refused.code, "was exported by another mapping" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err, "exported")) == (2, True)
     mapping.write_text(text)
     shop.done("capture", "install", str(shop.job))
-    assert "before capture was installed anew" in shop.run(*asked).err
+    assert pins.said(shop.run(*asked).err, "installed")
     (shop.folder / ".migrator" / "shop.db").rename(shop.folder / "lost.db")
     refused = shop.run(*asked)
-    assert (refused.code, "with another journal than this one" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err, "journal")) == (2, True)
 
 
 def test_a_table_that_is_there_is_left_alone(shop: Project, items: str) -> None:
     shop.done("table", "create", str(shop.job))
     refused = shop.run("table", "import", str(shop.job), "--from", items)
-    assert (refused.code, f"table {shop.table} exists already" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err, table=shop.table)) == (2, True)
     assert shop.items() == []
 
 
@@ -254,25 +252,25 @@ def test_a_mapping_with_a_local_index_is_not_imported(shop: Project) -> None:
     index = "indexes: {Local: {key: [PK, {name: total, type: number}], local: true}}"
     mapping.write_text(mapping.read_text().replace("type: type", f"type: type, {index}"))
     refused = shop.run("table", "import", str(shop.job), "--from", "s3://some-bucket/x")
-    assert (refused.code, "has the local index(es) Local" in refused.err) == (2, True), refused.err
+    assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    "place",
     [
-        ("s3://no-such-bucket-here/x", "there is no such bucket; create it, or correct the address s3://"),
-        ("s3://B/x", "is no place in S3; write s3://bucket/prefix"),
-        ("/proc/items", "/proc/items cannot be"),
+        "s3://no-such-bucket-here/x",
+        "s3://B/x",
+        "/proc/items",
     ],
 )
-def test_a_place_that_cannot_be_written_is_named(shop: Project, place: str, said: str) -> None:
+def test_a_place_that_cannot_be_written_is_named(shop: Project, place: str) -> None:
     refused = shop.run("export", "items", str(shop.job), "--to", place)
-    assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
 
 
 def test_an_import_reads_from_s3_alone(shop: Project) -> None:
     refused = shop.run("table", "import", str(shop.job), "--from", "items")
-    assert (refused.code, "aws s3 sync items" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err)) == (2, True)
 
 
 def published_anew(shop: Project, s3: Any, bucket: str, change: Callable[[bytes], bytes]) -> None:
@@ -301,8 +299,8 @@ def test_items_that_dynamodb_does_not_take_are_findings(
     )
     failed = shop.run("table", "import", job, "--from", items)
     assert failed.code == 1
-    assert "the import ended as FAILED (ItemValidationError" in failed.err
-    assert "2 item(s) were not taken" in failed.err
+    assert pins.said(failed.err, "ended")
+    assert pins.said(failed.err, "taken")
     found = shop.run("findings", job, "--json", "--show-keys").data["findings"]
     assert [(one["kind"], one["entity"], one["source_key"], one["item_type"]) for one in found] == [
         ("unwritten", "", "", ""),
@@ -311,7 +309,7 @@ def test_items_that_dynamodb_does_not_take_are_findings(
     assert found[0]["reason"].startswith("data/part-00001.json.gz, line 1: ")
     # What is half there is no table to write to; the import says so again, and a backfill refuses it.
     assert shop.run("table", "import", job, "--from", items).code == 1
-    assert "is not the mapping's: TTL is on" in shop.run("backfill", job).err
+    assert pins.said(shop.run("backfill", job).err, "case")
     shop.store().client.delete_table(TableName=shop.table)
     exported(shop, items, "--restart")
     shop.done("table", "import", job, "--from", items)
@@ -323,9 +321,7 @@ def test_an_item_that_replaced_another_is_noticed(shop: Project, s3: Any, bucket
         shop, s3, bucket, lambda lines: lines.replace(b'"C#7"},"SK":{"S":"META"', b'"C#8"},"SK":{"S":"META"')
     )
     failed = shop.run("table", "import", str(shop.job), "--from", items)
-    assert (failed.code, "150 items were imported, and the table has 149" in failed.err) == (1, True), (
-        failed.err
-    )
+    assert (failed.code, pins.said(failed.err)) == (1, True), failed.err
 
 
 def test_no_writer_touches_a_table_whose_import_has_not_ended_well(
@@ -340,7 +336,7 @@ def test_no_writer_touches_a_table_whose_import_has_not_ended_well(
     shop.store().client.update_time_to_live(TableName=shop.table, TimeToLiveSpecification=ttl)
     for words in (["relay", job, "--once"], ["backfill", job, "--into-existing"]):
         refused = shop.run(*words)
-        assert (refused.code, "an import into table" in refused.err) == (2, True), refused.err
+        assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
 
 
 def test_an_export_whose_marks_another_table_has_used_up_is_not_imported(
@@ -354,7 +350,7 @@ def test_an_export_whose_marks_another_table_has_used_up_is_not_imported(
     shop.done("relay", job, "--once")
     shop.store().client.delete_table(TableName=shop.table)
     refused = shop.run("table", "import", job, "--from", place)
-    assert (refused.code, "so their marks are gone" in refused.err) == (2, True), refused.err
+    assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
 
 
 def test_a_killed_export_goes_on_with_the_same_command(shop: Project) -> None:

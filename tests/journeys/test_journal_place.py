@@ -13,6 +13,7 @@ import pytest
 
 from migrator.api import Migration
 from migrator.model.errors import SettingsError
+from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import PATTERN, cutover_shop, filled, force
 from tests.journeys.in_process import Ended, run_here
@@ -80,22 +81,22 @@ def test_a_journal_that_was_just_made_is_refused(shop: Project) -> None:
     assert elsewhere(shop, "verify", str(shop.job), "--settle", "0s", home="fresh").code == 0
     for words in words_for(shop):
         refused = elsewhere(shop, *words, home="fresh")
-        assert (refused.code, UNKNOWN in refused.err) == (2, True), (words, refused.err)
+        assert (refused.code, pins.said(refused.err)) == (2, True), (words, refused.err)
     assert shop.items() == before
     assert phase(elsewhere(shop, "cutover", "status", str(shop.job), "--json")) == "shadow"
 
 
 def test_advice_names_a_command_that_has_the_option(shop: Project) -> None:
     refused = elsewhere(shop, "capture", "uninstall", str(shop.job), home="fresh").err
-    assert f"run `migrator cutover status {shop.job} --adopt-journal` once" in refused
-    assert "--force where no service runs" in refused
+    assert pins.said(refused, "cutover", job=shop.job)
+    assert pins.said(refused, "runs")
     assert refused.count("--adopt-journal") == 1
 
 
 def test_doctor_tells_it(shop: Project) -> None:
     told = json.loads(elsewhere(shop, "doctor", str(shop.job), "--json", home="fresh").out)["checks"]
     (line,) = (one for one in told if one["name"] == "journal's job")
-    assert (line["state"], UNKNOWN in line["what"]) == ("failed", True)
+    assert (line["state"], pins.said(line["what"])) == ("failed", True)
     told = json.loads(elsewhere(shop, "doctor", str(shop.job), "--json").out)["checks"]
     assert "journal's job" not in {one["name"] for one in told}
 
@@ -105,16 +106,16 @@ def test_it_becomes_the_tables_once_that_is_said(shop: Project) -> None:
     job = str(shop.job)
     forced = elsewhere(shop, "cutover", "status", job, "--json", "--adopt-journal", home="fresh")
     assert phase(forced) == "off"
-    assert "this journal is the table's from now on" in forced.err
+    assert pins.said(forced.err, "now")
     assert elsewhere(shop, "relay", job, "--once", home="fresh").code == 0
     refused = shop.run("cutover", "status", job)
-    assert (refused.code, "was written with another journal" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err, "journal")) == (2, True)
 
 
 def test_a_source_that_does_not_answer_makes_a_fresh_journal_no_better(shop: Project) -> None:
     shop.environment["MIGRATOR_SOURCE_URL"] = "sqlite:////there/is/none.db"
     refused = elsewhere(shop, "cutover", "rollback", str(shop.job), PATTERN, home="fresh")
-    assert (refused.code, "cannot be asked" in refused.err) == (2, True), refused.err
+    assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
 
 
 def test_a_service_with_a_journal_of_its_own_does_not_start(
@@ -124,9 +125,9 @@ def test_a_service_with_a_journal_of_its_own_does_not_start(
     copy = shutil.copytree(shop.folder, shop.folder.parent / "copy", ignore=lambda *_: [".migrator"])
     monkeypatch.setenv("MIGRATOR_SOURCE_URL", shop.environment["MIGRATOR_SOURCE_URL"])
     with Migration.load(copy / "shop.yaml") as migration:
-        with pytest.raises(SettingsError, match=UNKNOWN):
+        with pins.refused(SettingsError, "knows"):
             migration.begin_reading()
-        with pytest.raises(SettingsError, match=UNKNOWN):
+        with pins.refused(SettingsError, "nothing"):
             migration.begin_marking()
     with Migration.load(shop.job) as migration:
         migration.begin_reading()
@@ -141,7 +142,7 @@ def test_capture_by_a_migration_file_can_be_the_first_that_is_done(tmp_path: Pat
     with closing(sqlite3.connect(tmp_path / "shop.db")) as source:
         source.executescript(sql)
     refused = made.run("relay", "--once", job)
-    assert (refused.code, "run `migrator capture install" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err)) == (2, True)
     made.done("backfill", job)
     made.done("relay", "--once", job)
     made.done("cutover", "status", job)

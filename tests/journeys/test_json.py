@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import PATTERN, cutover_shop
 from tests.unit.cli.test_command_line import LEAVES
@@ -134,17 +135,17 @@ def test_a_command_in_a_message_can_be_copied_whole(tmp_path: Path, dynamodb_url
     shop = cutover_shop(tmp_path, dynamodb_url)
     job = str(shop.job)
     nothing = shop.run("backfill", job, "--entity", "customer")
-    assert f"run `migrator table create {job}`" in nothing.err
+    assert pins.said(nothing.err, "create", job=job)
     shop.done("table", "create", job)
     done = shop.done("backfill", job, "--entity", "customer", "--workers", "1")
-    assert f"run `migrator capture install {job}` first, or `migrator verify {job} --repair`" in done.err
+    assert pins.said(done.err, "install", job=job)
 
 
 def test_a_dry_run_is_told_as_the_same_command(tmp_path: Path, dynamodb_url: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     shop.job.write_text(shop.job.read_text().replace(shop.endpoint, "http://127.0.0.1:1"))
     ended = shop.run("undo", str(shop.job), "--dry-run")
-    assert f"the same command goes on: `migrator undo {shop.job} --dry-run`" in ended.err
+    assert pins.said(ended.err, job=shop.job)
 
 
 def test_a_command_in_a_row_is_a_row_s_text(tmp_path: Path, dynamodb_url: str) -> None:
@@ -154,7 +155,7 @@ def test_a_command_in_a_row_is_a_row_s_text(tmp_path: Path, dynamodb_url: str) -
         service.commit()
     documents(shop, BEFORE)
     answered = shop.done("query", str(shop.job), PATTERN, "-p", "id=1", "--json").out
-    assert "run `migrator status` now" in answered
+    assert pins.said(answered)
 
 
 def test_a_failure_names_the_same_command_with_all_that_was_given(tmp_path: Path, dynamodb_url: str) -> None:
@@ -164,4 +165,4 @@ def test_a_failure_names_the_same_command_with_all_that_was_given(tmp_path: Path
     shop.job.write_text(shop.job.read_text().replace("tuning: {", "tuning: {give_up_after_s: 0.1, "))
     ended = shop.run("backfill", job, "--entity", "customer", "--workers", "1", "--max-cost", "3.50")
     assert ended.code == 3
-    assert f"`migrator backfill {job} --entity customer --workers 1 --max-cost 3.50`" in ended.err
+    assert pins.said(ended.err, job=job)

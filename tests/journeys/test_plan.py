@@ -24,6 +24,7 @@ from migrator.stages.design.sizing import Bounds
 from migrator.stages.patterns.param_sampling import RowSample, draw
 from migrator.target.client import dynamodb_client
 from migrator.wiring.job import open_source
+from tests import pins
 from tests.fakes.conditions import holds
 from tests.journeys.command import ROOT, Project
 from tests.journeys.in_process import Ended
@@ -282,10 +283,7 @@ def test_the_first_line_says_what_would_be_done(shop: Project) -> None:
     assert ended.code == 0, ended.err
     triggers = shop.done("capture", "install", "shop.job.yaml", "--dry-run").out.count("CREATE TRIGGER")
     assert triggers > 6
-    assert ended.out.splitlines()[0] == (
-        f"would create table Shop with 1 index(es), install {triggers} trigger(s) on 2 table(s),"
-        " and write 50 item(s) of 50 row(s)"
-    )
+    assert ended.out.splitlines()[0] == (pins.text(triggers=triggers))
 
 
 def test_dollars_of_a_month_are_units_times_frequency(shop: Project) -> None:
@@ -298,7 +296,7 @@ def test_dollars_of_a_month_are_units_times_frequency(shop: Project) -> None:
     assert newest["items"] <= 3
     assert data["bills"]["reads"] == pytest.approx(sum(one["usd_a_month"] for one in data["patterns"]))
     assert data["bills"]["writes"] is None
-    assert "counts no changes" in data["writes"]["why"]
+    assert pins.said(data["writes"]["why"])
 
 
 def test_what_is_left_out_and_what_nobody_asks_is_named(shop: Project) -> None:
@@ -331,7 +329,7 @@ def test_a_partition_that_takes_too_many_writes_does_not_fit(shop: Project, tmp_
         ("write units", "the table"),
         ("write units", "GSI1"),
     ]
-    assert "takes 2,200 write units a second" in misfits[1]["what"]
+    assert pins.said(misfits[1]["what"])
     changing = next(one for one in data["advice"] if one["kind"] == "changing key")
     assert (changing["where"], "status" in changing["what"]) == ("orders, GSI1", True)
     # Four units a put: two in the table, two in the index.
@@ -345,7 +343,7 @@ def test_rows_that_make_no_items_do_not_fit(shop: Project, tmp_path: Path) -> No
         connection.commit()
     ended = planned(shop)
     assert ended.code == 1
-    assert "does not fit: order: 1 row(s) make no items" in ended.out
+    assert pins.said(ended.out)
     assert "secret" not in ended.out + ended.err
 
 
@@ -372,8 +370,8 @@ def test_one_partition_key_is_shown_with_masked_items(shop: Project) -> None:
     assert "Ann" not in ended.out
     assert planned(shop, "--show", "CUSTOMER#1", "--json").data["views"][0]["collections"]
     nothing = planned(shop, "--show", "CUSTOMER#999")
-    assert (nothing.code, "no row makes an item" in nothing.out) == (1, True)
-    assert "partition keys of GSI1 look like this: STATUS#{status}" in nothing.out + nothing.err
+    assert (nothing.code, pins.said(nothing.out, "makes")) == (1, True)
+    assert pins.said(nothing.out + nothing.err, "look")
     assert planned(shop, "--show", "CUSTOMER#1", "--html", "x.html").code == 2
 
 
@@ -386,16 +384,16 @@ def test_two_designs_stand_side_by_side(shop: Project, tmp_path: Path) -> None:
     data = planned(shop, "--json", "--compare", "other.yaml").data
     assert data["other"]["write_units"] < data["write_units"]
     out = planned(shop, "--compare", "other.yaml").out
-    assert "Side by side" in out
-    assert "newest_orders, read units a call" in out
-    assert "no such pattern" in out
+    assert pins.said(out, "side")
+    assert pins.said(out, "orders")
+    assert pins.said(out, "such")
 
 
 def test_a_page_is_written_and_replaced_but_no_other_file(shop: Project, tmp_path: Path) -> None:
     for _ in range(2):
         assert planned(shop, "--html", "plan.html").code == 0
     page = (tmp_path / "plan.html").read_text(encoding="utf-8")
-    assert "Would create table Shop" in page
+    assert pins.said(page)
     assert "ORDER#00000001" in page, "item collections of real rows"
     assert "Ann" not in page
     for file, what in {
@@ -413,27 +411,37 @@ def test_an_empty_table_has_nothing_to_measure(shop: Project, tmp_path: Path) ->
         connection.executescript("DELETE FROM orders; DELETE FROM customers")
     data = planned(shop, "--json").data
     assert (data["items"], data["write_units"]) == (0, 0)
-    assert {one["why"] for one in data["patterns"]} == {"there is no row that it asks for"}
+    assert all(one["why"] == pins.text("row") for one in data["patterns"])
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("words", "code"),
     [
-        (["nothing.yaml"], 2, "there is no such job or mapping file"),
-        (["shop.yaml"], 2, "a mapping does not say where its rows are"),
-        (["shop.job.yaml", "--compare", "nothing.yaml"], 2, "there is no such job or mapping file"),
-        (["shop.job.yaml", "--compare", "other.job.yaml"], 2, "reads another source"),
-        (["shop.job.yaml", "--compare", "faulty.yaml"], 2, "has no column 'nothing'"),
-        (["faulty.yaml", "--source", "sqlite:///shop.db"], 2, "has no column 'nothing'"),
-        (["shop.job.yaml", "--statements", "nothing.sql"], 2, "nothing.sql: cannot be read"),
-        (["shop.yaml", "--source", "postgresql://u:secret@127.0.0.1:1/none"], 3, "no server listens there"),
-        (["shop.yaml", "--source", "sqlite:///nothing.db"], 2, "does not exist"),
-        (["sourceless.yaml"], 2, "'source' is missing"),
+        (["nothing.yaml"], 2),
+        (["shop.yaml"], 2),
+        (["shop.job.yaml", "--compare", "nothing.yaml"], 2),
+        (["shop.job.yaml", "--compare", "other.job.yaml"], 2),
+        (["shop.job.yaml", "--compare", "faulty.yaml"], 2),
+        (["faulty.yaml", "--source", "sqlite:///shop.db"], 2),
+        (["shop.job.yaml", "--statements", "nothing.sql"], 2),
+        (["shop.yaml", "--source", "postgresql://u:secret@127.0.0.1:1/none"], 3),
+        (["shop.yaml", "--source", "sqlite:///nothing.db"], 2),
+        (["sourceless.yaml"], 2),
+    ],
+    ids=[
+        "such-file",
+        "mapping-say",
+        "such-mapping-file",
+        "reads-source",
+        "column",
+        "column-source",
+        "nothing-read",
+        "server-listens",
+        "exist",
+        "missing",
     ],
 )
-def test_what_cannot_be_planned_is_said(
-    shop: Project, tmp_path: Path, words: list[str], code: int, message: str
-) -> None:
+def test_what_cannot_be_planned_is_said(shop: Project, tmp_path: Path, words: list[str], code: int) -> None:
     shutil.copyfile(tmp_path / "shop.db", tmp_path / "other.db")
     (tmp_path / "other.job.yaml").write_text("job: 1\nmapping: shop.yaml\nsource: sqlite:///other.db\n")
     (tmp_path / "sourceless.yaml").write_text("job: 1\nmapping: shop.yaml\n")
@@ -443,5 +451,5 @@ def test_what_cannot_be_planned_is_said(
         del environment["MIGRATOR_SOURCE_URL"]
     project = Project(tmp_path, shop.job, shop.table, shop.endpoint, environment)
     ended = project.run("plan", *words)
-    assert (ended.code, message in ended.err) == (code, True), ended.err
+    assert (ended.code, pins.said(ended.err)) == (code, True), ended.err
     assert "secret" not in ended.err

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
 
@@ -21,12 +22,12 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
 def test_a_sample_looks_at_some_rows_and_says_what_it_left_out(shop: Project) -> None:
     ended = shop.done("verify", str(shop.job), "--sample", "10%", "--seed", "7")
     assert re.search(r"a sample \(10%, seed 7\): (9|10|11) rows against their items", ended.out)
-    assert "the table against its rows, and totals, were not compared" in ended.out
+    assert pins.said(ended.out, "totals")
     data = shop.done("verify", str(shop.job), "--sample", "20 rows", "--seed", "7", "--json").data
     assert data["sample"] == {"of": "20 rows", "seed": 7}
     assert 20 <= data["total"]["rows"] <= 23
     drawn = shop.done("verify", str(shop.job), "--sample", "10%")
-    assert "the sample's seed is" in drawn.err
+    assert pins.said(drawn.err, "seed")
 
     shop.store().delete([(item["PK"], item["SK"]) for item in shop.items() if item["type"] == "InvoiceById"])
     assert shop.run("verify", str(shop.job), "--sample", "10%", "--seed", "7").code == 1

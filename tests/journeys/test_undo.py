@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
 
@@ -48,7 +49,7 @@ def test_the_items_of_another_writer_survive(shop: Project) -> None:
 
 def test_one_entity_goes_and_comes_back(shop: Project) -> None:
     ended = shop.done("undo", str(shop.job), "--entity", "invoice", "--yes")
-    assert "120 item(s) deleted; 33 item(s) of others are left alone" in ended.out
+    assert pins.said(ended.out)
     assert types(shop) == EVERYTHING - Counter({"Invoice": 60, "InvoiceById": 60})
     again = shop.done("backfill", str(shop.job), "--json").data
     assert again["entities"]["invoice"]["items"] == 120
@@ -57,9 +58,9 @@ def test_one_entity_goes_and_comes_back(shop: Project) -> None:
 
 def test_no_terminal_to_ask_is_wrong_use(shop: Project) -> None:
     refused = shop.run("undo", str(shop.job))
-    assert (refused.code, "say --yes, or --dry-run to count" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err, "count")) == (2, True)
     unknown = shop.run("undo", str(shop.job), "--entity", "invoices", "--yes")
-    assert (unknown.code, "did you mean 'invoice'?" in unknown.err) == (2, True)
+    assert (unknown.code, pins.said(unknown.err, "mean")) == (2, True)
     assert types(shop) == EVERYTHING
 
 
@@ -69,7 +70,7 @@ def test_what_the_journal_does_not_know_stays(shop: Project, tmp_path: Path) -> 
     stranger = replace(shop, environment={**shop.environment, **own})
     for words in (["--yes"], ["--dry-run"], ["--yes", "--entity", "customer"]):
         refused = stranger.run("undo", str(shop.job), *words)
-        assert (refused.code, "the journal knows of no backfill" in refused.err) == (2, True)
+        assert (refused.code, pins.said(refused.err)) == (2, True)
     assert types(shop) == EVERYTHING
     assert stranger.done("undo", str(shop.job), "--force", "--yes", "--json").data["deleted"] == 150
 
@@ -79,7 +80,7 @@ def test_only_entities_that_the_job_wrote_are_deleted(tmp_path: Path, dynamodb_u
     shop.done("backfill", str(shop.job), "--entity", "invoice")
     shop.store().put([{"PK": "C#1", "SK": "META", "type": "Customer", "_src": "customer:[1]"}])
     refused = shop.run("undo", str(shop.job), "--yes", "--entity", "customer")
-    assert (refused.code, "no backfill of customer by job shop" in refused.err) == (2, True)
+    assert (refused.code, pins.said(refused.err)) == (2, True)
     assert shop.done("undo", str(shop.job), "--yes", "--json").data["deleted"] == 120
     assert types(shop) == Counter({"Customer": 1})
     shop.done("backfill", str(shop.job), "--entity", "invoice", "--restart", "--into-existing")

@@ -13,6 +13,7 @@ import pytest
 
 from migrator.cli.cutover import back
 from migrator.cli.cutover.back import _Back
+from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import (
     OTHER,
@@ -154,7 +155,7 @@ def test_complete_wants_reverse_and_the_way_back_wants_that_no_row_waits(
         obey(job_journal, one := reader(job_journal, shop))
         compared(job_journal, shop, OTHER)
         refused = shop.run("cutover", "advance", job, OTHER, "--yes")
-        assert (refused.code, "not proven: reverse." in refused.err) == (1, True)
+        assert (refused.code, pins.said(refused.err, "proven")) == (1, True)
         job_journal.instances.leave(one)
     with shop.beside("reverse", "start", job, "--settle", "0.2s"):
         until(lambda: status(shop)["processes"] > 0)
@@ -164,21 +165,21 @@ def test_complete_wants_reverse_and_the_way_back_wants_that_no_row_waits(
         write_directly(shop, range(1, 9), 77)
         until(lambda: rows(shop) == rows_of_items(shop))
         early = shop.run("cutover", "rollback", job, OTHER, *BACK)
-        assert (early.code, "take it out of writes.direct" in early.err) == (2, True)
+        assert (early.code, pins.said(early.err, "take")) == (2, True)
         misfit = {**invoice(2000, 1, 5), "total": {"S": "five"}}
         shop.store().client.put_item(TableName=shop.table, Item=misfit)
         until(lambda: bool(status(shop)["parked"]))
         taken_out(shop)
         parked = shop.run("cutover", "rollback", job, OTHER, *BACK)
-        assert (parked.code, "not proven: reverse" in parked.err) == (1, True)
+        assert (parked.code, pins.said(parked.err, "reverse")) == (1, True)
         shop.store().client.put_item(TableName=shop.table, Item=invoice(2000, 1, 5))
         until(lambda: not status(shop)["parked"])
         unsaid = shop.run("cutover", "rollback", job, OTHER)
-        assert (unsaid.code, "say --yes where it is so" in unsaid.err) == (2, True)
+        assert (unsaid.code, pins.said(unsaid.err, "say")) == (2, True)
         with monkeypatch.context() as patched:
             patched.setattr(back, "_ENDS_WITHIN_S", -1000.0)
             goes_on = shop.run("cutover", "rollback", job, OTHER, *BACK)
-        assert (goes_on.code, "1 process(es) of `migrator reverse` did not end" in goes_on.err) == (1, True)
+        assert (goes_on.code, pins.said(goes_on.err, "did")) == (1, True)
         assert phase(shop, OTHER) == "complete"
         shop.done("cutover", "rollback", job, OTHER, *BACK)
     assert phase(shop, OTHER) == "shadow"
@@ -219,13 +220,13 @@ def test_two_patterns_that_are_complete_go_back_one_after_the_other(shop: Projec
     write_directly(shop, [2], 77)
     first = ("cutover", "rollback", job, PATTERN, *BACK)
     differs = shop.run(*first)
-    assert (differs.code, "rows and items differ" in differs.err) == (1, True)
-    assert "name their entities in `writes" in differs.err
+    assert (differs.code, pins.said(differs.err, "differ")) == (1, True)
+    assert pins.said(differs.err, "entities")
     assert (phase(shop, PATTERN), phase(shop, OTHER)) == ("complete", "complete")
     strange = shop.run(*first, "--unwritten", "nobody")
-    assert (strange.code, "it may be customer, invoice" in strange.err) == (2, True)
+    assert (strange.code, pins.said(strange.err, "customer")) == (2, True)
     repaired = shop.run("reverse", "verify", job, "--repair")
-    assert (repaired.code, "Once every pattern is complete, where a service wrote" in repaired.err) == (
+    assert (repaired.code, pins.said(repaired.err, "wrote")) == (
         2,
         True,
     )
@@ -235,10 +236,10 @@ def test_two_patterns_that_are_complete_go_back_one_after_the_other(shop: Projec
     shop.done("reverse", "verify", job, "--repair", "--settle", "0.2s")
     taken_out(shop)
     refused = shop.run("relay", job, "--once")
-    assert f"migrator cutover rollback {job} PATTERN" in refused.err
+    assert pins.said(refused.err, "rollback", job=job)
     shop.done(*first, "--unwritten", "customer")
     history = str(shop.done("cutover", "history", job, PATTERN, "--json").data)
-    assert "the operator vouches for it: customer" in history
+    assert pins.said(history, "vouches")
     assert (phase(shop, PATTERN), phase(shop, OTHER)) == ("shadow", "complete")
     shop.done("cutover", "rollback", job, OTHER, *BACK)
     changing(shop)("UPDATE invoice SET total = 5 WHERE id = 2")
@@ -268,9 +269,9 @@ def test_a_service_that_writes_while_items_become_ours_is_found(
     with monkeypatch.context() as patched:
         patched.setattr(_Back, "own", written_meanwhile)
         refused = shop.run("cutover", "rollback", job, OTHER, *BACK)
-    assert (refused.code, "a service still writes these items" in refused.err) == (1, True)
-    assert [(one.code, "no process of reverse begins beside it" in one.err) for one in beside] == [(3, True)]
-    assert f"give `migrator reverse start {job}` again" in refused.err
+    assert (refused.code, pins.said(refused.err, "still")) == (1, True)
+    assert [(one.code, pins.said(one.err, "beside")) for one in beside] == [(3, True)]
+    assert pins.said(refused.err, "reverse", job=job)
     assert phase(shop, OTHER) == "complete"
     shop.done("cutover", "rollback", job, OTHER, *BACK)
     assert (phase(shop, OTHER), rows(shop)) == ("shadow", rows_of_items(shop))

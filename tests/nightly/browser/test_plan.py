@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 from migrator.output.design.plan import plan_page
+from tests import pins
 from tests.nightly.browser.page import Browser
 from tests.support_plan import OTHER, PLAN, hostile_plan
 
@@ -38,12 +39,11 @@ def test_it_is_there_in_both_schemes_and_scrolls_sideways_nowhere(
 def test_its_parts_stand_in_the_order_of_the_terminal(browser: Browser) -> None:
     browser.open_page(plan_page([PLAN, OTHER]))
     assert browser.texts("main > section > h2") == [
-        "Would create table Shop with 2 index(es), install 12 trigger(s) on 4 table(s), and write about 1,500,000 item(s)"
-        " of 1,600,000 row(s)",
+        pins.text("create"),
         *("Side by side", "Access patterns", "Item collections", "Rewrites", "Costs", "Advice", "Left out"),
     ]
     assert browser.texts("nav a") == ["The plan", *browser.texts("main > section > h2")[1:]]
-    assert browser.texts(".standing") == ["Does not fit"]
+    assert browser.texts(".standing") == [pins.text("fit")]
     assert len(browser.all(".hot li")) == 11
     ids = browser.run("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert len(ids) == len(set(ids))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.target.client import dynamodb_client
+from tests import pins
 from tests.forking import run_python
 from tests.journeys.command import ROOT, project
 from tests.journeys.web import Web, served
@@ -149,13 +150,14 @@ def test_customers_come_and_go_and_both_sides_say_the_same(web: Web) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    "words",
     [
-        (["https://dynamodb.example.com"], "on this machine alone"),
-        (["--fewer", "0", "http://127.0.0.1:1"], "--fewer"),
+        ["https://dynamodb.example.com"],
+        ["--fewer", "0", "http://127.0.0.1:1"],
     ],
+    ids=["machine-alone", "case"],
 )
-def test_tables_are_filled_on_this_machine_alone(words: list[str], why: str) -> None:
+def test_tables_are_filled_on_this_machine_alone(words: list[str]) -> None:
     ended = run_python([SHOP / "fill.py", *words])
     assert ended.returncode == 2
-    assert why in ended.stderr
+    assert pins.said(ended.stderr)
