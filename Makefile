@@ -67,7 +67,7 @@ docs: setup ## build the site of docs/ in build/docs/html; a broken link is an e
 lock: setup ## write the locks with the newest versions that fit: to develop, to run, for the example shop
 	$(COMPILE) --group dev --extra postgres --extra mysql --extra local -o requirements.lock \
 	  pyproject.toml docker/shop/requirements.in
-	$(COMPILE) --extra postgres --extra mysql -c requirements.lock -o requirements-run.lock pyproject.toml
+	$(COMPILE) --group build --extra postgres --extra mysql -c requirements.lock -o requirements-run.lock pyproject.toml
 	$(COMPILE) --extra postgres --extra local -c requirements.lock -o docker/shop/requirements.lock \
 	  pyproject.toml docker/shop/requirements.in
 
