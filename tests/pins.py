@@ -33,6 +33,8 @@ SEEN = "MIGRATOR_TEST_PINS"
 ANY = "{…}"
 _ENGINES = {"sqlite", "postgresql", "mariadb", "mysql", *LANES}
 _OF_A_RUN = re.compile(r"/[^\s=:,'\"`(]*/pytest-\d+/(?:popen-gw\d+/)?[^/\s]+")
+_GROUP = re.compile(r"@[^\]]*$")
+"""What pytest-xdist appends to the name of a test that has a group."""
 _uses: Counter[str] = Counter()
 
 
@@ -147,7 +149,7 @@ def _next_key(name: str) -> Key:
         _uses.clear()
         _uses[phase] = 1
     _uses[name] += 1
-    place, _, rest = phase.rpartition(" (")[0].partition("::")
+    place, _, rest = _GROUP.sub("", phase.rpartition(" (")[0]).partition("::")
     test, _, case = rest.partition("[")
     number = f"#{_uses[name]}" if _uses[name] > 1 else ""
     case = case.removesuffix("]").replace("] ", "]_")
