@@ -45,14 +45,6 @@ def log_from(
     logs.configure(json=is_json, level=level, file=log_file)
 
 
-class Renamed(click.Option):
-    """An option whose `former` name is still accepted in this release, with a warning; no help shows it."""
-
-    def __init__(self, *args: Any, former: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.former = former
-
-
 Work = Callable[..., int]
 """What a command does: takes what was given for its arguments and options, by their names, and returns the exit code."""
 
@@ -79,7 +71,6 @@ class Leaf(click.Command):
         command_line = ctx.find_object(CommandLine)
         if command_line is not None:
             command_line.context = ctx
-        args = self._renamed(args, tell=not ctx.resilient_parsing)
         if not ctx.resilient_parsing:
             self._refuse_twice(ctx, args)
         words = super().parse_args(ctx, args)
@@ -87,26 +78,6 @@ class Leaf(click.Command):
             told = " ".join(f"{self.for_words} {shlex.quote(word)}" for word in words)
             raise click.UsageError(f"Got unexpected extra argument(s) ({' '.join(words)}); write {told}", ctx)
         return words
-
-    def _renamed(self, args: Sequence[str], *, tell: bool) -> list[str]:
-        """The words with options under their present names; each former one is warned of once on standard error."""
-        options = [param for param in self.params if isinstance(param, click.Option)]
-        present = {name for option in options for name in option.opts}
-        former = {option.former: option.opts[0] for option in options if isinstance(option, Renamed)}
-        renamed, warnings = list(args), []
-        for position in _option_places(self, args):
-            name, equals, value = args[position].partition("=")
-            new = former.get(name)
-            if new is not None and name not in present:
-                renamed[position] = f"{new}{equals}{value}"
-                warnings.append(
-                    f"{name} is called {new} now; this release is the last that takes the former name"
-                )
-            elif new is not None:
-                warnings.append(f"{name} no longer means {new}, which is an option of its own")
-        for line in dict.fromkeys(warnings if tell else ()):
-            click.echo(f"warning: {line}", err=True)
-        return renamed
 
     def invoke(self, ctx: click.Context) -> int:
         return ctx.invoke(self.work(), **ctx.params)
@@ -302,10 +273,9 @@ def _option_places(command: click.Command, words: Sequence[str]) -> Iterator[int
 
 
 def _with_value(command: click.Command) -> set[str]:
-    """Names of the command's options that take a value, former ones among them."""
-    taking = [param for param in command.params if isinstance(param, click.Option) and not param.is_flag]
-    names = {name for param in taking for name in param.opts}
-    return names | {param.former for param in taking if isinstance(param, Renamed)}
+    """Names of the command's options that take a value."""
+    taking = (param for param in command.params if isinstance(param, click.Option) and not param.is_flag)
+    return {name for param in taking for name in param.opts}
 
 
 def _positional(command: click.Command, words: Sequence[str]) -> Iterator[str]:
@@ -338,18 +308,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 keys_option = click.option(
     "--show-keys",
     "whole_keys",
-    cls=Renamed,
-    former="--keys",
     is_flag=True,
     help="Print keys whole, also the parts that may name a person.",
 )
 _ADOPT = "Take this journal for the table's from now on: the one that it was written with is lost for good."
-adopt_option = click.option("--adopt-journal", cls=Renamed, former="--force", is_flag=True, help=_ADOPT)
+adopt_option = click.option("--adopt-journal", is_flag=True, help=_ADOPT)
 
 
 def force_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`--force`, which `what` says the meaning of."""
-    return click.option("--force", cls=Renamed, former="--anyway", is_flag=True, help=what)
+    return click.option("--force", is_flag=True, help=what)
 
 
 def entity_option(command: Any) -> Any:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache, partial, update_wrapper
 from importlib.metadata import version as package_version
 from threading import RLock
-from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import (
-    Column,
     Connection,
     Double,
     Engine,
@@ -25,14 +23,13 @@ from sqlalchemy import (
     inspect,
     literal_column,
     select,
-    update,
 )
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
-from migrator.journal import schema, schema_at_work
+from migrator.journal import schema
 from migrator.journal.failures import LostAnswerError, PassingError, in_words
 from migrator.journal.sqlite import IN_MEMORY, READS, sqlite_engine
 from migrator.model.errors import MigratorError, SettingsError, StoppedError
@@ -107,18 +104,6 @@ def seconds(connection: Connection) -> float:
     return float(connection.execute(_CLOCKS[connection.dialect.name]).scalar_one()) + ahead_s
 
 
-def add_columns(connection: Connection, columns: Collection[Column[Any]]) -> None:
-    """Adds those that a table does not have yet; in all rows they are NULL."""
-    there = {
-        table: {column["name"] for column in inspect(connection).get_columns(table.name)}
-        for table in {column.table for column in columns}
-    }
-    for column in columns:
-        if column.name not in there[column.table]:
-            kind = column.type.compile(connection.dialect)
-            connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {column.name} {kind}")
-
-
 @contextmanager
 def set_up_alone(engine: Engine) -> Iterator[Connection]:
     """A transaction in which no other process sets a journal up; SQLite's transactions take turns anyway.
@@ -141,69 +126,27 @@ def set_up_alone(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-# ──
-# The steps that bring a journal from the version of one release to that of the next, each applied once.
-
 PACKAGE = "single-table-migrator"
-OLDEST = 2
-"""The first version that is brought up; what was before it has no release."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """`number`: the version that a journal has afterwards. `apply`: may be done twice, for on MariaDB and MySQL each
-    change of a table is a commit, and a process may be killed before the version is written.
-
-    A step only adds: a run of the release before may be at work, and goes on. Where a table must change in another way,
-    a new one is made beside it.
-    """
-
-    number: int
-    apply: Callable[[Connection], None]
-
-
-def _record_steps(connection: Connection) -> None:
-    """The record of the steps themselves; the columns that came to a table before there were steps."""
-    schema.step.create(connection, checkfirst=True)
-    add_columns(connection, schema.ADDED)
-
-
-STEPS = (
-    Step(3, _record_steps),
-    Step(4, schema_at_work.make_operations),
-    Step(5, partial(add_columns, columns=schema.AUDIENCE)),
-    Step(6, partial(add_columns, columns=schema.OF_REVISIONS)),
-    Step(7, partial(add_columns, columns=schema.OF_REQUESTS)),
-)
-"""In their order, without a gap; the last one makes what schema.VERSION says."""
 
 
 def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
-    """Whether the journal was made just now; else it is brought to our version, as far as it is not of it.
+    """Whether the journal was made just now. Tables that are missing are made in any case.
 
-    `name`: what messages call it; `reached`: called as soon as the database has answered. Of several processes one
-    applies a step, while the others wait for it.
-    Raises: SettingsError where it is of a newer version, or of one that no step begins with.
+    `name`: what messages call it; `reached`: called as soon as the database has answered.
+    Raises: SettingsError for a journal of another version.
     """
-    while True:
-        with set_up_alone(engine) as connection:
-            reached()
-            version = _version(connection)
-            if version is None or version == schema.VERSION:
-                # A table that was dropped by hand is created again, too.
-                _create_missing(connection)
-            if version is None:
-                connection.execute(insert(schema.meta).values(version=schema.VERSION))
-                _record(connection, schema.VERSION)
-            if version is None or version == schema.VERSION:
-                return version is None
-            if not OLDEST <= version < schema.VERSION:
-                _refuse(connection, name, version)
-            # One step a transaction: what is done stays done, whatever becomes of the next one.
-            following = next(step for step in STEPS if step.number == version + 1)
-            following.apply(connection)
-            _record(connection, following.number)
-            connection.execute(update(schema.meta).values(version=following.number))
+    with set_up_alone(engine) as connection:
+        reached()
+        version = _version(connection)
+        if version not in (None, schema.VERSION):
+            raise SettingsError(
+                f"the journal {name} has version {version}, and migrator {package_version(PACKAGE)} uses version"
+                f" {schema.VERSION}; install the migrator that wrote it, or name another journal"
+            )
+        _create_missing(connection)
+        if version is None:
+            connection.execute(insert(schema.meta).values(version=schema.VERSION))
+        return version is None
 
 
 def _create_missing(connection: Connection) -> None:
@@ -220,31 +163,6 @@ def _version(connection: Connection) -> int | None:
         return None
     version = connection.execute(select(schema.meta.c.version)).scalar()
     return None if version is None else int(version)
-
-
-def _record(connection: Connection, number: int) -> None:
-    row = {"number": number, "at": seconds(connection), "migrator": package_version(PACKAGE)}
-    connection.execute(insert_or_replace(connection, schema.step), row)
-
-
-def _refuse(connection: Connection, name: str, version: int) -> NoReturn:
-    what = f"the journal {name} is of version {version}, this migrator writes {schema.VERSION}"
-    if version < OLDEST:
-        raise SettingsError(
-            f"{what} and brings up those of version {OLDEST} and later; finish its runs with the migrator that began them,"
-            " or name another journal"
-        )
-    raise SettingsError(f"{what}; install {_newer(connection)}, or name another journal")
-
-
-def _newer(connection: Connection) -> str:
-    """The release to install, as far as the journal says which one brought it to where it is."""
-    made_by = None
-    if inspect(connection).has_table(schema.step.name):
-        latest = select(schema.step.c.migrator).order_by(schema.step.c.number.desc()).limit(1)
-        made_by = connection.execute(latest).scalar()
-    own = f"this is {package_version(PACKAGE)}"
-    return f"migrator {made_by} or a newer one ({own})" if made_by else f"a newer migrator ({own})"
 
 
 # ── A journal's database: opened, set up, and its failures put into words ──

@@ -5,13 +5,9 @@ from __future__ import annotations
 
 import os
 import secrets
-import sqlite3
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
-from errno import ELOOP
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from sqlalchemy import Connection, exists, func, or_, select, update
 from sqlalchemy.engine import URL, make_url
@@ -20,9 +16,7 @@ from sqlalchemy.exc import ArgumentError
 from migrator.journal.database import Database, insert_or_ignore, repeatable
 from migrator.journal.schema import identity, job_name, phase, revision, run, seen_table
 from migrator.model.edges import NameKind
-from migrator.model.errors import SettingsError
-from migrator.runtime.logs import get_logger
-from migrator.runtime.system import FOLDER, make_folder
+from migrator.runtime.system import FOLDER
 
 _ONLY_ROW = 1
 """There is one row."""
@@ -119,7 +113,7 @@ class SqlIdentity:
         names = frozenset(connection.execute(select(job_name.c.name).where(*here)).scalars())
         if kind == "source":
             return names
-        # All that older versions kept of it: the names of tables that were written with tickets.
+        # Tables that were written with tickets have their names there.
         seen = select(seen_table.c.name).where(seen_table.c.job == self.job)
         return names | set(connection.execute(seen).scalars())
 
@@ -128,21 +122,14 @@ class SqlIdentity:
         connection.execute(insert_or_ignore(connection, job_name), row)
 
 
-# ── Where it is: beside its job file, wherever a command is run; one under the working directory is moved there ──
-
-_BUSY_S = 5.0
-MayMove = Callable[[Mapping[NameKind, frozenset[str]]], None]
-MovesFrom = Callable[[Mapping[NameKind, frozenset[str]], str], None]
-_log = get_logger("journal")
+# ── Where it is: in the job file's folder, from whichever directory a command is run ──
 
 
 @dataclass(frozen=True)
 class JournalLocation:
-    """`url`: of the journal; files by their whole path, so that it stays the same when a process changes its directory.
-    `former`: where the same file would stand by the working directory; None where that is no question."""
+    """`url`: of the journal; files by their whole path, so that it stays the same when a process changes its directory."""
 
     url: str | URL
-    former: Path | None = None
 
     @property
     def file(self) -> str:
@@ -153,16 +140,13 @@ class JournalLocation:
 def location_of(written: str | None, name: str, folder: Path, home: str | None) -> JournalLocation:
     """Where the journal of job `name` is. `written`: its `journal:`, `folder`: the job file's, `home`: $MIGRATOR_HOME."""
     if written is None and home:
-        return _file(Path(os.path.abspath(home)) / f"{name}.db")
+        return _file(Path(home) / f"{name}.db")
     path = Path(FOLDER) / f"{name}.db" if written is None else _sqlite_path(written)
-    if path is None:
-        return JournalLocation(written or "")
-    proper, former = Path(os.path.abspath(folder)) / path, Path(os.path.abspath(path))
-    return _file(proper, None if proper == former else former)
+    return JournalLocation(written or "") if path is None else _file(folder / path)
 
 
-def _file(path: Path, former: Path | None = None) -> JournalLocation:
-    return JournalLocation(URL.create("sqlite", database=str(path)), former)
+def _file(path: Path) -> JournalLocation:
+    return JournalLocation(URL.create("sqlite", database=os.path.abspath(path)))
 
 
 def _sqlite_path(written: str) -> Path | None:
@@ -177,108 +161,3 @@ def _sqlite_path(written: str) -> Path | None:
         ):
             return Path(url.database)
     return None
-
-
-def settled(
-    written: str | None, name: str, file: Path, home: str | None, may_move: MovesFrom
-) -> JournalLocation:
-    """Where the journal of job `name` is, once one that stood under the working directory was moved there.
-
-    `written`, `home`: as location_of takes them; `file`: the job's. `may_move`: as settle's, with its former path.
-    """
-    location = location_of(written, name, file.parent, home)
-    if os.path.isfile(file.name) and not os.path.samefile(file.name, file):
-        # Another job file of this name stands under the working directory, and the journal there is its own.
-        location = replace(location, former=None)
-    if settle(location, name, lambda known: may_move(known, str(location.former))):
-        why = "beside the job file it is the same from every working directory"
-        _log.warning("journal_moved", before=str(location.former), now=location.file, why=why)
-    return location
-
-
-def settle(location: JournalLocation, job: str, may_move: MayMove) -> bool:
-    """Whether the journal was moved, from where it stood by the working directory to where it belongs.
-
-    `may_move`: is given the names that it knows of the job's table and source, and raises where it is another job's.
-    Raises: SettingsError where both are there, or where it cannot be moved.
-    """
-    former, proper = location.former, Path(location.file)
-    # What cannot be looked at is not moved.
-    if former is None or not os.path.isfile(former):
-        return False
-    if not os.path.exists(proper):
-        return _moved(former, proper, job, may_move)
-    with suppress(FileNotFoundError):  # another process moves it just now
-        if not proper.samefile(former):
-            raise SettingsError(_BOTH.format(wanted=proper, former=former))
-        # A move that was cut short left it two names. One folder that is seen by two paths has one name of it.
-        if proper.stat().st_nlink > 1 and not proper.parent.samefile(former.parent):
-            former.unlink()
-    return False
-
-
-_BOTH = (
-    "there are two journals of this job: {wanted}, beside the job file, and {former}, under the working directory, where"
-    " older versions kept it. Look which of them knows the job (`migrator status` with MIGRATOR_HOME set to its folder),"
-    " stop what uses the other one, and move that away, with its -wal and -shm"
-)
-
-
-def _moved(former: Path, proper: Path, job: str, may_move: MayMove) -> bool:
-    try:
-        make_folder(proper.parent)
-        _move(former, proper, job, may_move)
-    except (sqlite3.Error, OSError) as error:
-        if not former.exists():
-            return False  # another process has moved it meanwhile
-        raise SettingsError(
-            f"{_reason(error, former, proper)}; {_STAYS.format(home=former.parent)}"
-        ) from None
-    return True
-
-
-_STAYS = "to leave it where it is, name it: `journal: sqlite:///…` in the job, or export MIGRATOR_HOME={home}"
-
-
-def _reason(error: Exception, former: Path, proper: Path) -> str:
-    what = f"the journal {former} belongs beside the job file, at {proper}"
-    if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-        return f"{what}, and another process has it open; stop that (a relay, a service), and give the same command again"
-    reason = getattr(error, "strerror", None) or type(error).__name__
-    return f"{what}, and cannot be moved there ({reason}); move it by hand, with its -wal and -shm"
-
-
-def _move(former: Path, proper: Path, job: str, may_move: MayMove) -> None:
-    """Moves one file, under a lock that is refused while another process has it open; its -wal is folded in before."""
-    if former.is_symlink():
-        raise OSError(ELOOP, "it is a symbolic link")
-    address = f"file:{quote(str(former))}?mode=rw"
-    with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_S, isolation_level=None)) as connection:
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-        connection.execute("PRAGMA journal_mode=DELETE").fetchall()
-        connection.execute("BEGIN EXCLUSIVE")
-        may_move({"table": _tables(connection, job), "source": _named(connection, job, "source")})
-        # A link and not a rename: it fails where another process has made a journal there meanwhile.
-        os.link(former, proper)
-        former.unlink(missing_ok=True)
-        # A killed process leaves it; in this mode SQLite does not look at it.
-        former.with_name(f"{former.name}-shm").unlink(missing_ok=True)
-        connection.execute("COMMIT")
-
-
-def _tables(connection: sqlite3.Connection, job: str) -> frozenset[str]:
-    seen = _read(connection, f"SELECT name FROM {seen_table.name} WHERE job = ?", job)
-    return seen | _named(connection, job, "table")
-
-
-def _named(connection: sqlite3.Connection, job: str, kind: NameKind) -> frozenset[str]:
-    return _read(connection, f"SELECT name FROM {job_name.name} WHERE job = ? AND kind = ?", job, kind)
-
-
-def _read(connection: sqlite3.Connection, query: str, *words: str) -> frozenset[str]:
-    try:
-        return frozenset(name for (name,) in connection.execute(query, words))
-    except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
-            return frozenset()  # an older version made it
-        raise

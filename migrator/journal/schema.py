@@ -35,24 +35,14 @@ from migrator.journal.schema_at_work import stream_reader as stream_reader
 from migrator.journal.schema_at_work import stream_shard as stream_shard
 from migrator.journal.schema_at_work import throttle as throttle
 
-VERSION = 7
-"""Raised with every change of a table that is there already, by a step in database.py that brings older journals up. A table
-that is missing is made when a journal is opened."""
+VERSION = 1
+"""Of the tables' form. A table that is missing is made when a journal is opened."""
 
 # MySQL keeps no BLOB in a key, no more than 64 KB in a TEXT.
 DIGEST = LargeBinary(16).with_variant(mysql.BINARY(16), "mysql")
 LONG_TEXT = Text().with_variant(mysql.LONGTEXT(), "mysql")
 
 meta = Table("migrator_meta", metadata, Column("version", Integer, primary_key=True))
-
-# When the journal came to a version, and by which release.
-step = Table(
-    "migrator_step",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("at", Double, nullable=False),
-    Column("migrator", String(64), nullable=False),
-)
 
 run = Table(
     "migrator_run",
@@ -402,18 +392,6 @@ sample = Table(
     Column("content", LONG_TEXT, nullable=False),
 )
 Index("migrator_sample_kind", sample.c.job, sample.c.pattern, sample.c.kind)
-
-AUDIENCE = (move.c.audience,)
-"""The column of step 5."""
-
-OF_REVISIONS = (window.c.answer, revision.c.marked, revision.c.meaning, known_revision.c.meaning)
-"""The columns of step 6."""
-
-OF_REQUESTS = (key_request.c.ticket,)
-"""The column of step 7."""
-
-ADDED = (finding.c.item_type, finding.c.owner)
-"""Columns that came after their tables, while version 2 was written; each may be NULL."""
 
 for table in metadata.tables.values():
     # Names that differ in case, or by an accent, are two names.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Column,
-    Connection,
     Double,
     Integer,
     LargeBinary,
@@ -145,12 +144,6 @@ revision_change = Table(
     Column("step", String(16), nullable=False),
     Column("since", Double, nullable=False),
 )
-
-
-def make_operations(connection: Connection) -> None:
-    """Step 4. It is one although it only makes tables: a relay of the release before would not know of a pause."""
-    for made in (process, failure, throttle):
-        made.create(connection, checkfirst=True)
 
 
 # ── streams of DynamoDB tables that a job reads ──

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from migrator.model.capture import Installation
 from migrator.model.edges import (
@@ -104,21 +104,15 @@ class Names(Protocol):
     def add_name(self, kind: NameKind, name: str) -> None: ...
 
 
-CheckNames: TypeAlias = Callable[
-    [str, str, Mapping[NameKind, str], Mapping[NameKind, Collection[str]], str], None
-]
-"""(job, its file, its names for table and source, the names on record, the journal that records them)."""
-
-
 def take_names(job: str, file: str, names: Mapping[NameKind, str], recorded: Names, journal: str) -> None:
     """Checks the job's names against those on record, and records them if there are none. Raises: AnotherJobError."""
     names = {kind: name for kind, name in names.items() if name}
     before = {kind: recorded.names(kind) for kind in names}
-    refuse_other_names(job, file, names, before, journal)
+    _refuse_other_names(job, file, names, before, journal)
     if not all(before.values()):
         # A job that is refused leaves nothing in the journal.
         after = {kind: recorded.first_name(kind, name) for kind, name in names.items()}
-        refuse_other_names(job, file, names, after, journal)
+        _refuse_other_names(job, file, names, after, journal)
 
 
 def add_names(names: Mapping[NameKind, str], recorded: Names) -> dict[NameKind, str]:
@@ -129,7 +123,7 @@ def add_names(names: Mapping[NameKind, str], recorded: Names) -> dict[NameKind, 
     return added
 
 
-def refuse_other_names(
+def _refuse_other_names(
     job: str,
     file: str,
     names: Mapping[NameKind, str],

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from migrator.documents.opening import open_document_source
 from migrator.documents.source import DocumentSource
-from migrator.journal.identity import SqlIdentity, settled
+from migrator.journal.identity import SqlIdentity, location_of
 from migrator.journal.memory import SqlMemory
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
@@ -35,7 +35,7 @@ from migrator.source.reader import SqlSource
 from migrator.source.reflect import of_kind, refuse_documents
 from migrator.stages import ownership as stage
 from migrator.stages.cutover.moves import WriteOwnership
-from migrator.stages.ownership import CheckNames, Keeping, OnRecord, add_names, refuse_other_names, take_names
+from migrator.stages.ownership import Keeping, OnRecord, add_names, take_names
 from migrator.stages.patterns.question import AT_ONCE
 from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import (
@@ -133,7 +133,7 @@ def open_journal(
     Raises: SettingsError where the source is an SQLite file, which has one writer at a time; AnotherJobError where it is
     a job with another table or source that the journal knows by this name.
     """
-    with _any_journal(job, Retry(patience or backoff_of(job), stop), refuse_other_names) as journal:
+    with _any_journal(job, Retry(patience or backoff_of(job), stop)) as journal:
         identity = SqlIdentity(journal.database, job.name)
         take_names(job.name, str(job.path), _names(job), identity, journal.name)
         yield journal
@@ -183,23 +183,21 @@ def _never() -> bool:
 
 def keep_names(job: Job) -> dict[NameKind, str]:
     """What the job calls its table and source; its journal takes them for those of the job that it knows, from now on."""
-    with _any_journal(job, Retry(backoff_of(job)), lambda *names: None) as journal:
+    with _any_journal(job, Retry(backoff_of(job))) as journal:
         return add_names(_names(job), SqlIdentity(journal.database, job.name))
 
 
 @contextmanager
-def _any_journal(job: Job, retry: Retry, check: CheckNames) -> Iterator[SqlJournal]:
-    """`check`: of what a journal knows of the job, before it is moved to the job's folder."""
-    with closing(_journal(job, retry, check)) as journal:
+def _any_journal(job: Job, retry: Retry) -> Iterator[SqlJournal]:
+    with closing(_journal(job, retry)) as journal:
         journal.tell_if_new(job.name)
         yield journal
 
 
-def _journal(job: Job, retry: Retry, check: CheckNames) -> SqlJournal:
+def _journal(job: Job, retry: Retry) -> SqlJournal:
     if job.journal == IN_SOURCE:
         return _journal_in_source(job, retry)
-    may_move = partial(check, job.name, str(job.path), _names(job))
-    return SqlJournal(settled(job.journal, job.name, job.path, os.environ.get(HOME), may_move).url, retry)
+    return SqlJournal(location_of(job.journal, job.name, job.path.parent, os.environ.get(HOME)).url, retry)
 
 
 def _names(job: Job) -> dict[NameKind, str]:

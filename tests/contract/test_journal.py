@@ -8,9 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text, update
 
-from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import StoppedError
 from migrator.model.journal import Finding, Page, RunIdentity, SegmentState, Tally
@@ -107,19 +105,6 @@ def test_findings_belong_to_their_run_and_keep_their_order(journal: SqlJournal) 
     assert journal.findings(first) == many
     assert journal.findings(first, 3) == many[:3]
     assert journal.finding_counts(second) == {"refused": 1}
-
-
-def test_a_journal_of_an_older_migrator_gets_the_columns_that_came_later(journal: SqlJournal) -> None:
-    run = journal.start_run(IDENTITY)
-    journal.add_findings(run, [REFUSED])
-    with journal.database.begin() as connection:
-        for column in schema.ADDED:
-            connection.execute(text(f"ALTER TABLE {column.table.name} DROP COLUMN {column.name}"))
-        connection.execute(update(schema.meta).values(version=2))
-    opened = SqlJournal(journal.database.engine)
-    typed = Finding("collision", "order", "another has it", "[2]", item_type="Order:v2", owner="order:[1]")
-    opened.add_findings(run, [typed])
-    assert opened.findings(run) == [REFUSED, typed]
 
 
 def test_a_scan_goes_on_where_it_was(journal: SqlJournal) -> None:

@@ -157,29 +157,6 @@ def test_a_command_that_makes_a_journal_says_so_once(tmp_path: Path, dynamodb_ur
     assert "journal_made" not in second.err
 
 
-def test_one_under_the_working_directory_is_moved_with_a_sentence(shop: Project) -> None:
-    folder = shop.folder.parent / "elsewhere"
-    folder.mkdir()
-    shutil.move(shop.folder / ".migrator", folder / ".migrator")
-    moved = elsewhere(shop, "cutover", "status", str(shop.job), "--json", "--log-format", "json")
-    assert phase(moved) == "shadow"
-    (line,) = (json.loads(line) for line in moved.err.splitlines() if "journal_moved" in line)
-    assert line["before"] == str(folder / ".migrator" / "shop.db")
-    assert line["now"] == str(shop.folder / ".migrator" / "shop.db")
-    assert not list((folder / ".migrator").glob("shop.db*"))
-
-
-def test_the_journal_of_another_job_file_of_that_name_stays_where_it_is(shop: Project) -> None:
-    """Such as a branch's copy of the job, looked at from the folder of the one that runs."""
-    branch = shop.folder.parent / "branch"
-    branch.mkdir()
-    for name in ("shop.yaml", "mapping.yaml"):
-        shutil.copy(shop.folder / name, branch / name)
-    shop.run("status", str(branch / "shop.yaml"))
-    assert (shop.folder / ".migrator" / "shop.db").is_file()
-    assert phase(shop.run("cutover", "status", "shop.yaml", "--json")) == "shadow"
-
-
 def test_what_reads_the_journal_names_it(shop: Project) -> None:
     job, file = str(shop.job), str(shop.folder / ".migrator" / "shop.db")
     for words in (["status"], ["doctor"], ["cutover", "status"], ["report"]):

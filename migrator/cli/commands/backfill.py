@@ -10,7 +10,6 @@ from migrator.cli import names
 from migrator.cli.command_line import (
     MONEY,
     Leaf,
-    Renamed,
     Work,
     adopt_option,
     engine_options,
@@ -45,8 +44,6 @@ from migrator.target.admin.permissions import ROLES
 @click.option("--explain", is_flag=True, help="With --dry-run: show the source's plans for a page.")
 @click.option(
     "--restart",
-    cls=Renamed,
-    former="--again",
     is_flag=True,
     help="Read and write everything once more after a finished run.",
 )

@@ -11,7 +11,6 @@ import click
 from migrator.cli import names
 from migrator.cli.command_line import (
     Branch,
-    Renamed,
     Work,
     adopt_option,
     job_argument,
@@ -54,8 +53,6 @@ def move_options(command: Any) -> Any:
             click.option(
                 "--evict",
                 "gone",
-                cls=Renamed,
-                former="--gone",
                 multiple=True,
                 metavar="ID",
                 help="This silent instance is gone for sure; can be given again.",

@@ -8,7 +8,6 @@ from migrator.cli import names
 from migrator.cli.command_line import (
     Branch,
     Leaf,
-    Renamed,
     Work,
     adopt_option,
     engine_options,
@@ -46,8 +45,6 @@ from migrator.cli.command_line import (
 )
 @click.option(
     "--restart",
-    cls=Renamed,
-    former="--again",
     is_flag=True,
     help="Look at everything anew, even where a stopped verify would go on.",
 )
@@ -109,8 +106,6 @@ def shadow() -> None:
 @click.option("--pattern", "names", multiple=True, metavar="P", help="Only this pattern; can be given again.")
 @click.option(
     "--questions",
-    cls=Renamed,
-    former="--samples",
     type=click.IntRange(1),
     default=200,
     show_default=True,

@@ -192,8 +192,7 @@ _ONE_HOST = "a journal in a file serves one host: for several name one on a serv
 
 def refuse_absent(location: JournalLocation, job: str) -> None:
     """Raises: SettingsError where the journal would be a new file: no run can be joined by it, and it must not be made."""
-    places = [path for path in (location.file, location.former) if path]
-    if places and not any(map(os.path.exists, places)):
+    if location.file and not os.path.exists(location.file):
         raise SettingsError(
             f"no run of job {job} is at work on this host: there is no journal {location.file}; {_ONE_HOST}"
         )

@@ -13,7 +13,6 @@ import click
 import pytest
 import structlog
 
-from migrator.cli.command_line import Renamed
 from migrator.cli.main import SECTIONS, cli
 from migrator.runtime.logs import get_logger
 from tests import pins
@@ -105,7 +104,6 @@ def test_every_help_ends_with_an_example_that_can_be_read(name: str, tmp_path: P
     words = shlex.split(line)[1 + len(names) :]
     shell = next((place for place, word in enumerate(words) if word.startswith(">")), len(words))
     leaf.make_context(name, words[:shell])
-    assert not {param.former for param in leaf.params if isinstance(param, Renamed)} & set(words)
 
 
 def test_the_help_lists_every_command_once_and_cuts_no_sentence(
