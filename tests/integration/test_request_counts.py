@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench.conftest import IN_PYTHON, started
+from bench.conftest import IN_PYTHON, compiled, started
 from bench.recorder import recording
 from bench.shapes import PLAIN
 from bench.test_growth import filled
@@ -67,6 +67,14 @@ def calls(work: Callable[[], object]) -> int:
         sys.setprofile(None)
         threading.setprofile(None)
     return found.total()
+
+
+@pytest.fixture(scope="module")
+def sink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an endpoint that answers at once."""
+    made = compiled(tmp_path_factory.mktemp("sink"))
+    with started([made] if made else IN_PYTHON) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

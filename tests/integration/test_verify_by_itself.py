@@ -60,6 +60,7 @@ HALF = """
     INSERT INTO thing SELECT i, 'name', 1 FROM generate_series(1, 400) AS i;
     ALTER TABLE thing ENABLE ROW LEVEL SECURITY;
     CREATE POLICY half ON thing USING (id <= 200);
+    SELECT pg_stat_force_next_flush();
 """
 
 

@@ -31,7 +31,7 @@ LONGEST_S = 2.0
 ROWS = 10
 """Ids that one child has to itself, in each table."""
 _MODES: dict[str, dict[str, Any]] = {
-    "strict": {"mode": "strict", "longest_transaction_s": LONGEST_S},
+    "strict": {"mode": "strict", "longest_transaction_s": LONGEST_S, "longest_write_s": LONGEST_S},
     "flush": {"flush": True},
 }
 

@@ -83,7 +83,7 @@ def test_flush_goes_on_beside_the_loop(shop: Shop) -> None:
 def test_strict_mode_writes_before_the_commit_and_beside_the_loop(shop: Shop) -> None:
     async def work(sessions: Sessions) -> None:
         with shop.migration() as migration:
-            migration.dual_write(sessions, mode="strict")
+            migration.dual_write(sessions, mode="strict", longest_write_s=120)
             async with sessions.begin() as session:
                 session.add(a_user(1, orders=[Order(id=10, total=1)]))
             assert shop.items()["USER#1", "ORDER#10"]["user_name"] == "User 1"

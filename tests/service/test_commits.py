@@ -46,7 +46,7 @@ def behind(shop: Shop, faults: Faults) -> Iterator[Migration]:
 def test_a_refused_commit_is_rolled_back_though_the_connection_goes_on(shop: Shop) -> None:
     faults = Faults()
     with behind(shop, faults) as migration, shop.engine.connect() as connection:
-        migration.dual_write(shop.engine, mode="strict", longest_transaction_s=5)
+        migration.dual_write(shop.engine, mode="strict", longest_transaction_s=5, longest_write_s=120)
         faults.errors = 1.0
         connection.execute(INSERT, {"id": 1})
         with pytest.raises(MigratorError):
@@ -69,7 +69,7 @@ def test_an_outage_does_not_hold_a_transaction_longer_than_it_may_last(shop: Sho
         text.replace("attempts: 4", "attempts: 50").replace("give_up_after_s: 3", "give_up_after_s: 60")
     )
     with behind(shop, faults) as migration:
-        migration.dual_write(shop.engine, mode="strict", longest_transaction_s=2)
+        migration.dual_write(shop.engine, mode="strict", longest_transaction_s=2, longest_write_s=120)
         faults.errors = 1.0
         started = time.monotonic()
         with pytest.raises(MigratorError), shop.engine.begin() as connection:
@@ -110,7 +110,7 @@ def test_a_change_whose_mark_failed_is_not_committed_where_the_error_is_caught(s
 def test_a_strict_service_forks_after_it_has_written(shop: Shop) -> None:
     shop.job.write_text(shop.job.read_text().replace("silent_s: 60", "silent_s: 5"))
     with shop.migration() as migration:
-        migration.dual_write(shop.sessions, mode="strict")
+        migration.dual_write(shop.sessions, mode="strict", longest_write_s=120)
         with shop.sessions.begin() as session:
             session.add_all([a_user(1), a_user(2)])
         child = os.fork()
@@ -209,7 +209,7 @@ def test_where_triggers_mark_a_connection_may_commit_by_itself(triggered_shop: S
 @SERVERS
 def test_what_is_marked_by_hand_is_written_before_a_strict_commit(shop: Shop) -> None:
     with shop.migration() as migration:
-        migration.dual_write(shop.sessions, mode="strict")
+        migration.dual_write(shop.sessions, mode="strict", longest_write_s=120)
         with shop.sessions.begin() as session, migration.changing(session, "users", 1):
             by_hand = {"migrator_marked": True}
             session.execute(

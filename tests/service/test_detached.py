@@ -27,7 +27,7 @@ def test_a_detached_connection_leaves_marks(
     with shop.migration() as migration, engine.connect() as connection:
         if attached == "after":
             connection.detach()
-        migration.dual_write(engine if attached == "before" else connection, mode=mode)
+        migration.dual_write(engine if attached == "before" else connection, mode=mode, longest_write_s=120)
         if attached == "before":
             connection.detach()
         connection.execute(INSERT)

@@ -27,7 +27,7 @@ MORE = MAPPING.replace("keep: [total]", "keep: [total, note]")
 MODES: dict[str, dict[str, Any]] = {
     "outbox": {},
     "flush": {"flush": True},
-    "strict": {"mode": "strict"},
+    "strict": {"mode": "strict", "longest_write_s": 120},
 }
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engines("postgresql", "mariadb")
 def test_items_are_there_when_the_commit_is_done(shop: Shop) -> None:
     sessions = shop.sessions
     with shop.migration() as migration:
-        migration.dual_write(sessions, mode="strict")
+        migration.dual_write(sessions, mode="strict", longest_write_s=120)
         with sessions.begin() as session:
             session.add(a_user(1, orders=[Order(id=10, total=5)]))
         assert shop.items()["USER#1", "ORDER#10"]["user_name"] == "User 1"
@@ -33,7 +33,7 @@ def test_items_are_there_when_the_commit_is_done(shop: Shop) -> None:
 def test_a_service_whose_isolation_would_hide_changes_is_refused(shop: Shop) -> None:
     engine = shop.engine.execution_options(isolation_level="REPEATABLE READ")
     with shop.migration() as migration:
-        migration.dual_write(engine, mode="strict")
+        migration.dual_write(engine, mode="strict", longest_write_s=120)
         with pytest.raises(SettingsError, match="READ COMMITTED"), engine.begin() as connection:
             connection.execute(sa.text("INSERT INTO users (id, name) VALUES (1, 'Ada')"))
     assert shop.items() == {}
@@ -42,7 +42,7 @@ def test_a_service_whose_isolation_would_hide_changes_is_refused(shop: Shop) -> 
 def test_a_rollback_after_the_items_were_written_is_healed(shop: Shop) -> None:
     sessions = shop.sessions
     with shop.migration() as migration:
-        migration.dual_write(sessions, mode="strict", longest_transaction_s=5)
+        migration.dual_write(sessions, mode="strict", longest_transaction_s=5, longest_write_s=120)
         with sessions() as session:
             session.add(a_user(1))
             session.flush()
@@ -58,7 +58,7 @@ def test_a_rollback_after_the_items_were_written_is_healed(shop: Shop) -> None:
 def test_without_dynamodb_the_write_fails_and_nothing_is_half_done(shop: Shop) -> None:
     sessions = shop.sessions
     with shop.migration() as migration:
-        migration.dual_write(sessions, mode="strict")
+        migration.dual_write(sessions, mode="strict", longest_write_s=120)
         shop.store.client.delete_table(TableName=shop.table)
         with pytest.raises(MigratorError), sessions.begin() as session:
             session.add(a_user(1))
@@ -72,11 +72,11 @@ def test_a_job_that_may_not_open_a_connection_for_each_session_is_refused_at_the
     shop.job.write_text(shop.job.read_text().replace(url, f"{url}, max_connections: 15"))
     with shop.migration() as migration:
         with pins.refused(SettingsError):
-            migration.dual_write(shop.sessions, mode="strict")
+            migration.dual_write(shop.sessions, mode="strict", longest_write_s=120)
         migration.dual_write(shop.sessions)
 
 
 @pytest.mark.engines("sqlite")
 def test_sqlite_is_refused(shop: Shop) -> None:
     with shop.migration() as migration, pins.refused(SettingsError):
-        migration.dual_write(shop.sessions, mode="strict")
+        migration.dual_write(shop.sessions, mode="strict", longest_write_s=120)

@@ -28,7 +28,7 @@ LONGEST_S = 4.0
 AT_ONCE = 2
 """Transactions that one service has open at the same time."""
 TRIES = 3
-_STRICT = {"mode": "strict", "longest_transaction_s": LONGEST_S}
+_STRICT = {"mode": "strict", "longest_transaction_s": LONGEST_S, "longest_write_s": LONGEST_S}
 KINDS: dict[str, dict[str, Any]] = {
     "outbox": {},
     "flush": {"flush": True},

@@ -131,7 +131,7 @@ def written(one: Acting, engine: sa.Engine, number: int) -> str:
     """A new row, a changed one, a deleted one and reads of a service; what it was refused, or ''."""
     try:
         with Migration.load(one.made.job) as migration:
-            migration.dual_write(engine, mode="strict")
+            migration.dual_write(engine, mode="strict", longest_write_s=120)
             with engine.begin() as connection:
                 # Values that are in S3 already are not put there again.
                 new = {"id": 9100 + number, "name": f"New {number}"}
