@@ -181,10 +181,10 @@ def test_rule_5_an_answer_that_says_nothing_and_is_believed_is_found_out(
 class _LooksLate(Ahead):
     """Also acknowledges marks that were committed after their rows were read."""
 
-    def done(self, parts: Iterable[Part]) -> list[Mark]:
+    def done(self, parts: Iterable[Part], taken: Collection[int]) -> list[Mark]:
         for mark in self.marks.look(0, 100, free=True):
             self._add(mark)
-        return super().done(parts)
+        return super().done(parts, taken)
 
 
 class _LooksAtUnripe(Ahead):

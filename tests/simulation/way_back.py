@@ -184,7 +184,7 @@ class Life:
 
     def relay(self) -> Relay:
         world, mapping = self.world, self.world.mapping
-        options = RelayOptions(marks=3, roots=2, lease_s=20.0)
+        options = RelayOptions(marks=3, roots=2, lease_s=20.0, ahead_after=0)
         reader = Reader(world.database)
         edges = (world.database, reader, world.refresh(no_fence), world.open_findings)
         return Relay(*edges, mapping.captured, mapping.image_keys, options)

@@ -143,7 +143,7 @@ class World:
 
     def relay(self, refresh: Refresh | None = None, most_marks: int = 4) -> Relay:
         marks = 1 + self.schedule.random.randrange(most_marks)
-        options = RelayOptions(marks=marks, roots=2, lease_s=20.0)
+        options = RelayOptions(marks=marks, roots=2, lease_s=20.0, ahead_after=0)
         refresh = refresh or self.refresh(no_fence)
         if marks % 2:
             # Both ways beside each other.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -20,6 +20,10 @@ from migrator.model.table import ItemKey
 
 PAGE = 2_000
 MOST = 50_000
+TRIAL = 10_000
+"""Marks that are read before it is judged whether that spares takes."""
+SPARED_MIN = 0.1
+"""The share of them, at least, that was acknowledged without a take of its own."""
 
 Step: TypeAlias = tuple[Lookup, tuple[Any, ...]]
 StepKey: TypeAlias = tuple[int, str]
@@ -49,6 +53,8 @@ class Ahead:
     _by_part: dict[Part, set[int]] = field(default_factory=lambda: defaultdict(set))
     _generation: object = None
     _upto: int = 0
+    _read: int = 0
+    _spared: int = 0
 
     def look(self, first: int) -> None:
         """Reads on from where the last call ended; `first`: the lowest id of the take."""
@@ -58,8 +64,11 @@ class Ahead:
         for number in [number for number in self._pending if number < first]:
             self._drop(number)
         self._upto = max(self._upto, first)
+        if self._read > TRIAL and self._spared < SPARED_MIN * self._read:
+            return  # a backlog of different rows
         while (room := self.most - len(self._pending)) > 0:
             page = self.marks.look(self._upto, min(PAGE, room), free=True)
+            self._read += len(page)
             for mark in page:
                 self._add(mark)
             if len(page) < min(PAGE, room):
@@ -69,7 +78,7 @@ class Ahead:
     def clear(self) -> None:
         self._pending.clear()
         self._by_part.clear()
-        self._upto = 0
+        self._upto = self._read = self._spared = 0
 
     def keys(self, roots: Iterable[Root]) -> dict[Root, set[ItemKey]]:
         """Item keys that pending marks know of these roots."""
@@ -79,8 +88,9 @@ class Ahead:
             if (numbers := self._by_part.get(root))
         }
 
-    def done(self, parts: Iterable[Part]) -> list[Mark]:
-        """The marks that have no part left, now that these parts were read and their items are stored."""
+    def done(self, parts: Iterable[Part], taken: Collection[int]) -> list[Mark]:
+        """The marks that have no part left, now that these parts were read and their items are stored. `taken`: ids of
+        marks that a take finishes anyway."""
         finished: list[Mark] = []
         if self._pending and self.generation() != self._generation:
             self.clear()
@@ -92,6 +102,7 @@ class Ahead:
                     del self._pending[number]
                     waited_s = self.clock() - pending.seen_at
                     finished.append(replace(pending.mark, age_s=pending.mark.age_s + waited_s))
+        self._spared += sum(mark.id not in taken for mark in finished)
         return finished
 
     def _add(self, mark: Mark) -> None:

@@ -45,7 +45,8 @@ _REVISION_DIGITS = 12
 @dataclass(frozen=True)
 class RelayOptions:
     """`marks`: taken at once at most; fewer where the table is slow. `roots`: of one mark, `roots_at_once`: of marks of
-    many, refreshed at once. `ahead`: pending marks that a relay knows beyond its take.
+    many, refreshed at once. `ahead`: pending marks that a relay knows beyond its take,
+    from its `ahead_after`-th full take in a row on: a short backlog costs less without.
 
     A mark that failed comes again after `wait_s`, twice as long each time, up to `longest_wait_s`.
     """
@@ -57,6 +58,7 @@ class RelayOptions:
     wait_s: float = 1.0
     longest_wait_s: float = 300.0
     ahead: int = MOST
+    ahead_after: int = 8
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Relay:
     clock: Callable[[], float] = time.monotonic
     _size: int = 4 * FEWEST_MARKS
     """How many marks are taken next."""
+    _full_takes: int = 0
     _ahead: Ahead = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,10 +100,11 @@ class Relay:
         size = min(self._size, self.options.marks)
         marks = self.marks.take(size, self.options.lease_s)
         worked.taken = len(marks)
-        if len(marks) == size:
+        self._full_takes = self._full_takes + 1 if len(marks) == size else 0
+        if self._full_takes > self.options.ahead_after:
             # A backlog costs its rows, not its marks: before any row is read, for these marks are acknowledged with it.
             self._ahead.look(min(mark.id for mark in marks))
-        else:
+        elif not self._full_takes:
             self._ahead.clear()
         if marks:
             self._work(
@@ -206,8 +210,8 @@ class Relay:
         self.refresh.check()
         roots: Iterator[Part] = (root for work in works for root in work.root_keys)
         steps: Iterator[Part] = (step for work in works for step in work.steps)
-        done = {mark.id: mark for mark in self._ahead.done([*roots, *steps])}
-        done |= {work.mark.id: work.mark for work in works if work.mark is not None and work.cursor is None}
+        done = {work.mark.id: work.mark for work in works if work.mark is not None and work.cursor is None}
+        done |= {mark.id: mark for mark in self._ahead.done([*roots, *steps], done.keys())}
         if done:
             self.marks.finish(list(done))
             worked.changes += [(mark.table or (mark.root or ("",))[0], mark.age_s) for mark in done.values()]

@@ -74,7 +74,7 @@ class Shop:
             else compile_image_keys(self.checked.mapping, one.compiled.plan)
             for name, one in entities.items()
         }
-        chosen = RelayOptions(**options)
+        chosen = RelayOptions(**{"ahead_after": 0, **options})
         self.relay = Relay(
             *(self.marks, self.source, self.refresh, self.open_findings, self.captured, keys, chosen)
         )
