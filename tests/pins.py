@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import pytest
 
@@ -36,6 +36,7 @@ _OF_A_RUN = re.compile(r"/[^\s=:,'\"`(]*/pytest-\d+/(?:popen-gw\d+/)?[^/\s]+")
 _GROUP = re.compile(r"@[^\]]*$")
 """What pytest-xdist appends to the name of a test that has a group."""
 _uses: Counter[str] = Counter()
+E = TypeVar("E", bound=BaseException)
 
 
 class Key(NamedTuple):
@@ -64,8 +65,8 @@ class Key(NamedTuple):
 
 @contextmanager
 def refused(
-    error: type[BaseException] | tuple[type[BaseException], ...], name: str = "", /, **values: object
-) -> Generator[pytest.ExceptionInfo[BaseException]]:
+    error: type[E] | tuple[type[E], ...], name: str = "", /, **values: object
+) -> Generator[pytest.ExceptionInfo[E]]:
     with pytest.raises(error) as caught:
         yield caught
     assert said(str(caught.value), name, **values)
@@ -92,8 +93,9 @@ def said_by(written: str, actual: str | Iterable[object], /, **values: object) -
     return Pin(key, values).is_in(_joined(actual))
 
 
-def text(name: str = "", /, **values: object) -> Pin:
-    return Pin(_next_key(name), values)
+def text(name: str = "", /, **values: object) -> str:
+    """A Pin. Its type is that of the text which it equals."""
+    return cast("str", Pin(_next_key(name), values))
 
 
 class Pin:
