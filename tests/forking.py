@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from types import ModuleType
-from typing import Any, TextIO
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 _LENGTH = 4
@@ -41,7 +41,7 @@ class Python(subprocess.Popen[str]):
     """`subprocess.Popen([sys.executable, *words], text=True, …)`, forked from the server of this process."""
 
     def __init__(self, words: Sequence[object], **options: Any) -> None:
-        super().__init__([sys.executable, *map(str, words)], **{"text": True, **options})  # type: ignore[call-overload]
+        super().__init__([sys.executable, *map(str, words)], **{"text": True, **options})
 
     # fmt: off
     def _execute_child(  # type: ignore[no-untyped-def]
@@ -64,7 +64,7 @@ class Python(subprocess.Popen[str]):
         self.pid = int.from_bytes(self._link.recv(_LENGTH), "big")
         assert self.pid, "the fork server has ended"
         self._child_created = True
-        devnull = getattr(self, "_devnull", None)
+        devnull: Any = getattr(self, "_devnull", None)
         pairs = ((p2cread, p2cwrite), (c2pwrite, c2pread), (errwrite, errread))
         for fd in {child for child, ours in pairs if -1 not in (child, ours)} | {devnull} - {None}:
             os.close(fd)
@@ -79,7 +79,7 @@ class Python(subprocess.Popen[str]):
         assert status, "the fork server has ended"
         return self.pid, int.from_bytes(status, "big")
 
-    def _internal_poll(self, _deadstate: int | None = None) -> int | None:  # type: ignore[override]
+    def _internal_poll(self, _deadstate: int | None = None) -> int | None:
         if self.returncode is None and self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
             try:
                 pid, status = self._try_wait(os.WNOHANG) if self.returncode is None else (0, 0)
@@ -118,7 +118,7 @@ class _Server:
                 [sys.executable, __file__],
                 cwd=ROOT,
                 env=environment,
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -157,7 +157,7 @@ def _import_all() -> None:
             if not name.endswith(".__main__"):
                 importlib.import_module(name)
     load = functools.cache(functools.partial(JSONFileLoader.load_file, JSONFileLoader()))
-    JSONFileLoader.load_file = lambda self, path: load(path)  # type: ignore[method-assign]
+    JSONFileLoader.load_file = lambda self, path: load(path)
     session = botocore.session.Session()
     for service in ("dynamodb", "dynamodbstreams"):
         session.create_client(service, "eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
@@ -170,8 +170,9 @@ def _serve(control: socket.socket) -> dict[str, Any]:
     signal.set_wakeup_fd(awake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     links: dict[int, int] = {}
+    sources: list[socket.socket | int] = [control, asleep]
     while True:
-        ready, _, _ = select.select([control, asleep], [], [])
+        ready, _, _ = select.select(sources, [], [])
         if asleep in ready:
             os.read(asleep, 4096)
             _report(links)
@@ -235,12 +236,12 @@ def _prepare(request: dict[str, Any]) -> None:
     sys.path[:1] = map(str, named)
 
 
-def _stream(number: int, like: Any) -> TextIO:
+def _stream(number: int, like: Any) -> io.TextIOWrapper:
     """A standard stream as the interpreter opens it."""
     at_once = bool(number and os.environ.get("PYTHONUNBUFFERED"))
     binary = os.fdopen(number, "wb" if number else "rb", buffering=0 if at_once else -1, closefd=False)
     by_lines = not at_once and (number == 2 or os.isatty(number))
-    return io.TextIOWrapper(binary, like.encoding, like.errors, "\n", by_lines, at_once)  # type: ignore[arg-type]
+    return io.TextIOWrapper(binary, like.encoding, like.errors, "\n", by_lines, at_once)
 
 
 def _run(words: list[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy import delete, insert, select, text, update
@@ -194,11 +194,11 @@ def core_insert(session: Session, n: int) -> None:
 
 def core_update(session: Session, n: int) -> None:
     key = nth(session, Street, n).id
-    session.execute(sa.update(Street.__table__).where(Street.id == key).values(city=None))
+    session.execute(sa.update(cast("sa.Table", Street.__table__)).where(Street.id == key).values(city=None))
 
 
 def core_update_many(session: Session, n: int) -> None:
-    table = Thing.__table__
+    table = cast("sa.Table", Thing.__table__)
     changed = sa.update(table).where(table.c.id == sa.bindparam("k")).values(amount=sa.bindparam("v"))
     session.connection().execute(changed, [{"k": m, "v": n + m % 2} for m in (1, 2, 2, 3)])
 

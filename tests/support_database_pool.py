@@ -109,7 +109,7 @@ class DatabasePool:
         return self._server.execute(query, (name,)).fetchone() == (1,)
 
     def _run(self, statement: str, *names: str) -> None:
-        self._server.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]
+        self._server.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
     def _url(self, name: str) -> str:
         return urlunsplit(urlsplit(self.server_url)._replace(path=f"/{name}"))

@@ -20,7 +20,7 @@ class Schema:
 
 def northwind(rng: random.Random) -> Schema:
     """Trade: keys of text, keys of several columns, many to many, a tree of employees, parents that may be missing."""
-    rows = {
+    rows: dict[str, list[tuple[object, ...]]] = {
         "categories": [(n, f"C{n}") for n in range(1, 6)],
         "suppliers": [(n, f"S{n}", rng.choice(["DE", "FR", "JP"])) for n in range(1, 12)],
         "products": [

@@ -279,8 +279,8 @@ def _decoded_part(plan: CollectionPlan, part: Any) -> Any:
     if plan.collection.is_list:
         assert isinstance(part, tuple)
         return tuple(_decoded_row(plan.slots, child) for child in part)
-    counted = plan.collection.kind == "count" or plan.column is None
-    return decoder(INTEGER if counted else plan.column.kind)(part)
+    is_count = plan.collection.kind == "count"
+    return decoder(INTEGER if plan.column is None or is_count else plan.column.kind)(part)
 
 
 def keys_of(plan: EntityPlan, trees: Sequence[RowTree]) -> list[SourceKey]:

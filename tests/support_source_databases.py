@@ -133,7 +133,7 @@ LINGUISTIC = ("LC_COLLATE 'en_US.UTF-8' LC_CTYPE 'en_US.UTF-8'", "LOCALE_PROVIDE
 
 def _create_database(server: psycopg.Connection[Any], name: str, locales: Sequence[str]) -> None:
     for number, locale in enumerate(locales, 1):
-        create = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' " + locale)  # type: ignore[arg-type]
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' " + locale)
         try:
             server.execute(create.format(sql.Identifier(name)))
         except psycopg.Error:

@@ -87,7 +87,7 @@ class FakeOpenFindings:
             left = {
                 key: kept for key, kept in self.open.items() if key in newer or _root(kept[1]) not in tickets
             }
-            new = {
+            new: dict[tuple[str, ...], tuple[int, Finding]] = {
                 (finding.kind, *_root(finding), finding.item_key, finding.attribute): (
                     tickets.get(_root(finding), 0),
                     finding,

@@ -21,6 +21,7 @@ from migrator.model.facts import (
     Slot,
     TableFacts,
 )
+from migrator.model.mapping import Statement
 from migrator.model.table import CLIMB_LEVELS, RowTree, SourceKey, Value, decode_key, encode_key
 
 Row = dict[str, Any]
@@ -131,17 +132,19 @@ class MemorySource:
 
     def query(
         self,
-        sql: str,
+        statement: Statement,
         params: Mapping[str, Any],
         schema: str | None = None,
         *,
         at_most: int | None = None,
+        what: str = "a query of the mapping",
     ) -> list[tuple[Any, ...]]:
-        rows = self.answers[sql](params)
+        assert isinstance(statement, str)
+        rows = self.answers[statement](params)
         return rows if at_most is None else rows[: at_most + 1]
 
-    def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
-        return "" if sql in self.answers else "no such statement"
+    def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
+        return "" if statement in self.answers else "no such statement"
 
     def close(self) -> None:
         """Nothing is open."""
