@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from migrator.api import DualWrite, Migration, refuse_options
 from migrator.mapping.patterns.answers import read_member
@@ -47,7 +47,10 @@ from migrator.stages.reads.phases import PhaseCache
 from migrator.stages.reads.reads import Call, MappedReads, PageCall, Reads, question_named
 from migrator.stages.reads.shadow import AnsweredCall, Shadow
 
-Records: TypeAlias = "Sequence[Record] | Record | None"
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Records: TypeAlias = "Sequence[Any] | Record | DataclassInstance | None"
 Given: TypeAlias = "Records | Mapping[str, Records] | Callable[..., Any]"
 """What a side answers: records; of a pattern with parts such by part; or a function of the pattern's parameters that
 gives these."""
