@@ -13,10 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from migrator.api import Migration
+from migrator.api import Answer, Migration, Parts, Records
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.model.evidence import Move, PatternPhase, Sample, State, Window
+from migrator.model.table import Value
 from migrator.settings.transforms import sound_mapping
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
@@ -165,11 +166,25 @@ class ReadShop:
             time.sleep(0.02)
 
 
+def records(answer: Answer) -> Records:
+    """The answer of a pattern without parts."""
+    assert isinstance(answer, Records)
+    return answer
+
+
+def part_of(answer: Answer, name: str) -> dict[str, Value]:
+    """The one record of a part."""
+    assert isinstance(answer, Parts)
+    part = answer[name]
+    assert isinstance(part, dict)
+    return part
+
+
 def _sum(one: Window | None, other: Window) -> Window:
     """Counts of two minutes, as far as tests look at them."""
     if one is None:
         return other
-    made = {}
+    made: dict[str, Any] = {}
     for name in ("answered", "errors", "dropped", "kinds", "found"):
         first, second = getattr(one, name), getattr(other, name)
         made[name] = {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}

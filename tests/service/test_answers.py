@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from migrator.api import Parts, Records
-from tests.service.reading import ReadShop, open_read_shop, seen
+from tests.service.reading import ReadShop, open_read_shop, records, seen
 
 SIDES = {"off": "sql", "shadow": "sql", "ramp": "table", "live": "table", "complete": "table"}
 
@@ -53,6 +53,7 @@ def test_a_move_back_takes_the_origin_back_and_a_page_stays_where_it_began(read_
 def test_an_answer_is_a_list_or_dict_for_all_that_takes_one(read_shop: ReadShop) -> None:
     with read_shop.migration() as migration:
         orders, parts = (migration.read(name, user_id=2) for name in ("recent_orders", "user_and_orders"))
+        assert isinstance(parts, Parts)
         for answer, plain in ((orders, list(orders)), (parts, dict(parts))):
             assert answer == plain
             assert json.dumps(answer, default=str) == json.dumps(plain, default=str)
@@ -153,10 +154,10 @@ def test_typed_values_are_pythons_own_and_alike_from_both_sides(
     expected = {f"c{number}": value for number, (_, _, value) in enumerate(columns)}
     opened = open_read_shop(engine_name, url, dynamodb_url, tmp_path, mapping=_mapping(columns), rows=rows)
     with opened as shop, shop.migration() as migration:
-        from_sql, nothing = (migration.read("thing", id=number) for number in (1, 2))
+        from_sql, nothing = (records(migration.read("thing", id=number)) for number in (1, 2))
         shop.move("live", 0, "thing")
         seen(migration, "live", "thing")
-        from_table, still_nothing = (migration.read("thing", id=number) for number in (1, 2))
+        from_table, still_nothing = (records(migration.read("thing", id=number)) for number in (1, 2))
         assert (from_sql.origin, from_table.origin) == ("sql", "table")
         assert from_sql == from_table
         for answer in (from_sql, from_table):

@@ -40,6 +40,7 @@ def test_a_cursor_from_under_sqlalchemy_writes_no_watched_table(parts: Capturing
             session.commit()
         raw = engine.raw_connection()
         refused(raw.cursor(), "update part set n = 5")
+        assert raw.driver_connection is not None
         refused(raw.driver_connection.cursor(), "DELETE FROM part")
         with pytest.raises(UnmarkedError):
             raw.cursor().executemany("INSERT INTO part VALUES (%s, %s)", [(8, 8)])

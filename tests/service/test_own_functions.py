@@ -56,7 +56,7 @@ def recent(
     if table is not None:
 
         @recent.table
-        def recent(user_id: int, limit: int | None = None) -> Any:
+        def in_table(user_id: int, limit: int | None = None) -> Any:
             return table(user_id)
 
     assert recent.__doc__ == "Recent orders."
@@ -107,9 +107,9 @@ def test_rows_may_have_several_forms(read_shop: ReadShop) -> None:
             asked = rows_as(migration, shop, form)
             assert len(asked(2)) == 10
             assert shop.until(migration, "recent_orders", lambda one, n=number: one.same == n)  # type: ignore[misc]
-    for number, form in enumerate((lambda **fields: tuple(fields), lambda **fields: 5), start=1):
+    for number, wrong in enumerate((lambda **fields: tuple(fields), lambda **fields: 5), start=1):
         with shop.migration() as migration:
-            asked = rows_as(migration, shop, form)
+            asked = rows_as(migration, shop, wrong)
             assert len(asked(2)) == 10
             shop.until(migration, "recent_orders", lambda one, n=number: one.errors.get("sql") == n)  # type: ignore[misc]
             assert pins.said(shop.samples("recent_orders")[0].why)
@@ -176,7 +176,7 @@ def asynchronous(migration: Migration, shop: ReadShop) -> RoutedPattern:
         return await asyncio.to_thread(by_sql, shop, user_id)
 
     @recent.table
-    async def recent(user_id: int, limit: int | None = None) -> Any:
+    async def in_table(user_id: int, limit: int | None = None) -> Any:
         await asyncio.sleep(0.3)
         return await asyncio.to_thread(by_boto3, shop, user_id)
 
@@ -193,7 +193,7 @@ def test_a_shadow_that_wants_to_end_the_process_ends_no_loop(read_shop: ReadShop
             return await asyncio.to_thread(by_sql, shop, user_id)
 
         @recent.table
-        async def recent(user_id: int, limit: int | None = None) -> Any:
+        async def in_table(user_id: int, limit: int | None = None) -> Any:
             raise SystemExit(3)
 
         async def work() -> None:
@@ -251,14 +251,14 @@ def test_async_functions_run_on_the_service_s_own_loop(read_shop: ReadShop) -> N
             return await through(by_sql, user_id)
 
         @recent.table
-        async def recent(user_id: int, limit: int | None = None) -> Any:
+        async def in_table(user_id: int, limit: int | None = None) -> Any:
             return await through(by_boto3, user_id)
 
         assert (await recent(user_id=2))[0]["orderId"] == 19
         await asyncio.to_thread(shop.until, migration, "recent_orders", lambda one: one.same == 1)
         assert len(loops) == 1
         with pins.refused(SettingsError):
-            migration.pattern("recent_orders")(recent.__wrapped__).table(lambda user_id, limit=None: [])
+            migration.pattern("recent_orders")(inspect.unwrap(recent)).table(lambda user_id, limit=None: [])
 
     with shop.migration() as migration:
         asyncio.run(work(migration))
@@ -279,9 +279,9 @@ def test_functions_take_the_parameters_of_their_pattern(read_shop: ReadShop) -> 
             with pins.refused(SettingsError, "function"):
                 route(cast("Any", function))
         asked = recent(migration, lambda user: [])
-        for call in (lambda: asked(user=2), lambda: asked(), lambda: asked(user_id="2")):
+        for given in ({"user": 2}, {}, {"user_id": "2"}):
             with pins.refused(SettingsError, "call"):
-                call()
+                asked(**given)
         with pins.refused(SettingsError, "already"):
             recent(migration, lambda user: [], lambda user: []).table(lambda user_id, limit=None: [])
         with pins.refused(SettingsError, "mean"):

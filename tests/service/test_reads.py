@@ -11,10 +11,10 @@ import pytest
 
 from migrator.api import Migration
 from migrator.model.errors import SettingsError
-from migrator.model.table import TOMBSTONE
+from migrator.model.table import TOMBSTONE, Value
 from migrator.stages.reads.reads import Call
 from tests import pins
-from tests.service.reading import ALL, ReadShop, seen
+from tests.service.reading import ALL, ReadShop, records, seen
 
 FIRST = {"orderId": 19, "total": Decimal("19.5"), "status": "open", "paid": True}
 
@@ -72,7 +72,8 @@ def test_each_phase_has_its_side(read_shop: ReadShop) -> None:
         for phase, status in expected.items():
             read_shop.move(phase, 100 if phase == "ramp" else 0, "recent_orders")
             seen(migration, phase)
-            assert migration.read("recent_orders", user_id=2, limit=1)[0]["status"] == status
+            (order,) = records(migration.read("recent_orders", user_id=2, limit=1))
+            assert order["status"] == status
         # The others were never moved.
         assert migration.read("by_status", status="sql")
 
@@ -110,7 +111,7 @@ def test_tombstones_and_what_has_expired_never_show(read_shop: ReadShop) -> None
     hidden = [{**kept[keys[0]], "type": TOMBSTONE}, {**kept[keys[1]], "expiresAt": int(time.time()) - 1}]
     read_shop.store.put([{k: v for k, v in one.items() if not k.startswith("GSI")} for one in hidden])
     with read_shop.migration() as migration:
-        found = migration.read("recent_orders", user_id=2, limit=3)
+        found = records(migration.read("recent_orders", user_id=2, limit=3))
         assert [one["orderId"] for one in found] == [15, 13, 11]
         page = migration.read_page("recent_orders", user_id=2, size=4)
         assert [one["orderId"] for one in page.items] == [15, 13, 11, 9]
@@ -133,7 +134,7 @@ def test_an_async_service_reads_beside_its_loop(read_shop: ReadShop) -> None:
         )
         ticking.cancel()
         assert ticks > 3
-        assert all(one[0]["orderId"] == 19 for one in found)
+        assert all(records(one)[0]["orderId"] == 19 for one in found)
         page = await migration.read_page_async("recent_orders", user_id=2, size=3)
         assert len(page.items) == 3
         with pins.refused(SettingsError):
@@ -146,8 +147,8 @@ def test_an_async_service_reads_beside_its_loop(read_shop: ReadShop) -> None:
 # ── pages ──
 
 
-def pages(migration: Migration, size: int, cursor: str | None = None) -> list[int]:
-    found = []
+def pages(migration: Migration, size: int, cursor: str | None = None) -> list[Value]:
+    found: list[Value] = []
     while True:
         page = migration.read_page("recent_orders", user_id=2, size=size, cursor=cursor)
         assert len(page.items) <= size

@@ -11,12 +11,12 @@ import pytest
 
 from migrator.api import Migration
 from migrator.model.errors import StoppedError
-from migrator.model.evidence import DiffKey
+from migrator.model.evidence import DiffKey, Window
 from migrator.model.table import TOMBSTONE, Item
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
-from tests.service.reading import ReadShop, open_read_shop, seen
+from tests.service.reading import ReadShop, open_read_shop, part_of, seen
 from tests.support_capture import new_sqlite
 
 pytestmark = pytest.mark.slow
@@ -100,7 +100,7 @@ def test_samples_show_both_sides_and_redact_what_must_not_be_seen(read_shop: Rea
     shop.move("shadow")
     shop.sql("UPDATE users SET email = 'other@example.com', name = 'Eve' WHERE id = 1")
     with shop.migration() as migration:
-        assert migration.read("user_and_orders", user_id=1)["user"]["name"] == "Eve"
+        assert part_of(migration.read("user_and_orders", user_id=1), "user")["name"] == "Eve"
         shop.until(migration, "user_and_orders", lambda one: one.different == 1)
         samples = shop.samples("user_and_orders")
         assert {(one.key.kind, one.key.part, one.key.attribute) for one in samples} == {
@@ -274,9 +274,11 @@ def test_first_pages_are_compared_and_later_ones_are_not(
             page = migration.read_page("recent_orders", user_id=2, size=size)
             assert len(page.items) == size
             migration.read_page("recent_orders", user_id=2, size=size, cursor=page.next)
-            found = shop.until(
-                migration, "recent_orders", lambda one, n=same: one.compared == n or bool(one.errors)
-            )  # type: ignore[misc]
+
+            def is_settled(one: Window, n: int = same) -> bool:
+                return one.compared == n or bool(one.errors)
+
+            found = shop.until(migration, "recent_orders", is_settled)
             assert (found.same, found.errors, found.dropped) == (same, {}, {})
 
 
