@@ -183,7 +183,7 @@ def test_postgres_and_sqlite_make_the_same_items(items: list[Item], postgres_dat
     assert stored == {(item["PK"], item["SK"]): item for item in items}
 
 
-GOLDEN = {
+GOLDEN: dict[tuple[str, str], dict[str, Any]] = {
     ("USER#1", "PROFILE"): {
         "EntityType": "User",
         "GSI1PK": "EMAIL#sren.garcia-perez.1@example.com",

@@ -9,7 +9,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from migrator.cli.main import cli
-from migrator.model.journal import RunIdentity
+from migrator.model.journal import RunIdentity, RunKind
 from tests.support_journal_file import journal_in_file
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -71,7 +71,8 @@ def test_runs_of_the_jobs_journal_are_offered_with_what_each_was_the_newest_firs
         f"target: {{endpoint: 'http://127.0.0.1:1', region: eu-central-1}}\njournal: sqlite:///{tmp_path / 'journal.db'}\n"
     )
     with closing(journal_in_file(tmp_path / "journal.db")) as journal:
-        kinds = ["backfill", "verify", *["relay"] * 8, "verify"]
+        relays: list[RunKind] = ["relay"] * 8
+        kinds: list[RunKind] = ["backfill", "verify", *relays, "verify"]
         for kind in kinds:
             run = journal.start_run(RunIdentity(kind, "shop", "table-1", "rev1"))
             journal.end_run(run, "done")

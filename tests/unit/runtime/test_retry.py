@@ -72,7 +72,7 @@ def test_at_the_limit_of_tries_it_says_what_gave_up() -> None:
 def test_who_waits_long_says_so_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime_retry, "_logged_at", -math.inf)
     clock = Clock()
-    monkeypatch.setattr(runtime_retry.time, "monotonic", clock.time)
+    monkeypatch.setattr("migrator.runtime.retry.time.monotonic", clock.time)
     retry = Retry(Backoff(attempts=40, base_s=8, cap_s=8, limit_s=60), sleep=clock.sleep, clock=clock.time)
     with capture_logs() as logged, pytest.raises(StoppedError):
         retry.call("reading", Failing(99), passing)

@@ -10,9 +10,9 @@ import pytest
 
 from migrator.model.errors import SettingsError
 from migrator.model.facts import ForeignKey, Kind, SchemaFacts
+from migrator.model.mapping import NameRule
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.source.reflect import NameRule
 from tests import pins
 
 

@@ -9,7 +9,6 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.mysql import pymysql
-from sqlalchemy.dialects.postgresql import psycopg
 
 from migrator.model.facts import Column, Kind, TableFacts
 from migrator.source.related import collection_select
@@ -32,7 +31,7 @@ from tests.support_source import (
 )
 
 MYSQL = pymysql.dialect()
-OTHERS = {"sqlite": sqlite.dialect(), "postgresql": psycopg.dialect()}
+OTHERS = {"sqlite": sqlite.dialect(), "postgresql": sa.make_url("postgresql+psycopg://").get_dialect()()}
 
 
 def sql_of(statement: sa.Select[Any], dialect: Any = MYSQL) -> str:

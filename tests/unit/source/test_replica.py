@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import make_url
 
 from migrator.model.errors import Interrupted, SettingsError, SourceError
@@ -20,7 +20,7 @@ from tests import pins
 from tests.support_source import PURCHASE, plan_of
 from tests.support_source_databases import fill_mysql, fill_postgresql, make_sqlite
 
-POSTGRESQL = postgresql.dialect()
+POSTGRESQL = make_url("postgresql://").get_dialect()()
 MYSQL = mysql.dialect()
 MARK = Mark("7710", "2026-01-01 00:00:00", "shop", "1/20")
 

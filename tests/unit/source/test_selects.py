@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.dialects.postgresql import psycopg
 
 from migrator.model.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts
 from migrator.model.mapping import Collection
@@ -31,7 +30,7 @@ from tests.support_source import (
     plan_of,
 )
 
-DIALECTS = {"sqlite": sqlite.dialect(), "postgresql": psycopg.dialect()}
+DIALECTS = {"sqlite": sqlite.dialect(), "postgresql": sa.make_url("postgresql+psycopg://").get_dialect()()}
 BY_TEXT = TABLES["by_text"]
 
 

@@ -75,7 +75,7 @@ def customer(number: int, name: str = "") -> Item:
 
 
 def order(number: int, of: int, total: int | None = None) -> Item:
-    item = {"PK": f"C#{of}", "SK": f"O#{number}", "type": "Order", "id": number, "customer_id": of}
+    item: Item = {"PK": f"C#{of}", "SK": f"O#{number}", "type": "Order", "id": number, "customer_id": of}
     return item if total is None else {**item, "total": total}
 
 

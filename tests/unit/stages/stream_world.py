@@ -93,7 +93,10 @@ class World:
         for record in records:
             check()
             assert record.new is not None
-            self.worked.append((self.shard_of(record), record.keys["PK"], record.new["n"]))
+            key, number = record.keys["PK"], record.new["n"]
+            assert isinstance(key, str)
+            assert isinstance(number, int)
+            self.worked.append((self.shard_of(record), key, number))
 
     def shard_of(self, record: StreamRecord) -> str:
         for shard in self.fake.shards:

@@ -93,4 +93,5 @@ def test_a_job_that_is_paused_is_known_before_anything_is_done(processes: SqlPro
         assert work.presence.pace.max_write_units == 7
         processes.ask("ops@host", "", paused=False, max_write_units=None)
         work.goes_on(5, 0, 10)
-        assert (work.presence.pace.held, work.presence.pace.max_write_units) == ("", None)
+        pace = work.presence.pace
+        assert (pace.held, pace.max_write_units) == ("", None)

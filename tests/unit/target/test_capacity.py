@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from migrator.target.answers import consumed_by_meter, consumed_units
 from migrator.target.throttle import TABLE
 
@@ -20,6 +22,12 @@ def test_a_local_index_draws_on_the_table_and_a_global_one_on_its_own() -> None:
 
 def test_an_endpoint_may_say_little_or_nothing() -> None:
     assert consumed_by_meter({"ConsumedCapacity": [{"TableName": "T", "CapacityUnits": 4.0}]}) == {TABLE: 4.0}
-    for answer in ({}, {"ConsumedCapacity": []}, {"ConsumedCapacity": None}, {"ConsumedCapacity": [None]}):
+    answers: list[dict[str, Any]] = [
+        {},
+        {"ConsumedCapacity": []},
+        {"ConsumedCapacity": None},
+        {"ConsumedCapacity": [None]},
+    ]
+    for answer in answers:
         assert consumed_by_meter(answer) is None
         assert consumed_units(answer) == 0.0

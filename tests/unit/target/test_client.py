@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from migrator.model.errors import TargetError
@@ -51,6 +53,6 @@ def test_an_endpoint_on_this_machine_needs_nothing_else() -> None:
     ],
     ids=["region-set", "credentials-found", "profile-nobody"],
 )
-def test_what_is_missing_is_said(words: dict[str, str | None]) -> None:
+def test_what_is_missing_is_said(words: dict[str, Any]) -> None:
     with pins.refused(TargetError):
         dynamodb_client(endpoint=None, **words)

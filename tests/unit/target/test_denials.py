@@ -108,6 +108,6 @@ def test_a_secret_that_may_not_be_read_names_it(monkeypatch: pytest.MonkeyPatch)
         def client(self, *_: object, **__: object) -> Client:
             return Client()
 
-    monkeypatch.setattr(target_client.boto3, "Session", Session)
+    monkeypatch.setattr("boto3.Session", Session)
     with pins.refused(SettingsError):
         target_client.read_secret("shop/url", region=None, profile=None)

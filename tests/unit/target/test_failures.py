@@ -24,7 +24,7 @@ def refusal(code: str, status: int = 400) -> ClientError:
         "Error": {"Code": code, "Message": "quotes Planted"},
         "ResponseMetadata": {"HTTPStatusCode": status},
     }
-    return ClientError(answer, "PutItem")  # type: ignore[arg-type]
+    return ClientError(answer, "PutItem")
 
 
 URL = {"endpoint_url": "http://h"}

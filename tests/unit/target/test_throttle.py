@@ -32,6 +32,10 @@ class Table:
             self.time.sleep(self.random.uniform(0, self.latency_s))
             request.consumed = taken
 
+    def write_times(self, times: int, units: float, **consumed: float) -> None:
+        for _ in range(times):
+            self.write(units, **consumed)
+
     def worst(self, meter: str = TABLE) -> float:
         """The most units of any WINDOW_S seconds, both ends included."""
         entries = self.book[meter]
@@ -68,13 +72,13 @@ def test_any_ten_seconds_hold_the_limit(number: int, latency_s: float, units_per
 
 def test_the_limit_is_used_up() -> None:
     table = made(100)
-    table.time.run(*workers(4, lambda: [table.write(25) for _ in range(100)] and None))
+    table.time.run(*workers(4, lambda: table.write_times(100, 25)))
     assert 95 <= table.rate() <= 102
 
 
 def test_an_index_that_consumes_more_than_the_table_holds_too() -> None:
     table = made(100, indexes=("GSI1", "GSI2"))
-    table.time.run(*workers(4, lambda: [table.write(20, GSI1=40, GSI2=5) for _ in range(60)] and None))
+    table.time.run(*workers(4, lambda: table.write_times(60, 20, GSI1=40, GSI2=5)))
     assert table.worst("GSI1") <= 1000
     assert table.worst("GSI2") <= table.worst(TABLE) <= 500
     assert 90 <= table.rate("GSI1") <= 104
@@ -82,7 +86,7 @@ def test_an_index_that_consumes_more_than_the_table_holds_too() -> None:
 
 def test_an_index_that_was_not_named_holds_as_soon_as_it_is_seen() -> None:
     table = made(100)
-    table.time.run(*workers(2, lambda: [table.write(20, Later=40) for _ in range(60)] and None))
+    table.time.run(*workers(2, lambda: table.write_times(60, 20, Later=40)))
     assert table.worst("Later") <= 1000
 
 
@@ -101,7 +105,7 @@ def test_a_wrong_estimate_is_paid_back() -> None:
 
 def test_what_is_larger_than_the_window_goes_alone_and_is_paid_back() -> None:
     table = made(1)
-    table.time.run(*workers(2, lambda: [table.write(40) for _ in range(3)] and None))
+    table.time.run(*workers(2, lambda: table.write_times(3, 40)))
     assert table.worst() == 40
     assert table.rate() <= 1.3
 

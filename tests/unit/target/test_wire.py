@@ -67,5 +67,9 @@ def test_nesting_ends_at_32_levels() -> None:
 
 
 def test_sets_of_others_can_be_read() -> None:
-    wire = {"s": {"SS": ["b", "a"]}, "n": {"NS": ["2", "1.5"]}, "b": {"BS": [b"y", b"x"]}}
+    wire: dict[str, dict[str, Any]] = {
+        "s": {"SS": ["b", "a"]},
+        "n": {"NS": ["2", "1.5"]},
+        "b": {"BS": [b"y", b"x"]},
+    }
     assert decode_item(wire) == {"s": ["a", "b"], "n": [Decimal("1.5"), 2], "b": [b"x", b"y"]}

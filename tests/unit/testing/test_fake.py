@@ -19,7 +19,7 @@ from migrator.api import Migration
 from migrator.model.errors import SettingsError, TargetError
 from migrator.testing import FakeMigration, Read, Write
 from tests import pins
-from tests.service.reading import MAPPING
+from tests.service.reading import MAPPING, records
 
 pytest_plugins = ("migrator.testing.fixtures",)
 MakeFake = Callable[[str | Path], FakeMigration]
@@ -67,15 +67,15 @@ def test_a_side_answers_what_it_was_given_until_it_is_said_to_fail(fake: FakeMig
 def test_values_may_be_of_pythons_own_types(fake: FakeMigration) -> None:
     moment = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     fake.give("recent_orders", [Order(1, moment)])
-    found = fake.read("recent_orders", user_id=1)
+    found = records(fake.read("recent_orders", user_id=1))
     assert found == [
         {"orderId": 1, "placedAt": "2026-01-02T03:04:00.000000Z", "total": None, "status": None, "paid": None}
     ]
     assert found.typed()[0]["placedAt"] == moment
     number = UUID(int=1)
     fake.give("recent_orders", [{"total": Decimal("2.50"), "status": number, "placedAt": date(2026, 1, 2)}])
-    (found,) = fake.read("recent_orders", user_id=1)
-    assert (found["total"], found["status"], found["placedAt"]) == (Decimal("2.5"), str(number), "2026-01-02")
+    (order,) = records(fake.read("recent_orders", user_id=1))
+    assert (order["total"], order["status"], order["placedAt"]) == (Decimal("2.5"), str(number), "2026-01-02")
 
 
 @pytest.mark.parametrize(

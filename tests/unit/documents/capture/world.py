@@ -37,7 +37,7 @@ def value_of(item: WiredItem, column: Column) -> Any:
     expected = {"integer": int, "text": str, "timestamp": str}[column.kind.name]
     if value is not None and (not isinstance(value, expected) or isinstance(value, bool)):
         return Undecodable(None, f"it is declared {column.kind.name}")
-    return datetime.fromisoformat(value) if column.kind.name == "timestamp" and value else value
+    return datetime.fromisoformat(str(value)) if column.kind.name == "timestamp" and value else value
 
 
 class Documents:

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.mapping.heart.items import is_expired
 from migrator.model.results import Request
-from migrator.model.table import KeyAttribute, TableDesign
+from migrator.model.table import Item, KeyAttribute, TableDesign
 from migrator.stages.patterns.question import shown
 
 TABLE = TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type", ttl="expiresAt")
@@ -21,7 +21,7 @@ AT = 1_800_000_000
     ("now_s", "expired"), [(AT - 1, False), (AT - 0.001, False), (AT, True), (AT + 1, True)]
 )
 def test_an_item_expires_in_the_second_of_its_ttl(now_s: float, expired: bool) -> None:
-    item = {"type": "User", "expiresAt": AT}
+    item: Item = {"type": "User", "expiresAt": AT}
     assert is_expired(item, TABLE, now_s) is expired
     stored = item | {"expiresAt": Decimal(AT)}
     assert shown([stored], REQUEST, now_s) == ([] if expired else [stored])

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from migrator.mapping.patterns.diff import Difference, differences, equal
+from migrator.model.table import Item
 
 
 def test_each_attribute_that_differs_is_named_once() -> None:
-    expected = {"a": 1, "b": "x", "c": True, "d": [1, {"e": 2}], "same": Decimal("1.0")}
-    stored = {"a": 2, "c": 1, "d": [1, {"e": 3}], "f": None, "same": 1}
+    expected: Item = {"a": 1, "b": "x", "c": True, "d": [1, {"e": 2}], "same": Decimal("1.0")}
+    stored: Item = {"a": 2, "c": 1, "d": [1, {"e": 3}], "f": None, "same": 1}
     assert list(differences(expected, stored)) == [
         Difference("a", "value"),
         Difference("b", "missing"),

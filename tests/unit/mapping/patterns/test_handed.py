@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from migrator.mapping.patterns.handed import Records
 from migrator.mapping.patterns.results import (
     TooManyError,
     handed,
@@ -77,7 +78,11 @@ def test_results_share_nothing_with_the_rows() -> None:
     inner: dict[str, Any] = {"a": [1]}
     rows = [(1, inner)]
     found = handed(PLAIN, {"": rows}, "table", {})
-    found[0]["total"]["a"].append(2)
+    assert isinstance(found, Records)
+    total = found[0]["total"]
+    assert isinstance(total, dict)
+    assert isinstance(total["a"], list)
+    total["a"].append(2)
     assert inner == {"a": [1]}
 
 
@@ -176,13 +181,14 @@ def test_values_with_a_plain_one_in_them_are_that() -> None:
 def test_parts_are_told_by_their_names() -> None:
     found = records_of(PARTS, {"user": {"name": "Ada"}, "orders": [{"id": 1}]}, 10)
     assert found == {"user": [{"name": "Ada"}], "orders": [{"id": 1}]}
-    for answer in (
+    answers: tuple[Any, ...] = (
         [],
         {"user": None},
         {"users": None, "user": None, "orders": []},
         {"ann@x": 1, "user": None, "orders": []},  # a key may be a value of a row
         {"ann@x": 1, "order": []},
-    ):
+    )
+    for answer in answers:
         with pins.refused(SettingsError):
             records_of(PARTS, answer, 10)
 

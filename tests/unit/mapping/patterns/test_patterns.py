@@ -10,7 +10,7 @@ from migrator.mapping.patterns.requests import Requests, request_for
 from migrator.model.errors import SettingsError
 from migrator.model.mapping import Mapping, Param, ParamType, Pattern
 from migrator.model.results import Nearby
-from migrator.model.table import Item
+from migrator.model.table import Item, Value
 from tests import pins
 from tests.golden.heart import check, facts, table
 
@@ -95,7 +95,7 @@ def test_a_limit_must_be_above_0(mapping: Mapping) -> None:
 
 
 def test_an_answer_has_its_parts_by_type(mapping: Mapping) -> None:
-    items = [{"type": "Order", "id": 1}, {"type": "User", "id": 2}]
+    items: list[Item] = [{"type": "Order", "id": 1}, {"type": "User", "id": 2}]
     assert answer_of(mapping, pattern(mapping, "by_status"), items) == {"orders": [(1,)], "others": [(None,)]}
 
 
@@ -186,7 +186,7 @@ def test_a_missing_list_is_named(lists: Pattern) -> None:
 
 def test_the_nearest_item_comes_first_and_one_without_a_place_not_at_all() -> None:
     near = Nearby((0.0, 0.0), ("lat", "lng"), 1000.0)
-    places = {
+    places: dict[str, tuple[Value, Value]] = {
         "far": (0, Decimal("0.008")),
         "b": (0, Decimal("0.001")),
         "a": (Decimal("0.001"), 0),

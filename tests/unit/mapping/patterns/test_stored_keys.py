@@ -11,7 +11,7 @@ from migrator.mapping.patterns.param_sources import (
     same_forms,
     stored_keys,
 )
-from tests.designs.test_shipped import ROOT
+from tests.designs.golden import ROOT
 from tests.support_mapping import parse_mapping
 
 MAPPINGS = sorted((ROOT / "mappings").glob("*.yaml"))

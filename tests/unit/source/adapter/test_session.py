@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.model.facts import Column, Kind
+from migrator.model.facts import Column, Kind, KindName
 from migrator.source.adapter.images import EVERY_SETTING, fits, settings_for
 
 
-def column(kind: str, declared: str) -> Column:
+def column(kind: KindName, declared: str) -> Column:
     return Column("a", "a", Kind(kind), True, declared)
 
 
@@ -26,7 +26,7 @@ def column(kind: str, declared: str) -> Column:
     ],
 )
 def test_an_image_depends_on_the_settings_that_its_columns_texts_depend_on(
-    kind: str, declared: str, names: tuple[str, ...]
+    kind: KindName, declared: str, names: tuple[str, ...]
 ) -> None:
     assert settings_for([column(kind, declared)]) == names
 

@@ -187,7 +187,7 @@ def test_an_insert_says_what_it_gives_back(text: str, returned: tuple[str, ...])
 )
 def test_an_upsert_says_what_it_sets_anew(dialect: str, action: str, kept: set[str], moved: set[str]) -> None:
     found = write(dialect, f"INSERT INTO orders (id, n) VALUES (1, 2) {action}")
-    assert (found.kept, found.assigned.keys() - found.kept) == (kept, moved)
+    assert (set(found.kept), found.assigned.keys() - found.kept) == (kept, moved)
 
 
 def test_an_update_says_what_it_sets() -> None:

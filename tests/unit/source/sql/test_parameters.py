@@ -54,7 +54,8 @@ def test_masking_moves_nothing() -> None:
 
 def compiled(sql: str, dialect: str, **params: Any) -> str:
     statement, _ = bound_statement(CheckedStatement(sql, dialect), params)
-    return str(statement.compile(dialect=URL.create(dialect).get_dialect()(paramstyle="named")))
+    made: Any = URL.create(dialect).get_dialect()
+    return str(statement.compile(dialect=made(paramstyle="named")))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -312,7 +312,7 @@ _CONDITIONS = {
 def test_every_form_of_a_condition_is_read_as_the_server_reads_it(
     condition: str, dialect: str, facts: SchemaFacts
 ) -> None:
-    statement = Statement(f"SELECT id FROM orders WHERE {condition}", "a test")
+    statement = Statement(f"SELECT id FROM orders WHERE {condition}")
     made = question_of(statement, replace(facts, dialect=dialect))
     if isinstance(made, Unserved):
         assert made.reason in _CONDITIONS[condition].split()
@@ -329,13 +329,11 @@ def test_every_form_of_a_condition_is_read_as_the_server_reads_it(
 def test_an_order_that_puts_null_elsewhere_than_the_source_is_no_question(
     words: str, dialect: str, facts: SchemaFacts
 ) -> None:
-    statement = Statement(
-        f"SELECT id FROM orders WHERE customer_id = ? ORDER BY shipped_at {words}", "a test"
-    )
+    statement = Statement(f"SELECT id FROM orders WHERE customer_id = ? ORDER BY shipped_at {words}")
     made = question_of(statement, replace(facts, dialect=dialect))
     nulls_are_large = dialect == "postgresql"
     first = nulls_are_large == words.startswith("DESC")
     is_own = "NULLS" not in words or words.endswith("FIRST") == first
     assert isinstance(made, Question) == is_own
-    on_a_column_without = Statement(statement.sql.replace("shipped_at", "placed_at"), "a test")
+    on_a_column_without = Statement(statement.sql.replace("shipped_at", "placed_at"))
     assert isinstance(question_of(on_a_column_without, replace(facts, dialect=dialect)), Question)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,8 @@ SQLS = histogram({10: CALLS})
 @lru_cache
 def late(wrong: int) -> str:
     """Answers of the table's, some of them later than three times SQL's p99."""
-    return histogram({8: CALLS - wrong} | ({31: wrong} if wrong else {}))
+    in_time: dict[float, int] = {8: CALLS - wrong}
+    return histogram(in_time | ({31: wrong} if wrong else {}))
 
 
 def simulated(random_: random.Random, times: float, kind: str) -> Iterator[Window]:
@@ -114,7 +116,7 @@ def test_late_answers_are_judged_by_a_hundred_of_them() -> None:
 
 
 def test_what_was_never_settled_counts_as_what_was_settled_does() -> None:
-    def passed(**counts: int) -> list[str]:
+    def passed(**counts: Any) -> list[str]:
         dropped = {why: counts.pop(why, 0) for why in ("unsettled", "ended")}
         seen = replace(window(compared=1000), dropped=dropped, **counts)
         return [line.found for line in passed_limits(PATTERN, [seen], LIMITS, NOW_S)]

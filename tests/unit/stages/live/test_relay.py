@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from migrator.stages.backfill.write import ConditionalPath
 from tests import pins
 from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.fakes.store import FakeStore
-from tests.support_fence import no_fence
+from tests.support_fence import PageOf, no_fence
 from tests.unit.stages.live_world import Shop
 
 
@@ -99,7 +99,7 @@ class Watched(FakeStore):
 
     tried: list[tuple[str, bool]]
 
-    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         self.tried += [(str(item["PK"]), fresh) for item in items]
         return super().write(items, fresh=fresh)
 
@@ -125,7 +125,7 @@ def test_items_of_new_rows_are_tried_as_inserts_and_others_are_put() -> None:
 class Refusing(FakeStore):
     """Takes no item of one key."""
 
-    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         if any(item["PK"] == "USER#2" for item in items):
             raise ItemRefusedError("DynamoDB refused put_item")
         return super().write(items, fresh=fresh)
@@ -158,7 +158,7 @@ class Slow(FakeStore):
 
     now_s, takes_s = 0.0, 0.0
 
-    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         self.now_s += self.takes_s
         return super().write(items, fresh=fresh)
 
@@ -179,7 +179,7 @@ def test_a_slow_table_gets_fewer_marks_at_once_and_a_quick_one_more() -> None:
 class Away(FakeStore):
     error: MigratorError
 
-    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         raise self.error
 
 
@@ -318,7 +318,7 @@ def test_a_conditional_backfill_closes_what_it_finds_well_and_keeps_the_rest() -
     shop.rows["users"][0]["name"] = "Ann"
     named = next(one for one in shop.checked.entities if one.name == "named")
     path = ConditionalPath(shop.refresh, shop.open_findings, {})
-    path.copy(named, lambda: shop.source.read_page(named.plan, None, None))
+    path.copy(named, PageOf(lambda: shop.source.read_page(named.plan, None, None)))
     assert shop.open_findings.roots() == [("named", "[2]")]
 
 
@@ -400,7 +400,7 @@ class Changing(FakeStore):
 
     change: Callable[[], None]
 
-    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         self.change()
         return super().write(items, fresh=fresh)
 

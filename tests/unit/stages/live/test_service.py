@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from migrator.model.errors import SettingsError, StoppedError
-from migrator.model.instances import Lifetimes, MarkedColumns, Revision, Standing
+from migrator.model.instances import Lifetimes, MarkedColumns, Revision
 from migrator.model.live import ChangeMarks
 from migrator.runtime.retry import Backoff, Retry
 from migrator.stages.live.service import (
@@ -29,7 +29,7 @@ from tests.support_fence import all_answered
 
 def test_a_service_of_a_mapping_that_no_relay_has_worked_by_does_not_start() -> None:
     for standing in ("first", "newest", "old"):
-        refuse_new_revision(cast("Standing", standing))
+        refuse_new_revision(standing)
     with pins.refused(SettingsError):
         refuse_new_revision("new")
 

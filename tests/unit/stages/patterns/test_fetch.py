@@ -96,7 +96,7 @@ def test_a_filter_that_nothing_meets_reads_to_the_end(store: FakeStore) -> None:
 def haunted(store: FakeStore) -> FakeStore:
     """Between every two events two tombstones, and a hundred in front."""
     for item in list(store.items.values()):
-        key = f"{item['SK']}#"
+        key = f"{item['SK']!s}#"
         store.put([{**item, "SK": f"{key}{number}", "type": TOMBSTONE} for number in range(2)])
     store.put([{"PK": "EVENT#acme", "SK": f"A#{number:03}", "type": TOMBSTONE} for number in range(100)])
     store.put([{"PK": "EVENT#acme", "SK": "A#control", "type": CONTROL}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from migrator.mapping.patterns.answers import read_params
 from migrator.model.edges import QueryPage
 from migrator.model.results import Answer
+from migrator.model.table import Item
 from migrator.output.patterns import answer_data, explanation
 from migrator.stages.patterns.question import ReadMeter, ask
 from tests import pins
@@ -43,13 +45,17 @@ near: {from: [lat, lng], at: [lat, lng], within_m: 12.5}
 DAYS = 'params: {since: date, until: date}\nquery: {index: ByDay, key: ["D#{*since,until|date}"]}\n'
 
 
+def _rows(rows: list[tuple[Any, ...]], params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return rows
+
+
 def asked(pattern: str, answers: Mapping[str, list[tuple[Any, ...]]], rows: int = 3, **given: str) -> Answer:
     """The answer where SQL answers with `answers`; every look at the clock is 2 ms after the one before."""
     made = checked(pattern)
     found = made.mapping.patterns["p"]
     store = FakeStore(made.mapping.table, no_fence)
     store.put(items(made, *(row(number, lat=0, lng=0) for number in range(rows))))
-    source = MemorySource(SCHEMA, {}, {sql: lambda params, rows=rows: rows for sql, rows in answers.items()})
+    source = MemorySource(SCHEMA, {}, {sql: partial(_rows, found) for sql, found in answers.items()})
     ticks = count()
     params = read_params(found, given)
     return ask(made.mapping, found, params, source, store, clock=lambda: next(ticks) * 0.002)
@@ -89,7 +95,12 @@ def test_more_than_one_is_a_difference_where_a_part_has_one() -> None:
 def test_sql_gets_a_list_as_a_list() -> None:
     seen: list[Any] = []
     made = checked(BATCH)
-    source = MemorySource(SCHEMA, {}, {"SELECT 1": lambda params: [seen.append(params["ids"]) or (1,)]})
+
+    def answer(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        seen.append(params["ids"])
+        return [(1,)]
+
+    source = MemorySource(SCHEMA, {}, {"SELECT 1": answer})
     found = made.mapping.patterns["p"]
     store = FakeStore(made.mapping.table, no_fence)
     store.put(items(made, row(1)))
@@ -131,7 +142,7 @@ def test_sql_gets_a_list_as_a_list() -> None:
         ),
     ],
 )
-def test_an_explanation_shows_each_request(pattern: str, given: dict[str, str], lines: list[str]) -> None:
+def test_an_explanation_shows_each_request(pattern: str, given: dict[str, Any], lines: list[str]) -> None:
     answer = asked(pattern, {"SELECT 1": [], "FIRST": [], "ALL": []}, **given)
     found = list(explanation(answer))
     assert found[:-2] == lines
@@ -198,7 +209,7 @@ def test_thousands_of_items_take_as_many_units_as_they_have_bytes(
     index: dict[str, str], units: float
 ) -> None:
     table = checked(GET).mapping.table
-    item = {"PK": "P", "SK": "S", "ShardPK": "A", "ShardSK": "B", "x": "x" * 181}
+    item: Item = {"PK": "P", "SK": "S", "ShardPK": "A", "ShardSK": "B", "x": "x" * 181}
     meter = ReadMeter(Keeping(QueryPage([item] * 8057, read_units=1.5)))  # type: ignore[arg-type]
     meter.query(index)
     assert meter.units(table) == units
@@ -208,7 +219,7 @@ def test_in_an_index_an_item_is_as_large_as_what_is_projected() -> None:
     table = checked(GET).mapping.table
     (index,) = [one for one in table.indexes if one.name == "ByShard"]
     sparse = replace(table, indexes=(replace(index, projection="keys"),))
-    item = {"PK": "P", "SK": "S", "ShardPK": "A", "ShardSK": "B", "x": "x" * 9000}
+    item: Item = {"PK": "P", "SK": "S", "ShardPK": "A", "ShardSK": "B", "x": "x" * 9000}
     meter = ReadMeter(Keeping(QueryPage([item])))  # type: ignore[arg-type]
     meter.query({"IndexName": "ByShard"})
     assert meter.units(sparse) == 0.5

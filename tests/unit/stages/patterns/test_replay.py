@@ -109,7 +109,8 @@ def spoiled(replayed: Replayed, how: str) -> None:
         swapped = [{**b, **{name: a[name] for name in kept}} for a, b in ((one, other), (other, one))]
         replayed.store.put(swapped)
     else:
-        replayed.spoil(3, **{"value": {"n": 7}, "type": {"n": "3"}, "attribute": {"n": None}}[how])
+        spoiled: dict[str, dict[str, Any]] = {"value": {"n": 7}, "type": {"n": "3"}, "attribute": {"n": None}}
+        replayed.spoil(3, **spoiled[how])
 
 
 @pytest.mark.parametrize(

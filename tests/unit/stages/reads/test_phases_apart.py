@@ -137,7 +137,7 @@ def test_a_writer_that_sleeps_across_a_move_does_no_harm(before: State, after: S
         for step in ("write", "move", "relay", "seen by one"):
             moving.do(step)
 
-    shop.refresh.store = Paused(real, [others])  # type: ignore[assignment]
+    shop.refresh.store = Paused(real, [others])
     shop.relay.once()
     assert shop.live()["USER#1", "META"]["name"] == "new 1"
     assert {moving.read(moving.one), moving.read(moving.two)} == {"new 1"}

@@ -38,6 +38,7 @@ def test_calls_of_services_are_what_it_costs_now_and_each_call_once_what_it_woul
     first = costs.patterns[0]
     assert (first.pattern, first.units) == ("orders_of_customer", 0.75)
     assert (first.now_per_s, first.all_per_s) == (0.1, 1.0)
+    assert first.usd_all is not None
     assert first.usd_all == pytest.approx(0.75 * 1.0 * SECONDS_A_MONTH * 0.25 / 1_000_000)
     assert first.usd_now == pytest.approx(first.usd_all / 10)
     assert costs.usd_all == first.usd_all

@@ -216,11 +216,15 @@ def _mend(shop: Shop) -> None:
     for number in {order_id for order_id, _ in held["line"]} - held["orders"]:
         shop.put(order(number, 1))
     for item in list(shop.world.fake.items.values()):
-        if item["type"] == "Hot" and item["id"] not in shop.held()["orders"]:
-            shop.put(order(item["id"], 1))
+        id_ = item.get("id")
+        if item["type"] == "Hot" and id_ not in shop.held()["orders"]:
+            assert isinstance(id_, int)
+            shop.put(order(id_, 1))
     for item in list(shop.world.fake.items.values()):
-        if item["type"] == "Order" and item["customer_id"] not in shop.held()["customer"]:
-            shop.put(customer(item["customer_id"]))
+        of = item.get("customer_id")
+        if item["type"] == "Order" and of not in shop.held()["customer"]:
+            assert isinstance(of, int)
+            shop.put(customer(of))
 
 
 # ── two processes and one row that goes and comes back ──

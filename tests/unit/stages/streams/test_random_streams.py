@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,7 +66,7 @@ def test_each_change_is_worked_and_none_before_the_one_before_it(
 ) -> None:
     world = World(page_records=page_records, names_at_once=names_at_once)
     readers = Readers(world)
-    acts = {
+    acts: dict[str, Callable[[Any], object]] = {
         "write": lambda keys: world.write(*keys),
         "split": world.fake.split,
         "roll": world.fake.roll,
@@ -72,6 +75,6 @@ def test_each_change_is_worked_and_none_before_the_one_before_it(
         "kill": readers.kill,
     }
     for name, argument in script:
-        acts[name](argument)  # type: ignore[no-untyped-call]
+        acts[name](argument)
     world.drain()
     world.require_all_in_order()

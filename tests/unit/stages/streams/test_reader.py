@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -236,10 +236,13 @@ def test_a_stream_that_is_begun_anew_under_a_reader_ends_its_page() -> None:
         check()
         raise AssertionError("it went on with a shard that is not its own any more")
 
+    def begin_anew(records: Sequence[StreamRecord], check: Check) -> None:
+        begin(world.source, world.journal)
+
     with world.reader("one", work=work) as reader:
         with pins.refused(StoppedError):
             reader.turn()
-        reader.work = lambda records, check: begin(world.source, world.journal)
+        reader.work = begin_anew
         assert reader.turn() == Turn(2, 0), "what it did is no checkpoint, and the shard is not its own"
         assert world.journal.read(world.fake.arn).shards == ()
 
@@ -339,7 +342,10 @@ def test_a_lag_is_the_age_of_what_is_not_worked_by_shard() -> None:
     world.write("ant")
     world.fake.roll()
     parent, child = (shard.id for shard in world.fake.shards)
-    lags = lambda: world.journal.read(world.fake.arn).lags_s()  # noqa: E731
+
+    def lags() -> Mapping[str, float]:
+        return world.journal.read(world.fake.arn).lags_s()
+
     with world.reader() as reader:
         reader.turn()
         assert lags()[parent] == pytest.approx(50, abs=1)

@@ -346,7 +346,8 @@ def test_a_scan_that_was_begun_goes_on_as_it_was_begun() -> None:
 def test_what_changes_after_the_scan_is_compared_as_it_is_now() -> None:
     """A row and its item change together, a row goes with its item, and an item appears that no row makes."""
     source = source_of(ROWS, [])
-    store, changed = counted(source), []
+    store = counted(source)
+    changed: list[bool] = []
 
     def change() -> None:
         if store.pages == PAGES_OF_ROWS and not changed:

@@ -188,7 +188,7 @@ def test_a_value_that_python_has_not_refuses_its_row_only(mysql_database: str) -
 # ── keys ──
 
 
-KEYS = {
+KEYS: dict[str, list[Any]] = {
     "word varchar(9) COLLATE utf8mb4_general_ci": ["b", "B!", "c d", "Ä", "ss", "x'"],
     "word varchar(9) COLLATE utf8mb4_bin": ["a", "A", "B", "Ä", "ä"],
     "mood enum('z','a','M')": ["z", "a", "M"],

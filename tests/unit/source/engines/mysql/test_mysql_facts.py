@@ -6,9 +6,9 @@ from contextlib import closing
 from urllib.parse import urlsplit, urlunsplit
 
 from migrator.model.facts import ForeignKey, Kind, SchemaFacts
+from migrator.model.mapping import NameRule
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.source.reflect import NameRule
 from tests.support_mysql import run_script
 from tests.unit.source.test_facts import check_chinook
 
