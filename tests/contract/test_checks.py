@@ -39,7 +39,7 @@ from migrator.target.store import DynamoStore, reads_only
 from tests import pins
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
-from tests.support_fence import no_fence
+from tests.support_fence import PageOf, no_fence
 from tests.unit.stages.live_world import Shop
 
 NEEDS: list[tuple[Callable[..., Any], str]] = [
@@ -298,13 +298,13 @@ class Claimed:
 def by_fast_path(shop: Shop) -> None:
     entity = shop.refresh.entities["users"].compiled
     path = FastPath(shop.store, Claimed(), lambda: 0.0, lost, None, None, frozenset())  # type: ignore[arg-type]
-    path.copy(entity, lambda: shop.source.read_page(entity.plan, None, None))
+    path.copy(entity, PageOf(lambda: shop.source.read_page(entity.plan, None, None)))
 
 
 def by_beside_path(shop: Shop) -> None:
     entity = shop.refresh.entities["users"].compiled
     path = ConditionalPath(replace(shop.refresh, check=lost), shop.open_findings, {})
-    path.copy(entity, lambda: shop.source.read_page(entity.plan, None, None))
+    path.copy(entity, PageOf(lambda: shop.source.read_page(entity.plan, None, None)))
 
 
 STAGES: dict[str, Callable[[Shop], object]] = {

@@ -15,7 +15,7 @@ from migrator.mapping.heart.changes import captured_tables
 from migrator.model.errors import NotCountedError
 from migrator.model.facts import CollectionPlan, EntityPlan
 from migrator.model.mapping import Collection
-from migrator.model.table import SourceKey
+from migrator.model.table import SourceKey, Value
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.target.reads.tables import ReadPage, TableReader
 from tests import pins
@@ -140,7 +140,7 @@ def test_row_trees_are_found_by_their_keys(both: Both, plan: EntityPlan) -> None
 
 def test_a_changed_row_leads_to_the_same_roots(both: Both, plan: EntityPlan) -> None:
     here, there = captured_tables([plan]), captured_tables([plan_declared(plan)])
-    asked = [
+    asked: list[dict[str, Value]] = [
         {"id": 1},
         {"id": 2},
         {"id": 3},

@@ -41,7 +41,7 @@ OF_ALL_TYPES = [
     item(105),
 ]
 ITEMS = [*map(item, range(60)), *OF_ALL_TYPES]
-THERE = [
+THERE: list[Item] = [
     item(3, _tk=9),
     item(4, _src="order:[0]"),
     item(5, _src="order:[0]", _tk=9, type=TOMBSTONE),

@@ -196,6 +196,7 @@ def memory() -> Iterator[SqlEvidence]:
 def test_what_a_newer_migrator_counts_beside_is_left_out(memory: SqlEvidence) -> None:
     with memory.database.begin() as connection:
         text = connection.execute(select(schema.window.c.counts)).scalar()
+        assert text is not None
         newer = json.dumps(json.loads(text) | {"waited": 5, "cells": {"a": 1}})
         connection.execute(update(schema.window).values(counts=newer))
         sample = json.loads(connection.execute(select(schema.sample.c.content)).scalar_one())

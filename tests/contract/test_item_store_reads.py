@@ -140,8 +140,8 @@ def test_an_index_of_several_attributes_orders_by_each_of_them(store: ItemStore)
     asked = query("#tenant = :t AND #region = :r", values, IndexName="ByTenant")
     assert numbers(store, asked) == [8, 6, 4, 2, 0, 12, 10]
     condition = "#tenant = :t AND #region = :r AND #kind = :k AND #created BETWEEN :s AND :u"
-    values = {**values, ":k": "a", ":s": 994, ":u": 998}
-    assert numbers(store, query(condition, values, IndexName="ByTenant")) == [6, 4, 2]
+    of_a_kind = {**values, ":k": "a", ":s": 994, ":u": 998}
+    assert numbers(store, query(condition, of_a_kind, IndexName="ByTenant")) == [6, 4, 2]
 
 
 def test_a_local_index_is_read_consistently_and_a_global_one_never(store: ItemStore) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
@@ -38,7 +38,7 @@ def memory(make: MakeMemory) -> Memory:
     return make("table-1")
 
 
-def keys_of(memory: Memory, root: Root = ONE) -> tuple[int, frozenset[ItemKey]]:
+def keys_of(memory: Memory, root: Root = ONE) -> tuple[int, Set[ItemKey]]:
     """What is remembered, read without changing anything."""
     found = memory.remember(-1, {root: []})[root]
     return found.ticket, found.keys

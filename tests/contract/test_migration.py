@@ -21,7 +21,7 @@ from migrator.model.errors import SettingsError
 from migrator.model.evidence import Phase
 from migrator.testing import FakeMigration
 from tests import pins
-from tests.service.reading import ReadShop, open_read_shop, seen
+from tests.service.reading import ReadShop, open_read_shop, records, seen
 
 KINDS = ("real", "fake")
 ORDERS = [
@@ -155,7 +155,7 @@ def test_a_read_is_answered_by_the_side_of_the_phase(world: World) -> None:
     )
     for phase, percent, side in steps:
         world.move("recent_orders", phase, percent)
-        found = world.migration.read("recent_orders", user_id=2, limit=2)
+        found = records(world.migration.read("recent_orders", user_id=2, limit=2))
         assert found.origin == side
         status = "sql" if side == "sql" else "open"
         assert found[0] == {
@@ -216,7 +216,7 @@ def test_own_functions_are_routed(world: World) -> None:
     assert pins.said(refusal(lambda: session("new")), "function")
     assert pins.said(refusal(lambda: session(session="new")), "parameter")
 
-    @session.table
+    @session.table  # type: ignore[no-redef]  # the documentation gives both functions one name
     def session(session_id: str) -> list[dict[str, Any]]:
         return [{"sessionId": "of the table"}]
 

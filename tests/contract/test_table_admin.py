@@ -244,7 +244,7 @@ class SlowIndexes:
         if self._left:
             self.refused += 1
             error = {"Code": "LimitExceededException", "Message": "one online index at a time"}
-            raise ClientError({"Error": error}, "UpdateTable")  # type: ignore[typeddict-item]
+            raise ClientError({"Error": error}, "UpdateTable")
         ((action, body),) = words["GlobalSecondaryIndexUpdates"][0].items()
         self._name, self._left = body["IndexName"], self._calls
         self._state = {"Create": "CREATING", "Delete": "DELETING"}[action]
