@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -69,9 +70,7 @@ def test_they_are_equal_through_an_async_driver(service: Service) -> None:
         for start in range(0, len(WALK), 4):
             steps = WALK[start : start + 4]
             async with engine.connect() as connection:
-                ours, theirs = await connection.run_sync(
-                    lambda inside, steps=steps: marks_of(service, inside, steps)
-                )
+                ours, theirs = await connection.run_sync(partial(marks_of, service, steps=steps))
             assert_equal(service, steps, ours, theirs)
             count += ours.total()
         assert count > 100

@@ -256,7 +256,7 @@ def test_a_write_to_a_partition_is_refused_and_one_to_its_table_is_marked(parts:
 
 @pytest.mark.parametrize("parts", ENGINES, indirect=True)
 def test_a_lock_that_the_adapter_waits_for_in_vain_is_sqlalchemys_own_error(parts: Capturing) -> None:
-    words = {"connect_args": {"timeout": 0.1}} if parts.engine == "sqlite" else {}
+    words: dict[str, Any] = {"connect_args": {"timeout": 0.1}} if parts.engine == "sqlite" else {}
     limits = {
         "postgresql": "SET lock_timeout = '50ms'",
         "mariadb": "SET SESSION innodb_lock_wait_timeout = 1",

@@ -119,11 +119,8 @@ USERS_TYPES = [
 def typed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
     """A captured table with a column of each type, in a session of hostile settings."""
     engine = request.param
-    url = {
-        "sqlite": lambda: new_sqlite(tmp_path / "typed.db"),
-        "postgresql": lambda: request.getfixturevalue("postgres_database"),
-        "mariadb": lambda: request.getfixturevalue("mysql_database"),
-    }[engine]()
+    servers = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
+    url = request.getfixturevalue(servers[engine]) if engine in servers else new_sqlite(tmp_path / "typed.db")
     with capturing(engine, url) as made:
         columns = ", ".join(f"{_quoted(name)} {type_}" for name, type_, _ in COLUMNS[engine])
         made.run(*(USERS_TYPES if engine == "postgresql" else []))

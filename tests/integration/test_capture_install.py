@@ -295,7 +295,7 @@ def test_status_names_a_column_that_was_renamed(shop: Capturing) -> None:
     assert set(found.gone) == followed
 
 
-_RENAMED = {
+_RENAMED: dict[str, tuple[list[str], str, list[tuple[str, list[str]]]]] = {
     "postgresql": (
         [
             "CREATE TYPE mood AS ENUM ('sad', 'ok')",

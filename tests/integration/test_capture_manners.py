@@ -11,6 +11,8 @@ import pytest
 
 from migrator.settings.job import Job, load_job
 from migrator.settings.source import SourceSettings
+from migrator.source.capture.marks import SqlMarks
+from migrator.source.reader import SqlSource
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring.live import Live
@@ -72,9 +74,12 @@ def test_postgresql_never_sees_more_than_allowed_with_marks(postgres_database: s
             live.capture.do(step)
         count = "SELECT count(*), pg_sleep(0.02) FROM pg_stat_activity WHERE datname = current_database()"
 
+        source = found.source
+        assert isinstance(source, SqlSource)
+
         def work() -> None:
             live.tickets.draw()
-            seen.append(past_the_gate(found.source, count)[0][0])
+            seen.append(past_the_gate(source, count)[0][0])
 
         threads = [threading.Thread(target=work) for _ in range(12)]
         for thread in threads:
@@ -82,6 +87,7 @@ def test_postgresql_never_sees_more_than_allowed_with_marks(postgres_database: s
         for thread in threads:
             thread.join(120)
         timeout = "SELECT current_setting('statement_timeout')"
+        assert isinstance(live.marks, SqlMarks)
         writing = live.marks.writing
         assert writing.write("asking", lambda one, _: one.exec_driver_sql(timeout).scalar()) == "2500ms"
     assert len(seen) == 12
@@ -92,6 +98,7 @@ def test_mariadb_keeps_the_limits_where_marks_are_written(mysql_database: str, t
     run_script(mysql_database, TABLE)
     with context(job(tmp_path, mysql_database, "max_connections: 2, statement_timeout_s: 2.5")) as (live, _):
         asked = "SELECT @@SESSION.max_statement_time, @@SESSION.tx_read_only"
+        assert isinstance(live.marks, SqlMarks)
         writing = live.marks.writing
         written = writing.write("asking", lambda one, _: one.exec_driver_sql(asked).one())
         looked = writing.look("asking", lambda one, _: one.exec_driver_sql(asked).one())

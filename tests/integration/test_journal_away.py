@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -60,7 +61,9 @@ def end_connection(journal: SqlJournal, driver: Any) -> None:
 
 
 @contextmanager
-def broken(journal: SqlJournal, *, when: str, then: Callable[[], None] = lambda: None) -> Iterator[list[str]]:
+def broken(
+    journal: SqlJournal, *, when: str, then: Callable[[], object] = lambda: None
+) -> Iterator[list[str]]:
     """The next transaction's connection is ended by the server before its first statement, or after its commit, so that
     its answer is lost; it is noted, and `then` is called."""
     engine, ended = journal.database.engine, list[str]()
@@ -78,14 +81,14 @@ def broken(journal: SqlJournal, *, when: str, then: Callable[[], None] = lambda:
         ):
             kill(cursor.connection)
 
-    def committed(connection: Any) -> None:
-        commit(connection)
+    def committed(dbapi_connection: Any) -> None:
+        commit(dbapi_connection)
         if not ended and when == "answer":
-            kill(connection.driver_connection)
+            kill(dbapi_connection.driver_connection)
             then()
             ends_at = time.monotonic() + 120
             while time.monotonic() < ends_at:  # the driver says it as soon as it sees it
-                connection.driver_connection.cursor().execute("SELECT 1")
+                dbapi_connection.driver_connection.cursor().execute("SELECT 1")
 
     event.listen(engine, "before_cursor_execute", before)
     engine.dialect.do_commit = committed  # type: ignore[method-assign]
@@ -172,7 +175,7 @@ def test_a_move_whose_answer_was_lost_is_told_and_not_made_twice(journal: SqlJou
 
 def test_a_writer_that_was_fenced_before_its_answer_came_again_knows_it(journal: SqlJournal) -> None:
     writers = SqlWriters(journal.database, "t")
-    with broken(journal, when="answer", then=lambda: writers.fence() and None) as ended:
+    with broken(journal, when="answer", then=writers.fence) as ended:
         made = writers.enter("fast")
     assert ended
     assert made.fenced
@@ -194,7 +197,7 @@ def one_connection(url: str) -> Iterator[tuple[str, Callable[[], None]]]:
             root.execute(f"GRANT ALL ON SCHEMA public TO {name}")
             mine = url_for(url, name)
             taken: list[Any] = [psycopg.connect(mine), psycopg.connect(mine)]
-            yield mine, lambda: [one.close() for one in taken] and None
+            yield mine, partial(_close, taken)
             root.execute(f"DROP OWNED BY {name}")
             root.execute(f"DROP ROLE {name}")
         return
@@ -203,8 +206,13 @@ def one_connection(url: str) -> Iterator[tuple[str, Callable[[], None]]]:
         cursor.execute(f"GRANT ALL ON `{at.database}`.* TO '{name}'@'%'")
         mine = at.set(username=name, password="x").render_as_string(False)
         taken = [connect(mine), connect(mine)]
-        yield mine, lambda: [one.close() for one in taken] and None
+        yield mine, partial(_close, taken)
         cursor.execute(f"DROP USER '{name}'@'%'")
+
+
+def _close(connections: Sequence[Any]) -> None:
+    for one in connections:
+        one.close()
 
 
 def url_for(url: str, name: str) -> str:

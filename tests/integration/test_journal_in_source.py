@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
+from sqlalchemy.pool import QueuePool
 
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import SettingsError
@@ -57,7 +58,9 @@ def test_postgresql_sees_the_manners_of_a_source(postgres_database: str, tmp_pat
     settings = ", ".join(f"current_setting('{name}')" for name in names)
     with job_wiring.open_journal(job(tmp_path, postgres_database)) as journal:
         assert asked(journal, f"SELECT {settings}") == ("migrator shop journal", "2500ms", "30s", "2min")
-        assert journal.database.engine.pool.size() == 2
+        pool = journal.database.engine.pool
+        assert isinstance(pool, QueuePool)
+        assert pool.size() == 2
 
 
 def test_mariadb_sees_the_manners_of_a_source(mysql_database: str, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ VERSIONED = """CREATE TABLE priced (id INT PRIMARY KEY, price INT, code INT UNIQ
     PERIOD FOR SYSTEM_TIME (since, until)) WITH SYSTEM VERSIONING"""
 
 
-def seen(capturing: Capturing, statements: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def seen(capturing: Capturing, statements: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
     for statement in statements:
         capturing.run(statement)
     facts = capturing.source.facts()

@@ -39,9 +39,8 @@ def counted(engine: Engine) -> Iterator[list[tuple[int, str]]]:
 def visited(node: dict[str, Any]) -> int:
     """Rows that the nodes of a plan gave and threw away, over all of their loops."""
     thrown = sum(count for name, count in node.items() if name.startswith("Rows Removed"))
-    return round((node["Actual Rows"] + thrown) * node["Actual Loops"]) + sum(
-        visited(one) for one in node.get("Plans", ())
-    )
+    own: float = (node["Actual Rows"] + thrown) * node["Actual Loops"]
+    return round(own) + sum(visited(one) for one in node.get("Plans", ()))
 
 
 def test_a_look_at_changes_visits_the_tables_of_entities_on_postgresql(postgres_database: str) -> None:

@@ -100,7 +100,7 @@ def change(folder: Path, *statements: str) -> None:
 def keys(shop: Project) -> set[str]:
     """Those of the items that readers see."""
     found = shop.items()
-    return {f"{one['PK']} {one['SK']}" for one in found if not str(one["type"]).startswith("_")}
+    return {f"{one['PK']!s} {one['SK']!s}" for one in found if not str(one["type"]).startswith("_")}
 
 
 def left(refusing: str) -> set[str]:

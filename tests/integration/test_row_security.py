@@ -58,7 +58,7 @@ class Shop:
 
     def sql(self, text: str, **words: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as server:
-            server.execute(text.format(role=self.role, **words))  # type: ignore[call-overload]
+            server.execute(text.format(role=self.role, **words))
 
     def commands(self) -> list[Ended]:
         return [self.plain.run(word, str(self.plain.job)) for word in ("backfill", "verify")]

@@ -63,7 +63,7 @@ def test_a_reader_without_a_free_connection_waits_as_long_as_it_may(tmp_path: Pa
         closing(
             SqlSource(source_url(new_sqlite(tmp_path / "a.db")), connection_options=connection_options)
         ) as source,
-        source._reading.engine.connect(),  # type: ignore[union-attr]
+        source._reading.engine.connect(),
     ):
         began = time.monotonic()
         with pins.refused(SourceError):

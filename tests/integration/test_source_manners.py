@@ -98,9 +98,12 @@ def test_a_server_never_sees_more_connections_than_allowed(postgres_database: st
     parsed = examine_mapping(MAPPING, "m.yaml")
     seen: list[int] = []
     with open_source(settings, parsed, Work(name_of("bounded"), workers=16)) as source:
+        assert isinstance(source, SqlSource)
+        bounded = source
         work = "SELECT count(*), pg_sleep(0.05) FROM pg_stat_activity WHERE datname = current_database()"
         threads = [
-            threading.Thread(target=lambda: seen.append(past_the_gate(source, work)[0][0])) for _ in range(12)
+            threading.Thread(target=lambda: seen.append(past_the_gate(bounded, work)[0][0]))
+            for _ in range(12)
         ]
         for thread in threads:
             thread.start()

@@ -32,6 +32,7 @@ entities: {seen: {key: [id], items: {Seen: {key: ["SEEN#{id}", SEEN]}}}}
 def hurried(url: str) -> Iterator[SqlSource]:
     settings = SourceSettings(url=url, statement_timeout_s=0.4)
     with job.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
+        assert isinstance(source, SqlSource)
         yield source
 
 

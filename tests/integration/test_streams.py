@@ -87,7 +87,9 @@ class Readers:
             for record in records[:-1] if breaks_off else records:
                 check()
                 assert record.new is not None
-                self.worked[str(record.keys["PK"])].append(record.new["n"])
+                number = record.new["n"]
+                assert isinstance(number, int)
+                self.worked[str(record.keys["PK"])].append(number)
             if breaks_off:
                 raise RuntimeError("broken off")
         finally:

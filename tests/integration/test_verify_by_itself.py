@@ -52,7 +52,7 @@ def make(tmp_path: Path, dynamodb_url: str) -> Make:
 
 def sql(url: str, text: str) -> None:
     with psycopg.connect(url, autocommit=True) as server:
-        server.execute(text)  # type: ignore[call-overload]
+        server.execute(text)
 
 
 HALF = """

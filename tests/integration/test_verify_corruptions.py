@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -135,7 +135,12 @@ def test_a_clean_table_is_read_by_one_scan_or_by_keys(
 ) -> None:
     asked: list[ItemKey] = []
     get = library.store.get
-    monkeypatch.setattr(library.store, "get", lambda keys: asked.extend(keys) or get(keys))
+
+    def watched(keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+        asked.extend(keys)
+        return get(keys)
+
+    monkeypatch.setattr(library.store, "get", watched)
     assert library.findings() == []
     assert len(asked) == (10 if lane == REFERENCE else 0)
 

@@ -49,5 +49,5 @@ def _mariadb(url: str, script: str) -> str:
 
 def _postgresql(url: str, script: str) -> str:
     with psycopg.connect(url) as connection:
-        connection.execute(script)  # type: ignore[call-overload]
+        connection.execute(script)
     return url

@@ -28,7 +28,7 @@ TABLES = {
             pads text COLLATE RTRIM NOT NULL, loose text COLLATE NOCASE NOT NULL, neither text NOT NULL, listed text);
         CREATE VIEW people AS SELECT id, folds AS name FROM person""",
 }
-ALIKE = {
+ALIKE: dict[str, dict[str, tuple[str, ...]]] = {
     "postgresql": {"folds": ("case",), "ci": ("case",), "pads": ("trailing spaces",), "loose": ("case",)},
     "mariadb": {
         "folds": ("case",),
@@ -69,7 +69,7 @@ def test_what_collations_take_for_one_is_asked_of_the_source(
     source = open_source(database_on(engine, request, tmp_path)(TABLES[engine]), MAPPING)
     tables = source.facts().tables
     source.close()
-    expected = {**dict.fromkeys(("id", "neither", "listed"), ()), **ALIKE[engine]}
+    expected = {"id": (), "neither": (), "listed": (), **ALIKE[engine]}
     assert {column.name: column.alike for column in tables["person"].columns} == expected
     if engine == "sqlite":
         assert [column.alike for column in tables["people"].columns] == [(), ("case",)]

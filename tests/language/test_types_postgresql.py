@@ -202,7 +202,7 @@ def made(new_postgres_database: Callable[[], str]) -> dict[str, Made]:
             "extra_float_digits TO -5",
             "bytea_output TO 'escape'",
         ):
-            connection.execute(f'ALTER DATABASE "{name}" SET {setting}')  # type: ignore[call-overload]
+            connection.execute(f'ALTER DATABASE "{name}" SET {setting}')
     return dict(zip(map(str, CASES), made_of(url, CASES), strict=True))
 
 

@@ -34,7 +34,7 @@ INTERNAL = {
 def database_with(make: NewDatabase, script: str) -> str:
     url = make()
     with psycopg.connect(url) as connection:
-        connection.execute(script)  # type: ignore[call-overload]
+        connection.execute(script)
     return url
 
 
