@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from sqlalchemy import update
 
@@ -17,11 +18,11 @@ from migrator.journal.schema import writer
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.model.edges import RawPage
-from migrator.model.journal import Tally
 from migrator.model.live import Mark, MarksState
 from migrator.model.results import Worked
 from migrator.model.table import CONTROL, TOMBSTONE, Item, RowTree
 from migrator.processes.session import begin, identity_of
+from migrator.source.reader import SqlSource
 from migrator.stages.backfill.encoded import encoded_where_possible
 from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import Claims, ConditionalPath, Copied, FastPath, PagePath
@@ -32,6 +33,7 @@ from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring.job import Target
 from migrator.wiring.live import ConcurrentEdges
+from tests.fakes.progress import Silent
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journeys.in_process import Ended, run_here
@@ -52,22 +54,6 @@ class Pause:
         self.calls += 1
         if self.left:
             self.left.pop(0)()
-
-
-class Silent:
-    """model.journal.Progress that says nothing."""
-
-    def page_planned(self, entity: str, number: int) -> None:
-        return
-
-    def entity_started(self, entity: str, done: int, total: int) -> None:
-        return
-
-    def page_done(self, entity: str, page: int, tally: Tally, took_ms: int) -> None:
-        return
-
-    def entity_done(self, entity: str) -> None:
-        return
 
 
 @dataclass
@@ -147,7 +133,7 @@ class Race:
         made.options = RelayOptions(**options)  # type: ignore[arg-type]
         return made
 
-    def work(self, **options: float) -> list[Worked]:
+    def work(self, **options: Any) -> list[Worked]:
         """A relay works until no mark is left that it could take."""
         relay, done = self.relay(**options), []
         while (worked := relay.once()).taken:
@@ -180,6 +166,7 @@ class Race:
     ) -> Copied:
         """Rows of an entity (None: all) as one page; `after_read` happens between its reading and its writing."""
         entity, source = self.entity(name), self.shop.context.source
+        assert isinstance(source, SqlSource)
 
         def read() -> list[RowTree]:
             rows = (

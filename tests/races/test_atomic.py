@@ -17,6 +17,7 @@ from tests.faults.schedule import Faults
 from tests.races.harness import Pause, Race
 from tests.races.shop import TABLES, Shop, open_shop
 from tests.support_capture import new_sqlite
+from tests.support_fence import PageOf
 
 # One worker makes its shops once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("atomic races")]
@@ -271,7 +272,7 @@ def test_a_page_beside_others_writes_a_row_whole(race: Race) -> None:
     refresh, entity = race.beside.refresh(lambda: None), race.entity("sheet100")
     refresh.store = looked
     ConditionalPath(refresh, race.beside.open_findings, {}).copy(
-        entity, lambda: race.shop.context.source.read_page(entity.plan, None, None)
+        entity, PageOf(lambda: race.shop.context.source.read_page(entity.plan, None, None))
     )
     assert looked.seen == [["b"] * 50]
     race.comes_to_rest()

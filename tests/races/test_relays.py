@@ -105,7 +105,7 @@ def test_a_rollback_after_the_item_was_written_is_healed_by_its_pre_mark(race: R
     user, refresh = race.entity("user"), race.beside.refresh(lambda: None)
     race.shop.live.marks.add({("user", "[1]"): [("EMAIL#never@x", "META")]})
     ticket = race.shop.live.tickets.draw()
-    own_attributes = {"_src": "user:[1]", "_tk": ticket, "_rev": refresh.revision}
+    own_attributes: Item = {"_src": "user:[1]", "_tk": ticket, "_rev": refresh.revision}
     written: list[Item] = [
         {"PK": "USER#1", "SK": "META", "type": "User", "name": "Never", **own_attributes},
         {"PK": "EMAIL#never@x", "SK": "META", "type": "Email", "user": 1, **own_attributes},

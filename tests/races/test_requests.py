@@ -140,4 +140,8 @@ def test_the_relay_waits_until_a_fast_request_can_land_no_more(race: Race) -> No
 
 def once(operation: str) -> Any:
     left = [operation]
-    return lambda requested, body: requested in left and left.remove(requested) is None
+
+    def is_first(requested: str, body: object) -> bool:
+        return requested == operation and bool(left and left.pop())
+
+    return is_first

@@ -134,6 +134,11 @@ class Database:
                 kept.mark = replace(kept.mark, tries=kept.mark.tries + 1)
                 kept.ready_at, kept.leased_until = self.schedule.now_s + wait_s, 0.0
 
+    def discard_failed(self, tries: int) -> int:
+        failed = [number for number, kept in self.marks.items() if kept.mark.tries >= tries]
+        self.finish(failed)
+        return len(failed)
+
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         self.schedule.step()
         for root, keys in roots.items():

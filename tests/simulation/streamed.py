@@ -57,6 +57,7 @@ class Stream:
     schedule: Scheduler
     design: TableDesign
     table: str = "Sim"
+    mend: str = ""
     shards: list[SimShard] = field(default_factory=list)
     number: int = 0
 

@@ -14,7 +14,7 @@ from migrator.model.live import KeyRequest, Root
 from migrator.model.table import Item, ItemKey, encode_key
 from migrator.stages.adoption import Adoption
 from migrator.stages.backfill.encoded import EncodedPath, encoded_where_possible, put_alone
-from migrator.stages.backfill.inserts import Inserting, inserts_where_possible
+from migrator.stages.backfill.inserts import EncodedInserts, Inserting, inserts_where_possible
 from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions
@@ -178,7 +178,9 @@ class World:
             made = inserts_where_possible(path)
             assert isinstance(made, EncodedPath)
             encoders[plain] = made.encoders
-        return EncodedPath(path, encoders[plain], Inserting(path, path.refresh.store))
+        store = path.refresh.store
+        assert isinstance(store, EncodedInserts)
+        return EncodedPath(path, encoders[plain], Inserting(path, store))
 
     # ── what must hold at rest ──
 
@@ -201,7 +203,7 @@ class World:
         wanted, live = self.wanted(), self.table.live()
         differences = [f"missing: {key}" for key in wanted if key not in live]
         differences += [
-            f"stale: {key} of {item.get('_src')}" for key, item in live.items() if key not in wanted
+            f"stale: {key} of {item.get('_src')!s}" for key, item in live.items() if key not in wanted
         ]
         for key, claims in wanted.items():
             if key not in live:
