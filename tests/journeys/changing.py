@@ -216,7 +216,8 @@ def migration(text: str) -> list[str]:
     names: dict[str, Any] = {"op": Statements()}
     exec(compile(text.replace("from alembic import op\n", ""), "migration.py", "exec"), names)
     names["upgrade"]()
-    return names["op"].taken
+    taken: list[str] = names["op"].taken
+    return taken
 
 
 @dataclass

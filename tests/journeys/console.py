@@ -93,6 +93,10 @@ class Shell:
         )
         for one in (asks, answers):
             os.close(one)
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        self._input, self._output = stdin, stdout.fileno()
         self._asks, self._said = asks_read, b""
         self._type(_PRELUDE.replace("{asks}", str(asks)).replace("{answers}", str(answers)))
 
@@ -106,7 +110,7 @@ class Shell:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGTERM)
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            self._process.stdin.close()
+            self._input.close()
             self._process.wait(5)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -129,13 +133,9 @@ class Shell:
         said, _, self._said = self._said.partition(mark)
         return said.decode()
 
-    @property
-    def _output(self) -> int:
-        return self._process.stdout.fileno()
-
     def _type(self, text: str) -> None:
-        self._process.stdin.write(text.encode())
-        self._process.stdin.flush()
+        self._input.write(text.encode())
+        self._input.flush()
 
     def _read(self) -> None:
         read = os.read(self._output, 65536)

@@ -15,7 +15,7 @@ from sqlalchemy import update
 from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.answers import answer_digests
-from migrator.model.evidence import OFF, Move, State, Window
+from migrator.model.evidence import OFF, Move, Side, State, Window
 from migrator.model.instances import Instance
 from migrator.settings import job as job_settings
 from migrator.settings.transforms import sound_mapping
@@ -118,7 +118,7 @@ def dead(shop: Project, silent_s: float = 60) -> Instance:
 def compared(job_journal: JobJournal, made: Project, pattern: str, count: int = 400, **more: Any) -> None:
     """A minute of comparisons that begins now. A real one begins at a full second, for which no test need wait."""
     begun_at: Any = job_journal.evidence.now_s()
-    latency = {"table": histogram({8: count}), "sql": histogram({10: count})}
+    latency: dict[Side, str] = {"table": histogram({8: count}), "sql": histogram({10: count})}
     one = Window(
         pattern,
         begun_at,

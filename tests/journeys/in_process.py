@@ -96,6 +96,7 @@ def _tools_as_new(folder: Path) -> Iterator[None]:
 @contextmanager
 def _ends_in_time() -> Iterator[None]:
     """A command that hangs ends the test's process, with a trace of every thread."""
+    assert sys.__stderr__ is not None
     faulthandler.dump_traceback_later(LIMIT_S, exit=True, file=sys.__stderr__)
     try:
         yield

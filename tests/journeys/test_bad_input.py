@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ New = Callable[..., Project]
 
 @pytest.fixture
 def new(tmp_path: Path, shop: Path, dynamodb_url: str) -> New:
-    def make(source: str = f"sqlite:///{shop}", **words: str) -> Project:
+    def make(source: str = f"sqlite:///{shop}", **words: Any) -> Project:
         made = project(tmp_path, source, dynamodb_url, f"Shop{secrets.token_hex(4)}", **words)
         (tmp_path / "mapping.yaml").write_text(MAPPING)
         made.job.write_text(re_mapped(made.job.read_text()))

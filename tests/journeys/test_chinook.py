@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ New = Callable[..., Project]
 
 @pytest.fixture
 def new(tmp_path: Path, dynamodb_url: str) -> New:
-    def make(source: str, **words: str) -> Project:
+    def make(source: str, **words: Any) -> Project:
         return project(tmp_path, source, dynamodb_url, f"Chinook{secrets.token_hex(4)}", **words)
 
     return make

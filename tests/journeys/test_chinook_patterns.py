@@ -203,7 +203,7 @@ def test_the_data_is_the_readmes(golden: list[Golden], chinook_postgres: str) ->
         connection.execute("SET TIME ZONE 'UTC'")
         for one in golden:
             statement = re.sub(r":(\w+)", r"%(\1)s", one.sql)
-            rows = connection.execute(statement, one.values).fetchall()  # type: ignore[call-overload]
+            rows = connection.execute(statement, one.values).fetchall()
             lines = ["|".join("" if value is None else str(value) for value in row) for row in rows]
             digest = hashlib.md5("\n".join(lines).encode(), usedforsecurity=False).hexdigest()[:12]
             assert (len(rows), digest) == (one.rows, one.digest), (one.pattern, one.params)

@@ -109,7 +109,7 @@ def test_what_the_service_wrote_is_never_touched(direct: Project) -> None:
     assert "customer: captured" in status
     assert "invoice" not in status
     put(shop, {**invoice(shop), "total": 77})  # as UpdateItem leaves it: _src is still there
-    own = {"PK": "C#3", "SK": "I#000099", "type": "Invoice", "id": 99, "total": 1}
+    own: Item = {"PK": "C#3", "SK": "I#000099", "type": "Invoice", "id": 99, "total": 1}
     put(shop, own)
     change(shop, "UPDATE invoice SET total = 6 WHERE id = 1")
     change(shop, "DELETE FROM invoice WHERE id = 2")

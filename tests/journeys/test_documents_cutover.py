@@ -14,6 +14,7 @@ import pytest
 from migrator.api import Migration
 from tests import pins
 from tests.journeys.documents import Shop, old_shop
+from tests.service.reading import records
 
 PROFILE = [{"name": "Name 4", "city": "City 4", "score": 4}]
 LIMITS = {
@@ -44,8 +45,8 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
 def answers(shop: Shop) -> tuple[str, list[dict[str, object]]]:
     """Which side answers a service now, and what."""
     with Migration.load(shop.job) as migration:
-        answer = migration.read("profile", user_id="u4")
-        return answer.origin, list(answer)
+        answer = records(migration.read("profile", user_id="u4"))
+        return answer.origin, [dict(record) for record in answer]
 
 
 def moved(shop: Shop, *words: str) -> None:

@@ -20,6 +20,7 @@ import boto3
 import pytest
 
 from migrator.journal.runs import SqlJournal
+from migrator.mapping.heart import encoder
 from migrator.model.bulk.files import Manifest, manifest_digest
 from migrator.stages.backfill import export
 from migrator.stages.backfill.export import keep_state
@@ -72,7 +73,7 @@ def objects(s3: Any, bucket: str) -> list[str]:
 def test_the_reference_lane_makes_the_same_files_by_items_for_alone(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, compiled, compiles = {}, Counter[str](), export.compile_encoder
+    made, compiled, compiles = {}, Counter[str](), encoder.compile_encoder
 
     def counted(*words: Any) -> Any:
         compiled[lane] += 1

@@ -110,7 +110,8 @@ def of_a_fresh_backfill(made: Project, folder: Path) -> dict[tuple[str, str], di
 def indexes(made: Project) -> list[Any]:
     client = dynamodb_client(region=None, profile=None, endpoint=made.endpoint)
     table: dict[str, Any] = client.describe_table(TableName=made.table)["Table"]
-    return table.get("GlobalSecondaryIndexes", [])
+    found: list[Any] = table.get("GlobalSecondaryIndexes", [])
+    return found
 
 
 def migrate(made: Project, *words: str, code: int = 0) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import secrets
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import psycopg
 
+from migrator.model.table import Item
 from tests.journeys.command import Project, project
 
 PLANTED = [f"planted{n}{secrets.token_hex(6)}" for n in range(12)]
@@ -39,8 +41,8 @@ MEMBERS = [
     (f"{PLANTED[8]}@example.com", PLANTED[7].upper(), "+491701234567"),  # the same name: a collision
     (f"{PLANTED[9]}@example.com", PLANTED[10] * 100, "+491701234567"),  # too long a key: refused
 ]
-FOREIGN = {"PK": PLANTED[11], "SK": "META", "_src": PLANTED[11], "type": "Other"}
-INSERTS = {"person": PERSONS, "member": MEMBERS}
+FOREIGN: Item = {"PK": PLANTED[11], "SK": "META", "_src": PLANTED[11], "type": "Other"}
+INSERTS: dict[str, Sequence[tuple[object, ...]]] = {"person": PERSONS, "member": MEMBERS}
 
 
 def said(made: Project) -> str:

@@ -79,6 +79,11 @@ def test_what_a_relay_says_is_what_status_says(asked: Asked) -> None:
 
 def test_its_age_grows_until_the_journal_is_read_anew(asked: Asked) -> None:
     _, url = asked
-    ages = [told(url)["age_s"]]
-    until(lambda: ages.append(told(url)["age_s"]) or ages[-1] > ages[0], "older")
-    until(lambda: ages.append(told(url)["age_s"]) or ages[-1] < max(ages), "read anew")
+    ages: list[float] = [told(url)["age_s"]]
+
+    def age_s() -> float:
+        ages.append(told(url)["age_s"])
+        return ages[-1]
+
+    until(lambda: age_s() > ages[0], "older")
+    until(lambda: age_s() < max(ages), "read anew")

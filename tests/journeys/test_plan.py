@@ -64,8 +64,8 @@ def value_bytes(value: Mapping[str, Any]) -> int:
     if kind == "S":
         return len(held.encode())
     if kind == "N":
-        digits = held.lstrip("-").replace(".", "").strip("0")
-        return min(21, (len(digits) + 1) // 2 + 1 + held.startswith("-"))
+        digits: str = held.lstrip("-").replace(".", "").strip("0")
+        return min(21, (len(digits) + 1) // 2 + 1 + str(held).startswith("-"))
     if kind == "B":
         return len(held if isinstance(held, bytes) else base64.b64decode(held))
     if kind in ("BOOL", "NULL"):

@@ -48,8 +48,8 @@ def fill(path: Path) -> None:
             )
         for number in range(300):
             moment = (start + timedelta(hours=7 * number)).isoformat(" ")
-            row = (number, f"t{number % 2}", "eu", "stop" if number % 3 else "start", moment)
-            database.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
+            event = (number, f"t{number % 2}", "eu", "stop" if number % 3 else "start", moment)
+            database.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", event)
         for number in range(60):
             place = (35.6586 + (number % 10 - 5) / 1000, 139.7454 + (number // 10 - 3) / 1000)
             database.execute("INSERT INTO shops VALUES (?, ?, ?, ?)", (number, f"shop {number}", *place))

@@ -60,7 +60,7 @@ def rows(shop: Project) -> list[tuple[Any, ...]]:
 
 def rows_of_items(shop: Project) -> list[tuple[Any, ...]]:
     items = (item for item in shop.items() if item.get("type") == "Invoice")
-    return sorted((int(one["id"]), int(str(one["PK"])[2:]), int(one["total"])) for one in items)  # type: ignore[arg-type, call-overload]
+    return sorted((int(str(one["id"])), int(str(one["PK"])[2:]), int(str(one["total"]))) for one in items)
 
 
 def invoice(number: int, of: int, total: int) -> dict[str, Any]:

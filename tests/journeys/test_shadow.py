@@ -149,7 +149,7 @@ def _nameless(item: Item) -> Item:
 
 
 def _twice(item: Item) -> Item:
-    return {**item, "SK": f"{item['SK']}~"}
+    return {**item, "SK": f"{item['SK']!s}~"}
 
 
 CORRUPTED = [
@@ -213,7 +213,7 @@ def test_redacted_values_are_shown_as_marks(shop: Project, spoil: Spoiler, tmp_p
     job = tmp_path / "job.yaml"
     lines = shop.job.read_text(encoding="utf-8").splitlines()
     job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
-    spoil("User", lambda item: {**item, "name": f"{item['name']}!"})
+    spoil("User", lambda item: {**item, "name": f"{item['name']!s}!"})
     words = ("shadow", "replay", str(job), "--pattern", "user_by_email", "--questions", "4", "--settle", "0s")
     for more in ([], ["--json"]):
         ended = shop.run(*words, "--seed", "7", *more)
@@ -262,7 +262,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", sorted(WRONG))
-def test_wrong_use_is_told(shop: Project, words: tuple[str, ...]) -> None:
+def test_wrong_use_is_told(shop: Project, words: tuple[str, str]) -> None:
     ended = shop.run("shadow", "replay", str(shop.job), *words)
     assert ended.code == 2
     assert WRONG[words] in ended.err

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +324,12 @@ def test_a_loop_under_load_comes_to_rest(on_postgresql: Project) -> None:
             f" ON CONFLICT (id) DO UPDATE SET customer_id = {number % 30 + 1}, total = {number}"
         )
 
+    def direct(first: int, number: int) -> None:
+        write_directly(shop, [number % 60 + 1], first + number)
+
+    def is_beyond(total: int) -> bool:
+        return max(row[2] or 0 for row in rows(shop)) > total
+
     for turn in (1, 2):
         with under(in_sql), shop.beside("relay", job):
             if turn == 2:
@@ -335,8 +342,8 @@ def test_a_loop_under_load_comes_to_rest(on_postgresql: Project) -> None:
             complete(shop)
             made_direct(shop)
             first = 10_000 * turn
-            with under(lambda number, first=first: write_directly(shop, [number % 60 + 1], first + number)):
-                until(lambda first=first: max(row[2] or 0 for row in rows(shop)) > first + 100)
+            with under(partial(direct, first)):
+                until(partial(is_beyond, first + 100))
             taken_out(shop)
             shop.done("cutover", "rollback", job, OTHER, *BACK)
         assert rows(shop) == rows_of_items(shop)

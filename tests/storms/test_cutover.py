@@ -23,6 +23,7 @@ from tests.faults.schedule import Faults
 from tests.forking import Python
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, PATTERN, cutover_shop, desk_of, phase
+from tests.service.reading import part_of
 
 SETTINGS = """\
 cutover: {comparisons_min: 100, mismatch_max: 0.03, error_max: 0.03, p99_factor: 1000, quiet: 1s}
@@ -76,7 +77,7 @@ class Callers:
             id_ = self.calls % 29 + 2
             try:
                 said = self.migration.read(PATTERN, id=id_)
-                if not said["customer"]["name"].startswith(f"Name {id_}"):
+                if not str(part_of(said, "customer")["name"]).startswith(f"Name {id_}"):
                     self.wrong.append(said)
                 if len(self.migration.read(OTHER, customer_id=id_)) != 2:
                     self.wrong.append(id_)

@@ -16,9 +16,17 @@ import pytest
 from tests.forking import run_python
 from tests.journeys.command import ROOT, Project, project
 
-PATTERNS = ("get_user", "get_user_with_orders", "recent_orders", "get_product", "get_products_by_category")
+PATTERNS = (
+    "get_user",
+    "get_user_with_orders",
+    "recent_orders",
+    "get_product",
+    "get_products_by_category",
+    "order_with_items",
+    "orders_of_product",
+    "products_of_category",
+)
 MARKS_AT_MOST = 50
-PATTERNS += ("order_with_items", "orders_of_product", "products_of_category")
 
 
 @pytest.fixture
@@ -39,7 +47,7 @@ def shop(tmp_path: Path, postgres_database: str, dynamodb_url: str) -> Project:
 def _write(connection: psycopg.Connection, rng: random.Random, number: int) -> None:
     """One change of a service: a price, a status, a new order with lines, an order that goes."""
     order, user = 100_000 + number, rng.randint(1, 2000)
-    changes = [
+    changes: list[list[tuple[str, tuple[object, ...]]]] = [
         [
             (
                 "UPDATE products SET stock = stock + 1, price = price + 0.01 WHERE id = %s",
