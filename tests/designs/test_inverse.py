@@ -83,6 +83,7 @@ def _there_and_back(mapping: Path, url: str) -> tuple[Inverse, int]:
     """The mapping's inverse, and how many rows there are: each is what its items say, and makes those items again."""
     parsed = read_mapping(mapping)
     with open_source(SourceSettings(url=url), parsed) as source:
+        assert isinstance(source, SqlSource)
         checked = checked_on(source, parsed)
         inverse = compile_inverse(checked.mapping, checked.plans, source.views())
         trees = {one.name: source.read_page(one.plan, None, None) for one in checked.entities}

@@ -60,14 +60,15 @@ def table_of(module: ModuleType) -> Any:
 def generated(job: Shipped, endpoint: str) -> Generated:
     """The modules of the job, beside it."""
     modules = []
-    for words in ((), ("--after",)):
+    for words in ([], ["--after"]):
         ended = job.run(
             "export", "python", "job.yaml", "--out", "service", "--allow-missing", *words, "--json"
         )
         assert ended.code == 0, ended.err
         (file,) = ended.data["files"]
         modules.append(loaded(job.folder / "service" / file["name"]))
-    return Generated(*modules, job.folder / "job.yaml", endpoint, job.table)
+    through, after = modules
+    return Generated(through, after, job.folder / "job.yaml", endpoint, job.table)
 
 
 def loaded(path: Path) -> ModuleType:
@@ -181,4 +182,5 @@ def _arguments(pattern: Pattern) -> Iterator[tuple[Any, str]]:
 def _tuples(answer: Any) -> list[tuple[Any, ...]]:
     if answer is None:
         return []
-    return [astuple(answer)] if is_dataclass(answer) else [astuple(record) for record in answer]
+    is_one = is_dataclass(answer) and not isinstance(answer, type)
+    return [astuple(record) for record in ([answer] if is_one else answer)]

@@ -144,7 +144,7 @@ def operations() -> dict[str, str]:
     """By the name of a method of boto3's clients the right that it needs."""
     found = {}
     for service in ("logs", "s3", "dynamodbstreams", "dynamodb"):
-        named = boto3.client(service, region_name="eu-central-1").meta.method_to_api_mapping  # type: ignore[call-overload]
+        named = boto3.client(service, region_name="eu-central-1").meta.method_to_api_mapping
         for method, operation in named.items():
             if service == "dynamodb":
                 found[method] = RIGHT_OF.get(operation, operation)

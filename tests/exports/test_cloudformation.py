@@ -26,7 +26,7 @@ def test_cfn_lint_finds_nothing_in_any_of_them(tmp_path: Path) -> None:
         for job in all_shipped(tmp_path / folder, "http://127.0.0.1:1", options):
             assert job.run("export", "cloudformation", "job.yaml", "--out", ".").code == 0
             templates.append(str(job.folder / "table.yaml"))
-    command = [Path(sys.executable).with_name("cfn-lint"), "--include-checks", "I", "--", *templates]
+    command = [str(Path(sys.executable).with_name("cfn-lint")), "--include-checks", "I", "--", *templates]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 

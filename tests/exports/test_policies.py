@@ -39,7 +39,7 @@ def test_cfn_lint_knows_every_right_of_every_role(tmp_path: Path) -> None:
             resources[name] = {"Type": "AWS::IAM::ManagedPolicy", "Properties": {"PolicyDocument": document}}
     template = tmp_path / "policies.json"
     template.write_text(json.dumps({"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources}))
-    command = [Path(sys.executable).with_name("cfn-lint"), "--", str(template)]
+    command = [str(Path(sys.executable).with_name("cfn-lint")), "--", str(template)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     # A template may have 500 resources, and these are no template of anybody's.
     said = [

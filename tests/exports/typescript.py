@@ -181,6 +181,7 @@ class Opened:
 def opened(mapping: Path, url: str) -> Iterator[Opened]:
     parsed = read_mapping(mapping)
     with open_source(SourceSettings(url=url), parsed, Work(workers=1)) as source:
+        assert isinstance(source, SqlSource)
         yield Opened(source, checked_on(source, parsed))
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.heart.rows import places_of
 from migrator.mapping.heart.scalars import Undecodable
 from migrator.mapping.heart.wire import encode_item
 from migrator.model.table import Item, RowTree
@@ -14,7 +15,7 @@ from migrator.output.export.model import Model, RowModel, model_of
 from migrator.output.export.python import values
 from migrator.output.export.python.expressions import Names
 from migrator.output.export.python.rows import RowCode, names_of, row_classes
-from tests.exports.generated import items_of, places_of, row_of
+from tests.exports.generated import items_of, row_of
 
 _MADE: dict[int, tuple[CompiledEntity, SimpleNamespace, RowModel]] = {}
 """By an entity's id, which no other has while it is kept."""

@@ -17,7 +17,7 @@ from tests.golden import heart
 
 README = Path(__file__).parents[2] / "mappings" / "README.md"
 BLOCK = re.compile(r"^```(?:yaml|json|python) (\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-BLOCKS = BLOCK.findall(README.read_text(encoding="utf-8"))
+BLOCKS: list[tuple[str, str]] = BLOCK.findall(README.read_text(encoding="utf-8"))
 
 
 def plain(text: str) -> Any:
@@ -66,7 +66,7 @@ def test_the_row_becomes_the_items(entity: str, row: str, items: str) -> None:
     compiled = heart.entity(mapping_text(entity), schema(), the("head"), transforms())
     made = heart.items(compiled, plain(row))
     for item in made:
-        assert item.pop("_src").startswith(f"{compiled.name}:[")
+        assert str(item.pop("_src")).startswith(f"{compiled.name}:[")
     assert made == json.loads(items, parse_float=Decimal)
 
 

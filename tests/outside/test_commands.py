@@ -23,11 +23,8 @@ def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tu
 
 def _taken(param: click.Parameter) -> str:
     """An argument or option as it is written, `…` where it may be given again, `!` where it must be given."""
-    value = (
-        param.make_metavar(click.Context(cli))
-        if isinstance(param, click.Argument) or not param.is_flag
-        else ""
-    )
+    is_flag = isinstance(param, click.Option) and param.is_flag
+    value = "" if is_flag else param.make_metavar(click.Context(cli))
     names = [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []
     return " ".join(filter(None, ["/".join(names), value])) + "…" * param.multiple + "!" * param.required
 

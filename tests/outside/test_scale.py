@@ -80,7 +80,8 @@ def terraform(name: str, kind: str) -> dict[str, Any]:
     read = hcl2.loads((SPARK / f"{name}.tf").read_text(encoding="utf-8"))
     (block,) = [one[key] for one in read["resource"] for key in one if key.strip('"') == kind]
     (body,) = block.values()
-    return _plain(body)
+    found: dict[str, Any] = _plain(body)
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -51,10 +51,11 @@ class Browser:
         )
 
     def command(self, name: str, **given: Any) -> dict[str, Any]:
-        return self.driver.execute_cdp_cmd(name, given)
+        told: dict[str, Any] = self.driver.execute_cdp_cmd(name, given)
+        return told
 
     def run(self, script: str, *given: Any) -> Any:
-        return self.driver.execute_script(script, *given)  # type: ignore[no-untyped-call]
+        return self.driver.execute_script(script, *given)
 
     def one(self, selector: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, selector)

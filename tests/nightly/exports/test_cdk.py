@@ -7,6 +7,7 @@ import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -47,7 +48,7 @@ def test_the_constructs_make_the_template_that_cloudformation_is_given(
         _deployed(templates[job.table], job, dynamodb_url)
 
 
-def _synthesised(node: Path, jobs: Sequence[Shipped]) -> dict[str, dict[str, object]]:
+def _synthesised(node: Path, jobs: Sequence[Shipped]) -> dict[str, dict[str, Any]]:
     """The template of each job's stack, by its table."""
     imports, stacks = ['import { App, Stack, DefaultStackSynthesizer } from "aws-cdk-lib";'], []
     for number, job in enumerate(jobs):

@@ -67,8 +67,8 @@ def _rows(design: Moved) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     keys: dict[str, set[str]] = defaultdict(set)
     for page in design.store.scan(0, 1):
         for item in page.items:
-            entity, key = split_source(str(item[design.store.design.source_attribute]))
-            keys[entity].add(key)
+            name, key = split_source(str(item[design.store.design.source_attribute]))
+            keys[name].add(key)
     for entity in design.checked.entities:
         for tree in design.source.read_rows(entity.plan, sorted(keys[entity.name])):
             yield entity, tree

@@ -306,9 +306,9 @@ def test_every_generated_module_passes_mypy_strict(
         with open_source(SourceSettings(url=f"sqlite:///{folder / name}.db"), parsed) as source:
             checked = checked_on(source, parsed)
         model = model_of(checked.mapping, checked.read_plans, checked.mapping.table)
-        for after, ending in ((False, ""), (True, "_after")):
-            text = python_module(model, [], "job.yaml", after=after).text
-            assert text == python_module(model, [], "job.yaml", after=after).text
+        for is_after, ending in ((False, ""), (True, "_after")):
+            text = python_module(model, [], "job.yaml", after=is_after).text
+            assert text == python_module(model, [], "job.yaml", after=is_after).text
             (folder / f"{name}{ending}.py").write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
     files = map(str, sorted(folder.glob("*.py")))

@@ -56,7 +56,7 @@ def web(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Iterator
     }
     with served(made, SHOP, SHOP_PREFIX=mark, **account) as shop:
         yield shop
-    client = dynamodb_client(profile=None, **at)
+    client = dynamodb_client(region=at["region"], profile=None, endpoint=at["endpoint"])
     for name in TABLES:
         client.delete_table(TableName=mark + name)
 
