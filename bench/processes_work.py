@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked, check_mapping
@@ -55,7 +54,7 @@ def staged(
     store = DynamoStore(client, checked.mapping.table, no_fence)
     if kind == "verify":
         options = VerifyOptions(workers=WORKERS, page_rows=PAGE_ROWS)
-        edges: Any = (source, store, journal, Silent())
+        edges = (source, store, journal, Silent())
         return Verify(*edges, options=options, is_shared=True, **OF_A_STILL_SOURCE)
     entities = {entity.name: entity for entity in checked.entities}
     claims = Claims(journal, source, entities, checked.unproved, "bench", memory=None)

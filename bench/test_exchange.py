@@ -29,7 +29,7 @@ DESIGN = TableDesign("Bench", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
 
 def item(number: int) -> Item:
     keys = {"PK": f"USER#{number:09}", "SK": "PROFILE", "GSI1PK": f"EMAIL#user{number}@example.com"}
-    columns = {
+    columns: Item = {
         "id": number,
         "email": f"user{number}@example.com",
         "name": "Ann Example",

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from migrator.api import Migration
+from migrator.model.evidence import Side
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journeys.in_process import run_here
@@ -49,10 +50,10 @@ def calls(migration: Migration, pattern: str, params: dict[str, Any]) -> Measure
     reads = migration._reads().reads
     answered = reads.ledger.answered
 
-    def tell(name: str, side: Any, took_ms: float) -> None:
+    def tell(pattern: str, side: Side, took_ms: float) -> None:
         if threading.current_thread().name.startswith("caller"):
             own.ms = took_ms
-        answered(name, side, took_ms)
+        answered(pattern, side, took_ms)
 
     def call(_: int) -> tuple[float, float]:
         began = time.perf_counter()
@@ -64,7 +65,7 @@ def calls(migration: Migration, pattern: str, params: dict[str, Any]) -> Measure
         with ThreadPoolExecutor(CALLERS, thread_name_prefix="caller") as callers:
             return list(callers.map(call, range(CALLS)))
     finally:
-        del reads.ledger.answered  # type: ignore[method-assign]
+        del reads.ledger.answered
 
 
 @contextmanager

@@ -112,6 +112,7 @@ def _design(name: str) -> DesignView:
             connection.executescript(script_of(name, "sqlite"))
         connection.close()
         with open_source(SourceSettings(url=f"sqlite:///{file}"), parsed) as opened:
+            assert isinstance(opened, SqlSource)
             checked = checked_on(opened, parsed)
             entities = [_entity(opened, one, number) for number, one in enumerate(checked.entities)]
             schema = _schema(opened.facts())

@@ -115,9 +115,8 @@ def _kind(place: Mapping[str, Any]) -> str:
     below = place.get("additionalProperties")
     if place.get("type") == "object" and isinstance(below, Mapping):
         return f"map of {_kind(below)}"
-    return {"string": "text", "object": "map", "boolean": "true or false"}.get(
-        place.get("type", ""), place.get("type", "anything")
-    )
+    kind: str = place.get("type", "anything")
+    return {"string": "text", "object": "map", "boolean": "true or false"}.get(kind, kind)
 
 
 def _name(place: Mapping[str, Any]) -> str:
@@ -165,11 +164,11 @@ def metrics_of(tree: ast.Module) -> Iterator[Metric]:
             continue
         suffix = "_total" if kind == "counter" else ""
         if isinstance(name, ast.Constant) and isinstance(meaning, ast.Constant):
-            yield Metric(f"{name.value.removesuffix('_total')}{suffix}", kind, meaning.value)
+            yield Metric(f"{str(name.value).removesuffix('_total')}{suffix}", kind, str(meaning.value))
         elif isinstance(name, ast.JoinedStr) and isinstance(name.values[0], ast.Constant):
             for table in _tables_of(call, tree, tables):
                 for word, told in table.items():
-                    yield Metric(f"{name.values[0].value}{word}{suffix}", kind, told)
+                    yield Metric(f"{name.values[0].value!s}{word}{suffix}", kind, told)
 
 
 def _tables_of(
