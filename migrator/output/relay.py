@@ -92,8 +92,8 @@ class RelayReport:
     def idle(self) -> None:
         self.signs.give()
         if self._look():
-            if not self.state.waiting:
-                # Nothing is left that could have met it again.
+            if not self.state.waiting + self.state.unripe:
+                # Nothing is left that could meet it again; marks that another worker holds are not ripe.
                 self.trouble = ""
             self.keep()
 

@@ -26,6 +26,8 @@ class ProcessStanding:
     process: ProcessState
     standing: Standing
     why: str = ""
+    replaced: bool = False
+    """It has ended, and a process of its kind that began later is alive."""
 
     @property
     def is_at_work(self) -> bool:
@@ -36,9 +38,7 @@ def standing_of(process: ProcessState, now_s: float, *, is_dead: bool) -> Proces
     """`is_dead`: this machine knows that it has ended. Slow does something, stalled does nothing and has work."""
     heard_s = now_s - process.alive_at
     if is_dead:
-        return ProcessStanding(
-            process, "dead", f"ended without a goodbye; last heard of {age_text(heard_s)} ago; start it again"
-        )
+        return ProcessStanding(process, "dead", f"{_ended(process, now_s)}; start it again")
     if heard_s > HEARD_S:
         why = f"not heard of for {age_text(heard_s)}: killed, frozen, or cut off from the journal"
         return ProcessStanding(process, "silent", why)
@@ -71,7 +71,28 @@ def standings(
         replace(process, left=waiting) if waiting is not None and process.kind == "relay" else process
         for process in operations.processes
     ]
-    return [standing_of(process, operations.now_s, is_dead=is_dead(process)) for process in known]
+    all_ = [standing_of(process, operations.now_s, is_dead=is_dead(process)) for process in known]
+    return [
+        replace(
+            one,
+            why=f"{_ended(one.process, operations.now_s)}; a later {one.process.kind} runs",
+            replaced=True,
+        )
+        if one.standing == "dead" and _has_successor(one, all_)
+        else one
+        for one in all_
+    ]
+
+
+def _has_successor(dead: ProcessStanding, others: Sequence[ProcessStanding]) -> bool:
+    return any(
+        one.is_at_work and one.process.kind == dead.process.kind and one.process.since > dead.process.alive_at
+        for one in others
+    )
+
+
+def _ended(process: ProcessState, now_s: float) -> str:
+    return f"ended without a goodbye; last heard of {age_text(now_s - process.alive_at)} ago"
 
 
 # ── For people ──
@@ -91,7 +112,7 @@ def status_lines(
     yield f"failure  {_failure(operations, at_work, ended_at or {})}"
     yield f"pace     {pace_line(operations.throttle, operations.now_s)}"
     label = "alive   "
-    for one in standing:
+    for one in (one for one in standing if not one.replaced):
         yield f"{label} {_process(one, operations.now_s)}"
         label = " " * 8
     if not standing:
@@ -160,18 +181,23 @@ def _failure(
 ) -> str:
     if not operations.failures:
         return "none on record"
-    last = operations.failures[0]
-    gets_on = any(_gets_on_after(last, one) for one in at_work)
-    over = "none now; last " if gets_on or ended_at.get(last.kind, 0.0) > last.at else ""
+    going_on = [one for one in operations.failures if not _is_over(one, at_work, ended_at)]
+    last = (going_on or operations.failures)[0]
+    over = "" if going_on else "none now; last "
     ago = age_text(operations.now_s - last.at)
     return f"{over}{ago} ago, {last.kind} on {last.host}:{last.pid}: {last.reason}"
 
 
-def _gets_on_after(failure: Failure, one: ProcessStanding) -> bool:
-    """Whether this is the process that had failed, or one of its kind that began since, and nothing holds it up."""
-    process, same = one.process, (failure.host, failure.pid)
-    is_next = (process.host, process.pid) == same or process.since > failure.at
-    return process.kind == failure.kind and is_next and one.standing in ("works", "idle", "slow")
+def _is_over(failure: Failure, at_work: Sequence[ProcessStanding], ended_at: Mapping[str, float]) -> bool:
+    """Whether work of its kind got on since, and nothing of that kind is retried now."""
+    same_kind = [one.process for one in at_work if one.process.kind == failure.kind]
+    if any(process.trouble for process in same_kind):
+        return False
+    return ended_at.get(failure.kind, 0.0) > failure.at or any(
+        (process.host, process.pid) == (failure.host, failure.pid)
+        or (process.since > failure.at and process.done > 0)
+        for process in same_kind
+    )
 
 
 def _process(one: ProcessStanding, now_s: float) -> str:

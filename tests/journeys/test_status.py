@@ -88,6 +88,7 @@ def test_a_process_that_was_killed_is_dead_at_once(shop: Project) -> None:
     relay.kill()
     relay.communicate(timeout=LIMIT_S)
     assert standings(shop) == ["dead"]
+    assert shop.done("throttle", str(shop.job), "--json").data["processes"] == 0
     assert pins.said(shop.done("status", str(shop.job)).out)
 
 

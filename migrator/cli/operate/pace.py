@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import print_json
+from migrator.cli.operate.status import dead_here
 from migrator.cli.options import belonging
 from migrator.journal.at_work.operations import SqlProcesses
 from migrator.model.errors import SettingsError
 from migrator.model.instances import Operations, Throttle
-from migrator.output.status import pace_line
+from migrator.output.status import pace_line, standings
 from migrator.wiring.job import CommandJob
 
 LONGEST = 200
@@ -60,13 +61,14 @@ def _told(command_job: CommandJob, *, as_json: bool) -> int:
 
 
 def _print(throttle: Throttle, operations: Operations, job: str, *, as_json: bool) -> int:
+    at_work = sum(one.is_at_work for one in standings(operations, dead_here()))
     if as_json:
-        about = {"job": job, "throttle": asdict(throttle), "processes": len(operations.processes)}
+        about = {"job": job, "throttle": asdict(throttle), "processes": at_work}
         print_json(about)
         return 0
     click.echo(pace_line(throttle, operations.now_s))
-    if operations.processes:
-        hears = f"{len(operations.processes)} process(es) at work hear of it within {WITHIN_S} s"
+    if at_work:
+        hears = f"{at_work} process(es) at work hear of it within {WITHIN_S} s"
     else:
         hears = "no backfill or relay is at work; the next one begins with it"
     click.echo(f"{hears}; `migrator status` says how they get on")

@@ -69,7 +69,7 @@ def look_at(job: Job, journal: SqlJournal) -> Look:
     operations, lag = SqlProcesses(journal.database, job.name).read(), lag_of(job, journal)
     waiting = None if lag.marks is None else lag.marks.waiting
     return Look(
-        lag, operations, standings(operations, _is_dead(), waiting), _ended_at(journal.runs(job.name))
+        lag, operations, standings(operations, dead_here(), waiting), _ended_at(journal.runs(job.name))
     )
 
 
@@ -93,7 +93,7 @@ def _uncaptured(job: Job, lag: Lag) -> str:
     return what if open_ else ""
 
 
-def _is_dead() -> Callable[[ProcessState], bool]:
+def dead_here() -> Callable[[ProcessState], bool]:
     """Whether this machine knows that a process has ended."""
     sees = visible_processes()
 

@@ -103,6 +103,19 @@ def test_its_line_says_how_far_it_is_and_what_it_waits_for(
     assert "away" not in one.line()
 
 
+def test_marks_that_another_worker_holds_keep_its_trouble(
+    journal: SqlJournal, seen: list[MarksState]
+) -> None:
+    marks = MemoryMarks()
+    marks.leave("customer", None, {"id": "integer:1"})
+    assert marks.take(10, 60.0)
+    one = report(journal, marks, seen)
+    one.failed(TargetError("DynamoDB is away"), 4.0)
+    one.looked_at = float("-inf")
+    one.idle()
+    assert "away" in one.trouble
+
+
 def worked(rows: int, items: int) -> Worked:
     return Worked(taken=1, finished=1, refreshed=[Refreshed(roots=rows, stored=items)])
 

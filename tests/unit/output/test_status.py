@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -84,6 +85,59 @@ def test_a_failure_is_over_once_its_process_or_the_next_one_gets_on(
     now = Operations([replace(relay, **change)], failed, AS_SET, NOW)  # type: ignore[arg-type]
     said = list(status_lines("", now, standings(now, lambda process: False), ended_at))[3]
     assert said.startswith("failure  none now; last 2 min ago" if over else "failure  2 min ago")
+
+
+AWAY = Failure("relay", "db-1", 78, NOW - 130, "away")
+RELAY = replace(WORKS, kind="relay", pid=78, id="r")
+
+
+def failure_line(*processes: ProcessState, failures: Sequence[Failure] = (AWAY,)) -> str:
+    now = Operations(processes, failures, AS_SET, NOW)
+    (line,) = (
+        line
+        for line in status_lines("", now, standings(now, lambda process: False), {"relay": NOW - 100})
+        if line.startswith("failure")
+    )
+    return line.removeprefix("failure  ")
+
+
+def test_a_relay_that_began_later_and_did_nothing_ends_no_failure() -> None:
+    now = Operations([replace(RELAY, pid=79, since=NOW - 20, done=0, left=0)], [AWAY], AS_SET, NOW)
+    line = list(status_lines("", now, standings(now, lambda process: False)))[3]
+    assert line == "failure  2 min ago, relay on db-1:78: away"
+
+
+def test_a_failure_goes_on_while_another_relay_works() -> None:
+    assert failure_line(replace(RELAY, trouble="away"), replace(RELAY, pid=79, id="s")).startswith(
+        "2 min ago"
+    )
+
+
+def test_a_failure_that_is_over_stays_over_on_pause() -> None:
+    assert failure_line(replace(RELAY, held="paused by ops")).startswith("none now")
+
+
+def test_a_failure_that_goes_on_is_shown_before_a_newer_one_that_is_over() -> None:
+    over = Failure("backfill", "db-1", 77, NOW - 60, "throttled")
+    line = failure_line(WORKS, replace(RELAY, trouble="away"), failures=[over, AWAY])
+    assert line == "2 min ago, relay on db-1:78: away"
+
+
+def test_dead_relays_are_not_shown_next_to_a_later_living_one() -> None:
+    dead = [replace(RELAY, pid=pid, id=str(pid), alive_at=NOW - 600) for pid in (71, 72)]
+    now = Operations([*dead, replace(RELAY, since=NOW - 500, done=100)], [], AS_SET, NOW)
+    standing = standings(now, lambda process: process.pid < 78)
+    alive = [line for line in status_lines("", now, standing) if "db-1:" in line]
+    assert [line.split()[3] for line in alive] == ["db-1:78"]
+    assert [one.standing for one in standing] == ["dead", "dead", "works"]
+    assert ["again" in one.why for one in standing] == [False, False, False]
+
+
+def test_a_dead_relay_that_no_other_replaced_is_shown_with_the_next_step() -> None:
+    dead = replace(RELAY, pid=71, id="d")
+    now = Operations([replace(RELAY, since=NOW - 5000), dead], [], AS_SET, NOW)
+    standing = standings(now, lambda process: process.pid == 71)
+    assert sum("db-1:71" in line for line in status_lines("", now, standing)) == 1
 
 
 def test_a_relay_is_not_idle_while_marks_wait() -> None:
