@@ -11,6 +11,7 @@ from migrator.runtime.server_errors import (
     is_busy,
     is_contended,
     mysql_number,
+    own_reason,
     refuses_login,
     takes_no_writes,
 )
@@ -55,7 +56,9 @@ def in_words(
     if denied := denial(error):
         return SettingsError(f"{where}: {denied}")
     if is_broken(error):
-        return StoppedError(f"{where} does not answer: {kind}; the same command goes on when it does")
+        return StoppedError(
+            f"{where} does not answer: {kind}; the same command goes on when it does{own_reason(error)}"
+        )
     return _lasting(cause, where)
 
 
@@ -88,7 +91,10 @@ def _lasting(cause: BaseException, where: str) -> MigratorError:
         what = "this user may not do that there; GRANT it to make tables, and to SELECT, INSERT, UPDATE and DELETE in them"
         return SettingsError(f"{where}: {kind}: {what}")
     if refuses_login(cause):
-        return SettingsError(f"{where}: {kind}: the user or the password is wrong; correct the journal's URL")
+        what = f"the user or the password is wrong; correct the journal's URL{own_reason(cause)}"
+        return SettingsError(f"{where}: {kind}: {what}")
     if "locked" in text:
         return StoppedError(f"{where} is locked by another process; the same command goes on when it is not")
-    return StoppedError(f"{where} failed: {kind}; the same command goes on when it works again")
+    return StoppedError(
+        f"{where} failed: {kind}; the same command goes on when it works again{own_reason(cause)}"
+    )

@@ -33,6 +33,7 @@ _BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
 _CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
 _CONTENDED_MYSQL = frozenset({1205, 1213})
 _FILES_MYSQL = range(1, 1000)
+_LOGIN_MYSQL = frozenset({1044, 1045, 1049, 1129, 1130, 1698, 1862, 3118, 4151})
 _READ_ONLY_MYSQL = frozenset({1290, 1792, 1836})
 
 
@@ -87,9 +88,38 @@ def takes_no_writes(error: BaseException) -> bool:
 
 def refuses_login(error: BaseException) -> bool:
     """Whether the server was there, but takes neither this user nor this password."""
-    if getattr(error, "sqlstate", None) in ("28P01", "28000") or mysql_number(error) in (1045, 1698):
+    if getattr(error, "sqlstate", None) in ("28P01", "28000") or mysql_number(error) in (
+        1045,
+        1698,
+        1862,
+        3118,
+        4151,
+    ):
         return True
-    return "authentication failed" in str(error)
+    return bool(re.search(r"authentication failed|is not permitted to log in", str(error)))
+
+
+_REFUSED_AT_START = re.compile(r"connection to server .*failed: FATAL:\s+(?P<words>[^\n]+)")
+_NAMED = re.compile(r"\"[^\"]*\"|'[^']*'(@'[^']*')?")
+_REFUSED_BY_MYSQL = re.compile(r"Access denied|Account|Host|Unknown database|Your password has expired")
+
+
+def own_reason(error: BaseException) -> str:
+    """The server's words on a connection that it refused, without names, in parentheses; '' for any other error.
+
+    Before a login there is no statement and no row that they could quote.
+    """
+    cause = getattr(error, "orig", None) or error
+    if number := mysql_number(cause):
+        words = str(cause.args[1]) if number in _LOGIN_MYSQL and len(cause.args) > 1 else ""
+        return _told(words) if _REFUSED_BY_MYSQL.match(words) else ""
+    is_start = type(cause).__name__ in _BY_NETWORK and not getattr(cause, "sqlstate", None)
+    match = _REFUSED_AT_START.search(str(cause)) if is_start else None
+    return _told(match["words"]) if match else ""
+
+
+def _told(words: str) -> str:
+    return f" (server: {_NAMED.sub('…', words)})"
 
 
 def mysql_number(cause: BaseException) -> int:

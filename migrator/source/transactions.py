@@ -33,6 +33,7 @@ from migrator.runtime.server_errors import (
     is_busy,
     is_contended,
     is_of_a_file,
+    own_reason,
     takes_no_writes,
 )
 from migrator.runtime.system import tell_of_forks
@@ -54,7 +55,10 @@ _BY_TEXT = (
     (r"^no such table", shared.NO_TABLE),
     (r"^no such column", shared.NO_COLUMN),
     (r"password authentication failed|no password supplied", shared.WRONG_LOGIN),
-    (r"no pg_hba\.conf entry|role .* does not exist|authentication failed", shared.NOT_LET_IN),
+    (
+        r"no pg_hba\.conf entry|role .* (does not exist|is not permitted)|authentication failed",
+        shared.NOT_LET_IN,
+    ),
     (r"database .* does not exist", shared.NO_DATABASE),
     (r"too many (clients|connections)|remaining connection slots", shared.NO_CONNECTION_LEFT),
     (r"starting up|shutting down", shared.STARTING),
@@ -96,7 +100,8 @@ def source_error(error: BaseException, place: str, doing: str, tried: str = "") 
 
     `tried`: what to add at the end.
 
-    The driver's message is only looked at, never passed on: it may quote values, SQL or the URL.
+    The driver's message is only looked at, never passed on: it may quote values, SQL or the URL. The exception is what a
+    server answers to a connection that it refuses.
     """
     cause = getattr(error, "orig", None) or error
     hidden = next(filter(None, (engine.errors.hidden_rows(cause) for engine in ENGINES)), None)
@@ -108,7 +113,7 @@ def source_error(error: BaseException, place: str, doing: str, tried: str = "") 
         error_type = HiddenRowsError
     elif error_type is SourceError and type(error).__name__ in _OF_ONE_STATEMENT:
         error_type = SourceError if getattr(cause, "sqlstate", "") == _DENIED else UnfitValueError
-    return error_type(f"{place}: {doing}: {type(cause).__name__}: {reason}{tried}")
+    return error_type(f"{place}: {doing}: {type(cause).__name__}: {reason}{own_reason(error)}{tried}")
 
 
 def _reason(cause: BaseException) -> str:

@@ -82,6 +82,7 @@ WOULD_WRITE = "the statement would write; the source is only read, write one SEL
 NO_CONNECTION_LEFT = "the server has no connection left; use fewer workers"
 LOCKED = f"another program holds the lock; end its transaction, then {RESUME}"
 NOT_LET_IN = "the server does not let this user in; correct the source's URL or the server's pg_hba.conf"
+NOT_LET_IN_MYSQL = "the server does not let this user in; unlock the account or renew its password"
 STARTING = f"the server is starting or stopping; wait, then {RESUME}"
 BROKEN = f"the connection broke; when the server is back, {RESUME}"
 BAD_VALUE = "a value does not fit its type; correct the parameter or the condition"

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError, ResourceClosedError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from migrator.journal.failures import in_words
 from migrator.model.errors import HiddenRowsError
 from migrator.runtime.server_errors import is_broken, is_of_a_file
 from migrator.source.transactions import source_error
@@ -177,3 +178,42 @@ def test_a_file_that_is_gone_while_all_databases_are_looked_at_is_known(
     error: Exception, is_of_one: bool
 ) -> None:
     assert is_of_a_file(DBAPIError("SELECT", {}, error)) is is_of_one
+
+
+_STARTUP = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: FATAL:  '
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            psycopg.OperationalError(f'{_STARTUP}role "shop" is not permitted to log in'),
+            "role … is not permitted to log in",
+        ),
+        (
+            psycopg.OperationalError(f'{_STARTUP}database "shop" is not currently accepting connections'),
+            "database … is not currently accepting connections",
+        ),
+        (
+            pymysql.err.OperationalError(4151, "Access denied, this account is locked"),
+            "Access denied, this account is locked",
+        ),
+        (
+            pymysql.err.OperationalError(3118, "Access denied for user 'me'@'h'. Account is locked."),
+            "Access denied for user …. Account is locked.",
+        ),
+        (
+            pymysql.err.OperationalError(1862, "Your password has expired. To log in you must change it"),
+            "Your password has expired. To log in you must change it",
+        ),
+    ],
+)
+def test_a_refused_login_has_the_servers_own_reason(error: Exception, words: str) -> None:
+    assert f"(server: {words})" in message_of(error)
+    told = in_words(error, "the journal", on_server=True, reached=False, committing=False)  # type: ignore[arg-type]
+    assert f"(server: {words})" in str(told)
+
+
+def test_a_lost_connection_has_no_words_of_the_server() -> None:
+    lost = psycopg.OperationalError("server closed the connection\nFATAL:  secret", "secret")
+    assert "secret" not in message_of(lost)

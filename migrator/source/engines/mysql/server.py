@@ -244,6 +244,7 @@ WRITERS = Writers(
 
 _BY_MYSQL_NUMBER = {
     **dict.fromkeys((1045, 1698), shared.WRONG_LOGIN),
+    **dict.fromkeys((1862, 3118, 4151), shared.NOT_LET_IN_MYSQL),
     1044: "the user may not use this database; GRANT SELECT on it, or correct the source's URL",
     **dict.fromkeys((1130, 1129), "the server does not let this machine in; see the hosts of its users"),
     1049: shared.NO_DATABASE,
