@@ -13,7 +13,7 @@ from migrator.journal.writers import SqlWriters, digests_of, newest_of, process_
 from migrator.model.errors import MigratorError
 from migrator.model.instances import Newest
 from migrator.model.live import MarksState, Writer
-from migrator.output.relay import lag_line, open_line
+from migrator.output.relay import open_line
 from migrator.settings.job import Job
 from migrator.stages.cutover.watch import LagWatch, tell
 from migrator.wiring import live as live_wiring
@@ -67,21 +67,16 @@ class Lag:
             "open_findings": dict(self.open_findings),
         }
 
-    def lines(self, revision: str | None) -> Iterator[str]:
+    def warnings(self, revision: str | None) -> Iterator[str]:
         """For people. `revision`: of the job's mapping file as it is now; None where it cannot be read."""
         if self.reason:
             yield f"marks: the source cannot be asked: {self.reason}"
-        else:
-            yield (
-                "capture is not installed" if self.marks is None else lag_line(self.marks, self.open_findings)
-            )
         if self.open_findings:
             yield open_line(self.open_findings)
         if self.unverified:
             yield f"warning: {self.unverified}"
         if self.newest is not None and revision not in (None, self.newest.revision.mapping):
             yield "the job's writers work by another mapping than the job's file; see `migrator capture status`"
-        yield from self._writers()
 
     @property
     def at_work(self) -> list[Writer]:
@@ -94,12 +89,12 @@ class Lag:
             kind for kind, _ in dict.fromkeys((writer.kind, process_of(writer)) for writer in self.at_work)
         ]
 
-    def _writers(self) -> Iterator[str]:
+    def writer_lines(self) -> Iterator[str]:
         at_work = self.at_work
         here = {process_of(writer) for writer in at_work}
         silent = [writer for writer in self.writers if process_of(writer) not in here]
         if at_work:
-            yield f"writers at work: {self._processes(at_work)}"
+            yield f"writers with a recent heartbeat: {self._processes(at_work)}"
         if silent:
             why = "killed, waiting for DynamoDB or the source, or cut off from the journal"
             yield f"writers not heard of lately ({why}): {self._processes(silent)}"

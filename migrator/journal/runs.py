@@ -31,7 +31,7 @@ from migrator.journal.database import (
 from migrator.journal.schema import page, page_claim, page_part, plan, run
 from migrator.mapping.heart.wire import read_key, write_key
 from migrator.model.durations import moment
-from migrator.model.errors import StoppedError
+from migrator.model.errors import MigratorError, StoppedError
 from migrator.model.journal import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Retry
@@ -116,6 +116,15 @@ class SqlJournal:
                 connection.execute(insert(table).from_select(list(table.columns.keys()), nothing))
                 connection.execute(update(table).where(false()).values({column: column}))
                 connection.execute(delete(table).where(false()))
+
+    def unwritable(self) -> str:
+        """Why the journal takes no writes now, such as a full disk; '' if it takes them. Changes nothing."""
+        try:
+            with self.database.begin() as connection:
+                connection.execute(update(schema.meta).values(version=schema.meta.c.version))
+        except MigratorError as error:
+            return str(error)
+        return ""
 
     def close(self) -> None:
         self.database.close()

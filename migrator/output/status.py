@@ -103,17 +103,19 @@ def status_lines(
     operations: Operations,
     standing: Sequence[ProcessStanding],
     ended_at: Mapping[str, float] | None = None,
+    unwritable: str = "",
 ) -> Iterator[str]:
-    """`lag`: how far items are behind rows. `ended_at`: when a run of each kind last came to its end."""
+    """`lag`: how far items are behind rows. `ended_at`: when a run of each kind last came to its end. `unwritable`: why
+    the journal takes no failure."""
     at_work = [one for one in standing if one.is_at_work]
     yield f"lag      {lag}"
     yield f"rate     {_rates(at_work)}"
     yield f"left     {_left(at_work)}"
-    yield f"failure  {_failure(operations, at_work, ended_at or {})}"
+    yield f"failure  {f'now: {unwritable}' if unwritable else _failure(operations, at_work, ended_at or {})}"
     yield f"pace     {pace_line(operations.throttle, operations.now_s)}"
     label = "alive   "
     for one in (one for one in standing if not one.replaced):
-        yield f"{label} {_process(one, operations.now_s)}"
+        yield f"{label} {process_line(one, operations.now_s)}"
         label = " " * 8
     if not standing:
         yield f"{label} no backfill and no relay is at work"
@@ -200,7 +202,7 @@ def _is_over(failure: Failure, at_work: Sequence[ProcessStanding], ended_at: Map
     )
 
 
-def _process(one: ProcessStanding, now_s: float) -> str:
+def process_line(one: ProcessStanding, now_s: float) -> str:
     process = one.process
     where = f"{process.kind} on {process.host}:{process.pid}"
     since = age_text(now_s - process.since)

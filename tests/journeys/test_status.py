@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import os
 import pty
+import resource
 import signal
 import sqlite3
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from migrator.journal.runs import SqlJournal
+from migrator.model.instances import AS_SET, Operations
+from migrator.model.live import MarksState
+from migrator.output.relay import lag_line
+from migrator.output.status import status_lines
 from tests import pins
 from tests.forking import Python
 from tests.journeys.command import Project
@@ -49,8 +56,49 @@ def waiting(shop: Project) -> int:
 
 def test_a_job_at_rest_is_told_in_six_lines(shop: Project) -> None:
     said = shop.done("status", str(shop.job)).out.splitlines()
-    assert [line.split()[0] for line in said[:6]] == ["lag", "rate", "left", "failure", "pace", "alive"]
+    assert [line.split()[0] for line in said] == ["lag", "rate", "left", "failure", "pace", "alive"]
     assert said[5] == pins.text()
+
+
+def test_runs_and_the_journal_are_shown_with_runs(shop: Project) -> None:
+    said = shop.done("status", str(shop.job), "--runs").out
+    assert "backfill" in said
+    assert "\njournal: " in said
+
+
+def test_no_line_claims_captured_changes_while_some_leave_no_mark(shop: Project) -> None:
+    with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
+        (name,) = source.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' LIMIT 1").fetchone()
+        source.execute(f"DROP TRIGGER {name}")
+        source.commit()
+    captured = lag_line(MarksState(), {})
+    assert captured not in shop.done("status", str(shop.job), "--runs").out
+    watch = shop.start("status", str(shop.job), "--watch", "--every", "0.2s")
+    assert watch.stdout is not None
+    lines = [watch.stdout.readline() for _ in range(2)]
+    watch.send_signal(signal.SIGINT)
+    watch.communicate(timeout=LIMIT_S)
+    assert captured not in lines[1]
+
+
+def test_a_journal_on_a_full_disk_is_the_failure_now(shop: Project) -> None:
+    name = next(Path(shop.environment["MIGRATOR_HOME"]).glob("shop.db"))
+    with closing(SqlJournal(f"sqlite:///{name}")) as journal, no_room():
+        fault = journal.unwritable()
+    assert pins.said(fault, "disk")
+    status = list(status_lines("", Operations([], [], AS_SET, 0.0), [], {}, fault))
+    assert status[3] == f"failure  now: {fault}"
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """No file of this process can grow."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_relay_that_is_at_work_is_paused_and_goes_on(shop: Project) -> None:

@@ -23,6 +23,7 @@ _who = click.option("--who", default=own_name, help="Who asks for it (default: u
 @click.command(cls=Leaf, example="jobs/shop.yaml --watch")
 @job_argument
 @json_option
+@click.option("--runs", is_flag=True, help="Also print the journal, the runs, the writers and the services.")
 @click.option("--watch", is_flag=True, help="Say how it gets on again and again, until Ctrl-C.")
 @click.option(
     "--every",
@@ -40,8 +41,9 @@ _who = click.option("--who", default=own_name, help="Who asks for it (default: u
 )
 @adopt_option
 def status() -> Work:
-    """Say how a job gets on: lag, rate, when it will be done, what failed last, how each backfill and relay stands; then its
-    runs, its writers, and the instances of its services.
+    """Show the status of a job: lag, rate, time left, last failure, pace, and each backfill and relay.
+
+    Warnings follow, if there are any.
 
     A process is slow where it does less than half of its usual rate, and stalled where work waits and nothing was done for a
     minute.

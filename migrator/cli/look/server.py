@@ -88,7 +88,7 @@ class _Answers:
             with self.one, job_wiring.open_journal(job) as journal:
                 found = status_of(job, journal)
                 page = self.pages.status(
-                    found.data(), [*found.look.lines(found.uncaptured), *found.lines_behind_the_first()]
+                    found.data(), [*found.look.lines(), *found.warnings(), *found.look.lag.writer_lines()]
                 )
         except MigratorError as error:
             return Answer(_AWAY, self.pages.status(None, (), f"The journal cannot be asked: {error}"))

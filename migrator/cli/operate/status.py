@@ -28,7 +28,7 @@ from migrator.model.journal import SCANS, Journal, Run
 from migrator.output.cutover import instances_data
 from migrator.output.inert import plain
 from migrator.output.relay import lag_line
-from migrator.output.status import ProcessStanding, operations_data, standings, status_lines
+from migrator.output.status import ProcessStanding, operations_data, process_line, standings, status_lines
 from migrator.output.tables import FittedTable
 from migrator.runtime.system import is_alive, visible_processes
 from migrator.settings.job import Job
@@ -48,18 +48,23 @@ class Look:
     operations: Operations
     standing: list[ProcessStanding]
     ended_at: dict[str, float]
+    uncaptured: str
+    """Why changes may leave no mark."""
+    unwritable: str
+    """Why nothing can be kept in the journal: what failed lately may not be in it."""
 
-    def lines(self, uncaptured: str = "") -> Iterator[str]:
-        """`uncaptured`: why changes may leave no mark."""
-        return status_lines(self._behind(uncaptured), self.operations, self.standing, self.ended_at)
+    def lines(self) -> Iterator[str]:
+        return status_lines(self._behind(), self.operations, self.standing, self.ended_at, self.unwritable)
 
-    def _behind(self, uncaptured: str) -> str:
+    def _behind(self) -> str:
         if self.lag.reason:
             return "not known: the source cannot be asked"
         if self.lag.marks is None:
             return "capture is not installed"
-        if uncaptured:
-            return f"not known: {uncaptured}"
+        if self.uncaptured:
+            marks = self.lag.marks
+            known = lag_line(marks, self.lag.open_findings) if marks.waiting + marks.unripe else ""
+            return f"not known: {'; '.join(filter(None, (self.uncaptured, known)))}"
         if self.lag.marks.waiting and not any(one.is_at_work for one in self.standing):
             return f"{lag_line(self.lag.marks, self.lag.open_findings)}; no relay is at work: run `migrator relay`"
         return lag_line(self.lag.marks, self.lag.open_findings)
@@ -68,9 +73,8 @@ class Look:
 def look_at(job: Job, journal: SqlJournal) -> Look:
     operations, lag = SqlProcesses(journal.database, job.name).read(), lag_of(job, journal)
     waiting = None if lag.marks is None else lag.marks.waiting
-    return Look(
-        lag, operations, standings(operations, dead_here(), waiting), _ended_at(journal.runs(job.name))
-    )
+    standing, ended_at = standings(operations, dead_here(), waiting), _ended_at(journal.runs(job.name))
+    return Look(lag, operations, standing, ended_at, _uncaptured(job, lag), journal.unwritable())
 
 
 def _ended_at(runs: Sequence[Run]) -> dict[str, float]:
@@ -116,13 +120,12 @@ class JobStatus:
     instances: ServiceRegistry
     revision: str | None
     table_away: str
-    uncaptured: str
 
     def data(self) -> dict[str, Any]:
         live = self.look.lag.data() | {
             "instances": instances_data(self.instances, self.revision),
             "table_away": self.table_away,
-            "uncaptured": self.uncaptured,
+            "uncaptured": self.look.uncaptured,
         }
         operations = operations_data(self.look.operations, self.look.standing)
         return {
@@ -133,25 +136,21 @@ class JobStatus:
             "operations": operations,
         }
 
-    def lines(self) -> Iterator[str]:
-        """What it says of the table and of live change, for people."""
+    def warnings(self) -> Iterator[str]:
+        """For people, after the first lines."""
         if self.table_away:
             yield f"table: DynamoDB cannot be asked: {self.table_away}"
-        yield from self.look.lag.lines(self.revision)
-
-    def lines_behind_the_first(self) -> Iterator[str]:
-        """The same behind what a look says first, without the line of the marks where that has told it."""
-        lag = self.look.lag
-        told = set() if lag.reason or self.uncaptured else {next(iter(lag.lines(None)))}
-        return (line for line in self.lines() if line not in told)
+        yield from self.look.lag.warnings(self.revision)
+        if not self.runs:
+            elsewhere = "if something has, MIGRATOR_HOME was another, or the job file stood elsewhere"
+            yield f"job {self.job}: nothing has run yet by this journal; {elsewhere}"
 
 
 def status_of(job: Job, journal: SqlJournal, table_away: str = "") -> JobStatus:
     runs = [_run_data(journal, run) for run in journal.runs(job.name)]
     look, instances = look_at(job, journal), live_wiring.registry_of(job, journal)
     revision = known_revision(job) if instances.known or look.lag.newest is not None else None
-    uncaptured = _uncaptured(job, look.lag)
-    return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away, uncaptured)
+    return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away)
 
 
 # ── The command ──
@@ -162,12 +161,13 @@ def status(
     command_job: CommandJob,
     as_json: bool,
     same_job: bool,
+    runs: bool,
     watch: bool,
     every_s: float,
     table_away: str = "",
 ) -> int:
     """The exit code of `migrator status`."""
-    if watch and (as_json or same_job):
+    if watch and (as_json or same_job or runs):
         raise click.UsageError(
             "--watch goes alone; for programs, give `migrator status --json` again and again"
         )
@@ -182,20 +182,22 @@ def status(
     if as_json:
         click.echo(json.dumps(found.data(), sort_keys=True))
     else:
-        _print(found)
+        _print(found, runs=runs)
     return 0
 
 
-def _print(found: JobStatus) -> None:
-    for line in found.look.lines(found.uncaptured):
+def _print(found: JobStatus, *, runs: bool) -> None:
+    for line in (*found.look.lines(), *found.warnings()):
         click.echo(line)
+    if not runs:
+        return
     click.echo(f"journal: {shown_path(found.journal)}")
     if found.runs:
         stdout().print(_runs_table(found.runs))
-    else:
-        elsewhere = "if something has, MIGRATOR_HOME was another, or the job file stood elsewhere"
-        click.echo(f"job {found.job}: nothing has run yet by this journal; {elsewhere}")
-    for line in found.lines_behind_the_first():
+    for one in found.look.standing:
+        if one.replaced:
+            click.echo(process_line(one, found.look.operations.now_s))
+    for line in found.look.lag.writer_lines():
         click.echo(line)
     print_instances(found.instances, found.revision)
 

@@ -23,7 +23,7 @@ def writer(process: int, number: int, kind: WriterKind = "relay", *, fenced: boo
 
 def told(writers: list[Writer], silent: list[Writer]) -> list[str]:
     found = Lag(None, writers, silent=frozenset(one.id for one in silent))
-    return [line for line in found.lines(None) if "writers" in line]
+    return list(found.writer_lines())
 
 
 def test_threads_of_one_process_are_one_writer() -> None:
