@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
@@ -30,15 +33,38 @@ _PRAGMAS = (
 
 
 def sqlite_engine(url: URL) -> Engine:
-    """Raises: OSError where the file cannot be made."""
+    """One that only reads, if this user may not write the file. Raises: OSError where the file cannot be made."""
     if url.database in IN_MEMORY:
         engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
+    elif _is_read_only(Path(str(url.database))):
+        engine = create_engine(url, creator=lambda: _read_only(Path(str(url.database))))
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        return engine
     else:
         make_private(Path(str(url.database)))
         engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": _BUSY_S})
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     return engine
+
+
+def _is_read_only(file: Path) -> bool:
+    """SQLite adds its log to the folder, unless another process has made it."""
+    if not os.path.isfile(file):
+        return False
+    may_log = os.access(file.parent, os.W_OK) or _log_of(file).is_file()
+    return not (os.access(file, os.W_OK) and may_log)
+
+
+def _read_only(file: Path) -> sqlite3.Connection:
+    # A log that is there may have what the file has not; without one nothing changes the file while it is read here.
+    how = "mode=ro" if _log_of(file).is_file() else "mode=ro&immutable=1"
+    address = f"file:{quote(str(file.absolute()))}?{how}"
+    return sqlite3.connect(address, uri=True, check_same_thread=False, timeout=_BUSY_S, isolation_level=None)
+
+
+def _log_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}-wal")
 
 
 def _on_connect(connection: Any, record: Any) -> None:

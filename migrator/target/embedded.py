@@ -56,15 +56,15 @@ def ensure_running(home: Path) -> str:
 
     After a stop that was not clean its saved state is thrown away, because it is older than what was written
     (docs/decisions/0004-embedded-unclean.md).
-    Raises: SettingsError when MiniStack is not installed, and on Windows; StoppedError when it does not come up.
+    Raises: SettingsError when MiniStack is not installed, on Windows, and when the folder cannot be written;
+    StoppedError when it does not come up.
     """
     if os.name != "posix":
         what = "the embedded DynamoDB saves its tables when it is told to end, which this system cannot tell a program"
         raise SettingsError(
             f"{what}; use WSL, or name another endpoint (such as DynamoDB Local's) in the job"
         )
-    make_folder(home)
-    with _locked(home):
+    with _kept_in(home), _locked(home):
         server = running(home)
         if server is not None:
             return server.endpoint
@@ -76,6 +76,19 @@ def ensure_running(home: Path) -> str:
                 "embedded_state_discarded", why="the server was killed before it could save its tables"
             )
         return _start(home).endpoint
+
+
+@contextmanager
+def _kept_in(home: Path) -> Iterator[None]:
+    """Makes the folder. Raises: SettingsError where this user cannot write there."""
+    try:
+        make_folder(home)
+        yield
+    except OSError as error:
+        what = f"the embedded DynamoDB cannot write its folder {home} ({error.strerror})"
+        raise SettingsError(
+            f"{what}; let this user write it, or set MIGRATOR_HOME to another folder"
+        ) from None
 
 
 def is_installed() -> bool:
@@ -122,7 +135,7 @@ def stop(home: Path) -> bool:
     """
     if not home.exists():
         return False
-    with _locked(home):
+    with _kept_in(home), _locked(home):
         server = running(home)
         if server is None:
             return False
