@@ -101,6 +101,9 @@ class DocumentSource(DocumentAnswers):
     def views(self) -> set[str]:
         return set()
 
+    def hidden_fault(self, table: TableFacts) -> str:
+        return ""
+
     def computed_fault(self, table: TableFacts, column: Column) -> str:
         return "a source of documents computes no columns"
 

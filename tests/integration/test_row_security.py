@@ -117,6 +117,10 @@ def test_a_policy_on_any_table_that_is_read_stops_every_command_and_doctor_names
         assert check["state"] == "failed"
         assert table in check["what"]
         assert "BYPASSRLS" in check["mend"]
+        mapping, url = str(shop.plain.folder / "mapping.yaml"), shop.plain.environment["MIGRATOR_SOURCE_URL"]
+        checked = shop.plain.run("mapping", "check", mapping, "--source", url)
+        assert checked.code == 2, checked
+        assert f"row level security of table {table}" in checked.err
         shop.sql("ALTER TABLE {table} DISABLE ROW LEVEL SECURITY", table=table)
     assert items(shop) == []
 

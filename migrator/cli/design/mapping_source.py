@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +26,7 @@ from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.show.redaction import json_text
 from migrator.model.edges import Questions
 from migrator.model.errors import CLEAN, DIFFERENT, Fault, MigratorError, RowError, SettingsError
-from migrator.model.facts import Column, EntityPlan, SchemaFacts
+from migrator.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.model.mapping import Mapping
 from migrator.output.text import item_text, row_tree_lines
 from migrator.settings.job import is_job, load_job
@@ -35,6 +35,7 @@ from migrator.settings.transforms import checked_on, load_transforms, read_mappi
 from migrator.source.sql.spelling import Speller
 from migrator.source.workload.reading import question_of
 from migrator.stages.patterns.question import statement_faults
+from migrator.stages.verify.scan import tables_read
 from migrator.wiring import job
 
 _TABLES_NAMED = 20
@@ -52,6 +53,7 @@ def check_on_source(
         doubts = volatile_warnings(source, parsed, checked)
         facts = source.facts()
         unread = unread_tables(facts, checked.plans, source.views())
+        hidden = list(_hidden(source.hidden_fault, parsed, checked.plans))
         doubts += _zeros(cast("Questions", source), parsed, checked.plans, facts.dialect)
     asked = _questions(checked.mapping, facts)
     doubts += question_warnings(checked.mapping, parsed.document, checked.plans, asked)
@@ -62,11 +64,25 @@ def check_on_source(
         )
         for refusal in refused
     ]
+    faults += hidden
     faults += _unmapped(
         parsed, [name for name in unread if not any(fnmatchcase(name, glob) for glob in leave)]
     )
     count = len(checked.entities)  # compiled, too: a check is to find whatever stands in the way of items
     return [*checked.warnings, *doubts, *faults], f"{count} entities fit the source"
+
+
+def _hidden(
+    hidden_fault: Callable[[TableFacts], str], parsed: ParsedMapping, plans: Sequence[EntityPlan]
+) -> Iterator[Fault]:
+    """A fault for each table with rows that this user does not see, at the first entity that reads it."""
+    entities: dict[str, tuple[EntityPlan, TableFacts]] = {}
+    for plan in plans:
+        for table in tables_read(plan):
+            entities.setdefault(table.name, (plan, table))
+    for plan, table in entities.values():
+        if what := hidden_fault(table):
+            yield parsed.document.fault(("entities", plan.entity.written), what)
 
 
 def _zeros(
