@@ -73,8 +73,26 @@ _AS_A_COLUMN = (
     *("pg_replication_*", "pg_wal_*", "http_*"),
 )
 """Functions of one argument, which PostgreSQL also calls for x.name; only names that are unlikely for a column."""
+_OF_EXTENSIONS = (
+    # aws_lambda, aws_s3, azure_storage: programs, files and rows of other services.
+    *("invoke", "query_export_to_s3", "table_import_from_s3", "aws_*", "blob_*"),
+    # pg_cron: statements that the server runs later.
+    *("schedule", "schedule_in_database", "unschedule", "alter_job"),
+    # Citus: statements on other nodes, and their tables.
+    *("run_command_on_*", "master_*", "citus_*", "create_distributed_*", "create_reference_table"),
+    *("undistribute_table", "alter_distributed_table"),
+)
 # pg_*: the server's own functions, with some exceptions: files, other sessions, locks, replication, settings.
-_REFUSED = ("pg_*", "set_config", *_OF_LARGE_OBJECTS, *OF_SEQUENCES, *_SQL_AS_TEXT, "http", "http_*")
+_REFUSED = (
+    "pg_*",
+    "set_config",
+    *_OF_LARGE_OBJECTS,
+    *OF_SEQUENCES,
+    *_SQL_AS_TEXT,
+    *_OF_EXTENSIONS,
+    "http",
+    "http_*",
+)
 _VOLATILE = (
     CLOCKS
     | {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "random"}
