@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from migrator.target.client import dynamodb_client
 from tests.journeys.command import ROOT, Project
 from tests.journeys.cutover import change, cutover_shop, filled, live, phase
 
@@ -41,6 +44,31 @@ def test_the_steps_lead_back_to_where_it_was(shop: Project) -> None:
     assert {item["name"] for item in shop.items() if item["PK"] == "C#1" and item["SK"] == "META"} == {
         "meanwhile"
     }
+
+
+def test_a_table_restored_under_another_name_is_taken_with_the_steps_of_its_row(shop: Project) -> None:
+    (row,) = (line for line in PAGE.splitlines() if "under another name" in line)
+    restored = replace(shop, table=f"{shop.table}restored")
+    client = dynamodb_client(region=None, profile=None, endpoint=shop.endpoint)
+    names: dict[str, Any] = {}
+    table = client.describe_table(TableName=shop.table)["Table"]
+    for part in ("KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes"):
+        names |= {part: table[part]} if part in table else {}
+    for index in names.get("GlobalSecondaryIndexes", []):
+        for extra in index.keys() - {"IndexName", "KeySchema", "Projection"}:
+            del index[extra]
+    client.create_table(TableName=restored.table, BillingMode="PAY_PER_REQUEST", **names)
+    ttl = {"AttributeName": "expiresAt", "Enabled": True}
+    client.update_time_to_live(TableName=restored.table, TimeToLiveSpecification=ttl)
+    restored.store().put(shop.items())
+    shop.job.write_text(shop.job.read_text().replace(f"table: {shop.table}", f"table: {restored.table}"))
+    assert shop.run("relay", "--once", str(shop.job)).code == 2
+    for words in re.findall(r"`(?:migrator )?([a-z][^`]*)`", row.rpartition("|")[0].rpartition("|")[2]):
+        step = [str(shop.job) if word == "JOB" else word for word in words.split()]
+        step += [] if "JOB" in words else [str(shop.job)]
+        ended = shop.run(*step, *(["--once"] if step[0] == "relay" else []))
+        assert ended.code in ((0, 1) if "--repair" in step else (0,)), (step, ended.err)
+    assert shop.done("verify", "--settle", "0s", str(shop.job), "--json").data["clean"]
 
 
 def test_the_page_quotes_what_is_said() -> None:
