@@ -79,7 +79,7 @@ def unit() -> configparser.ConfigParser:
 
 def commands() -> Iterator[list[str]]:
     """Words behind `migrator` of each command that the files run."""
-    yield shlex.split(unit()["Service"]["ExecStart"])[1:]
+    yield shlex.split(unit()["Service"]["ExecStart"].replace("${METRICS_PORT}", "9464"))[1:]
     for of_pod in pods().values():
         yield from (container["args"] for container in of_pod["containers"])
     for name in TASKS:
@@ -130,6 +130,17 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     # Of other units of this machine it complains, too.
     told = [line for line in ended.stderr.splitlines() if UNIT.name.split("@")[0] in line]
     assert told == [], ended.stderr
+
+
+def test_instances_of_the_unit_share_no_state_and_no_port() -> None:
+    service = unit()["Service"]
+    assert service["StateDirectory"] == "migrator/%i"
+    homes = re.findall(r"^Environment=MIGRATOR_HOME=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert homes == ["/var/lib/migrator/%i"]
+    assert "--metrics-port ${METRICS_PORT}" in service["ExecStart"]
+    # systemd gives the file of the instance precedence over the default.
+    assert service["EnvironmentFile"] == "/etc/migrator/%i.env"
+    assert "METRICS_PORT=9464" in UNIT.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", kubernetes())
