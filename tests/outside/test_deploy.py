@@ -24,11 +24,9 @@ from ruamel.yaml import YAML, Node
 
 from docs.generate_site import ROOT
 from migrator.cli.main import cli
-from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import DIFFERENT, WRONG_USE
 from migrator.settings.job import Tuning
-from migrator.stages.doctor import _LATER
-from migrator.target.admin import create
+from migrator.target.admin.permissions import ROLES, rights_of
 from tests.journeys.in_process import run_here
 
 DEPLOY = ROOT / "docs" / "deploy"
@@ -205,20 +203,13 @@ def test_the_job_of_the_manifests_has_no_fault(tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
 
 
-def test_roles_may_do_what_the_doctor_tries_and_no_more() -> None:
-    client = boto3.client("dynamodb", region_name="eu-central-1")
-    design = examine_mapping(kubernetes()["ConfigMap"]["data"]["mapping.yaml"], "mapping.yaml").mapping.table
-    key: dict[str, Any] = {}
-    reads = {"DescribeTable", *(action for action, _ in create._reads(client, design, key))}
-    writes = {action for action, _ in create._writes(client, design, {"PK": {}, "SK": {}})} - set(_LATER)
-    assert allowed("ReaderRole") == reads
-    assert allowed("WriterRole") == reads | writes | {create._INSERT}
-
-
-def allowed(role: str) -> set[str]:
+@pytest.mark.parametrize(("role", "of"), [("WriterRole", ("relay", "backfill")), ("ReaderRole", ("verify",))])
+def test_roles_have_the_rights_that_export_iam_writes(role: str, of: tuple[str, ...]) -> None:
     (policy,) = ecs()[role]["Properties"]["Policies"]
     (statement,) = policy["PolicyDocument"]["Statement"]
-    return {action.removeprefix("dynamodb:") for action in statement["Action"]}
+    rights = {right for name in of for right in rights_of(ROLES[name], []).table}
+    assert {action.removeprefix("dynamodb:") for action in statement["Action"]} == rights
+    assert [place.rpartition(":")[2] for place in statement["Resource"]] == ["table/${TableName}"]
 
 
 def test_each_path_that_the_image_copies_is_there() -> None:
