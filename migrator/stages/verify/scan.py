@@ -158,9 +158,9 @@ class Tracer:
             try:
                 name, key = split_source(str(item.get(self.table.source_attribute, "")))
             except ValueError:
-                findings.append(
-                    self._finding("foreign", "", item, "it has no _src: migrator did not write it")
-                )
+                what = f"it has no {self.table.source_attribute}: migrator did not write it"
+                advice = "delete it, or give its writer a table of its own (see Foreign items in docs/incidents.md)"
+                findings.append(self._finding("foreign", "", item, f"{what}; {advice}"))
                 continue
             by_entity[name].append((key, item))
         for name, traced in by_entity.items():
