@@ -18,6 +18,7 @@ import click
 from migrator.cli.command_line import print_json, whole
 from migrator.cli.options import refuse_strange, shown_path, stdout
 from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_form
 from migrator.model.edges import Probe
 from migrator.model.errors import CLEAN, DIFFERENT, MappingError, TargetError
 from migrator.model.mapping import Mapping
@@ -133,8 +134,8 @@ def edits_of(form: str, parts: list[str], designed: dict[str, Any]) -> Iterator[
 
 def _design(job: Job) -> TableDesign:
     parsed = read_mapping(job.mapping)
-    if parsed.faults:
-        raise MappingError(parsed.faults)
+    if faults := [fault for fault in check_form(parsed) if not fault.warning]:
+        raise MappingError(faults)
     return parsed.mapping.table
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests import pins
 from tests.journeys.command import Project
+from tests.journeys.cutover import cutover_shop
 from tests.journeys.small import small_shop
 
 
@@ -79,3 +80,20 @@ def test_the_schema_of_jobs_is_printed(shop: Project) -> None:
     data = json.loads(shop.done("mapping", "schema", "--of-jobs").out)
     assert data["title"] == "migrator job"
     assert data["$defs"]["Tuning"]["properties"]["workers"]["description"] == pins.text()
+
+
+def test_table_create_refuses_a_mapping_with_the_faults_of_its_check(
+    tmp_path: Path, dynamodb_url: str
+) -> None:
+    made = cutover_shop(tmp_path, dynamodb_url)
+    mapping = tmp_path / "mapping.yaml"
+    mapping.write_text(mapping.read_text().replace("type: Customer,", "type: Customers,", 1))
+    checked = made.run("mapping", "check", "mapping.yaml")
+    assert checked.code == 2
+    told = [line for line in (checked.out + checked.err).splitlines() if ": access_patterns." in line]
+    faults = [line.partition(":")[2] for line in told if "warning" not in line]
+    assert faults
+    for words in (["table", "create"], ["table", "create", "--dry-run"], ["table", "check"]):
+        ended = made.run(*words, str(made.job))
+        assert ended.code == 2
+        assert [fault for fault in faults if fault not in ended.err] == []
