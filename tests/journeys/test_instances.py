@@ -107,7 +107,7 @@ def test_status_lists_instances_while_they_live(shop: Project) -> None:
     job = str(shop.job)
     shop.done("capture", "install", job)
     with running(shop), running(shop, "read"):
-        told = shop.done("status", job)
+        told = shop.done("status", job, "--runs")
         assert told.out.count("shop-api 1.4.2") == 2
         found = shop.done("status", job, "--json").data["live"]["instances"]
         assert [(one["role"], one["fits"], one["alive"]) for one in found] == [
@@ -116,7 +116,7 @@ def test_status_lists_instances_while_they_live(shop: Project) -> None:
         ]
         mapping = shop.folder / "mapping.yaml"
         mapping.write_text(mapping.read_text().replace("keep: [total]", "keep: []"))
-        assert "mapping differs (2)" in shop.done("status", job).out
+        assert "mapping differs (2)" in shop.done("status", job, "--runs").out
         mapping.write_text("mapping: 1\nentities: 7\n")
         assert shop.done("status", job, "--json").data["live"]["instances"][0]["fits"] is None
     assert shop.done("status", job, "--json").data["live"]["instances"] == []
