@@ -3,7 +3,7 @@
     python tools/english.py             counts by construction, in docs/ and in the texts of migrator/
     python tools/english.py --changed   lines added since MIGRATOR_LINT_BASE (default: main on the server) that have one
 
-A text of migrator/ is any string of its code: help, messages and docstrings. Lines in fences of code do not count.
+A text of migrator/ is any string of its code: help, messages and docstrings. Code in fences or backticks does not count.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def texts(path: str) -> Iterator[tuple[int, str]]:
         for number, line in enumerate(content.splitlines(), start=1):
             fenced ^= line.lstrip().startswith("```")
             if not fenced:
-                yield number, line
+                yield number, re.sub(r"`[^`]*`", "", line)
         return
     lines = content.splitlines()
     held = {

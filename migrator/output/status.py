@@ -92,7 +92,7 @@ def _has_successor(dead: ProcessStanding, others: Sequence[ProcessStanding]) -> 
 
 
 def _ended(process: ProcessState, now_s: float) -> str:
-    return f"ended without a goodbye; last heard of {age_text(now_s - process.alive_at)} ago"
+    return f"did not deregister; last heard of {age_text(now_s - process.alive_at)} ago"
 
 
 # ── For people ──

@@ -107,7 +107,7 @@ _REFUSED_BY_MYSQL = re.compile(r"Access denied|Account|Host|Unknown database|You
 def own_reason(error: BaseException) -> str:
     """The server's words on a connection that it refused, without names, in parentheses; '' for any other error.
 
-    Before a login there is no statement and no row that they could quote.
+    Before a login they cannot quote a statement or a row.
     """
     cause = getattr(error, "orig", None) or error
     if number := mysql_number(cause):

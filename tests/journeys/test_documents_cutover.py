@@ -100,7 +100,7 @@ def test_the_end_is_told_with_the_calls_of_aws_and_a_late_write_is_seen(shop: Sh
         moved(shop, *words)
     made.done("cutover", "advance", job, "profile", "--one-way", "--yes", "--override", "another test's")
     quiet = made.done("decommission", "check", job, "--steps")
-    assert "nothing depends on SQL any more" in quiet.out
+    assert "nothing depends on SQL" in quiet.out
     orders = shop.real["Orders"]
     for call in (
         "aws dynamodb put-resource-policy --endpoint-url http://",

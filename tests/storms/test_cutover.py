@@ -204,7 +204,7 @@ def test_patterns_go_all_the_way_under_load_and_faults_and_back_from_every_phase
     checked = shop.run("decommission", "check", job, "--steps")
     assert checked.code == 0, checked.out
     for text in (
-        "nothing depends on SQL any more",
+        "nothing depends on SQL",
         "DROP FUNCTION",
         "DROP TABLE public.customer, public.invoice",
     ):

@@ -65,7 +65,7 @@ def check(command_job: CommandJob, steps: bool, as_json: bool) -> int:
             for text in step_lines(ending):
                 click.echo(text)
         advice = "" if steps else "; --steps prints how to end it"
-        click.echo(f"nothing depends on SQL any more{advice}" if is_green else "not yet: fix what is not ok")
+        click.echo(f"nothing depends on SQL{advice}" if is_green else "not yet: fix what is not ok")
     return CLEAN if is_green else DIFFERENT
 
 

@@ -31,7 +31,7 @@ _NOT_PRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def quoted(value: object) -> str:
-    """A value as JSON that is YAML, too: letters beyond the BMP stand for themselves, as YAML takes no half of a pair."""
+    """A value as JSON that is also YAML: letters beyond the BMP stand for themselves, as YAML takes no half of a pair."""
     text = json.dumps(value, ensure_ascii=False)
     return _NOT_PRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 

@@ -22,7 +22,7 @@ BEAT_S = 5.0
 FORGOTTEN_S = 86_400.0
 """An instance without a heartbeat for so long is no longer listed."""
 STRIKE_S = 60.0
-"""How often each process looks whether others of its machine have ended without a goodbye."""
+"""How often each process looks whether others of its machine ended and did not deregister."""
 SILENT_S = 30.0
 _LETTERS = 100
 _LOG_S = 60.0
