@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
@@ -65,6 +66,9 @@ def pytest_configure() -> None:
     Hypothesis would search all objects for trio's random generator, which selenium installs.
     """
     os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what runs in its background so, and each process of ours would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile("migrator", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("migrator")
 

@@ -14,6 +14,7 @@ BY_THEMSELVES = {
     "RunLease._acquire": "a caller is told of its holder at once",
     "RunLease._renew": "a thread tries it again, for as long as the lease lasts",
     "SqlJournal.probe": "the doctor does not wait",
+    "SqlJournal.unwritable": "status does not wait",
     "SqlProcesses.failed": "a process that ends waits for no journal that is away",
     "SqlProcesses.leave": "a process that ends waits for no journal that is away",
 }
