@@ -125,10 +125,10 @@ def served() -> Iterator[int]:
 
 
 def test_silent_connections_are_bounded_and_a_probe_is_answered() -> None:
-    with served() as port, ExitStack() as until:
+    with served() as port, ExitStack() as stack:
         before = active_count()
         silent = [
-            until.enter_context(closing(socket.create_connection(("127.0.0.1", port))))
+            stack.enter_context(closing(socket.create_connection(("127.0.0.1", port))))
             for _ in range(4 * MOST_CONNECTIONS)
         ]
         assert fetched(f"http://127.0.0.1:{port}/healthz")[0] == 200
