@@ -10,7 +10,10 @@ import pytest
 from tests.service.killed import ROWS, TRANSACTIONS, End, Life, before, killing
 from tests.service.shop import Shop
 
-pytestmark = [pytest.mark.slow, pytest.mark.engines("postgresql", "mariadb")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.engines("postgresql", pytest.param("mariadb", marks=pytest.mark.nightly)),
+]
 REST_S = 60.0
 MOST_STEPS = 75
 """Of one transaction; it says for how many kills there are rows."""
