@@ -134,16 +134,6 @@ def test_a_journal_is_not_moved_to_another_job(production: Project) -> None:
     assert phase_without_home(production) == "shadow"
 
 
-def test_a_journal_that_knows_another_job_is_not_moved(production: Project) -> None:
-    """No job file says whose it is, and what it knows of the job does."""
-    del production.environment["MIGRATOR_HOME"]
-    job, kept = staging(production, other_table), production.folder / ".migrator" / "shop.db"
-    production.job.rename(production.folder / "away.yaml")
-    refused = production.run("status", job)
-    assert (refused.code, "write `name:`" in refused.err) == (2, True)
-    assert kept.is_file()
-
-
 def phase_without_home(shop: Project) -> str:
     told = json.loads(shop.done("cutover", "status", str(shop.job), "--json").out)
     return {one["pattern"]: str(one["phase"]) for one in told["patterns"]}[PATTERN]

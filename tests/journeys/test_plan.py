@@ -211,6 +211,7 @@ def test_a_proposed_designs_units_are_those_of_its_stored_items(
 ) -> None:
     filled(tmp_path / "source.db", seed=5)
     project = here(f"sqlite:///{tmp_path / 'source.db'}")
+    project.environment["AWS_REGION"] = REGION  # a proposed job names none
     (tmp_path / "log.sql").write_text(QUESTIONS + OF_TENANTS, encoding="utf-8")
     words = ("--statements", "log.sql", "--max-indexes", "9", "--out", "shop.yaml", "--table", project.table)
     proposed = project.run("init", project.environment["MIGRATOR_SOURCE_URL"], *words)
