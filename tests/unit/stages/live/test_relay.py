@@ -464,3 +464,26 @@ def test_marks_of_another_generation_are_not_acknowledged(renew: Callable[[Memor
         **{"USER#1": "Ann", "USER#2": "Zoë"},
         **{"USER#3": "Zoë", "USER#4": "Zoë"},
     }
+
+
+def test_relay_looks_ahead_only_after_full_takes_in_a_row() -> None:
+    shop = Shop(marks=1, ahead_after=2)
+    for _ in range(6):
+        shop.change("users", 1, name="Ann")
+    assert [shop.relay.once().finished for _ in range(3)] == [1, 1, 4]
+
+
+@pytest.mark.parametrize(("trial", "finished"), [(100, [1, 3]), (1, [1, 1])])
+def test_relay_stops_looking_ahead_when_it_spares_nothing(
+    trial: int, finished: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.stages.live.ahead.TRIAL", trial)
+    shop = Shop(marks=1)
+    for user in (1, 2, 3, 4):
+        shop.change("users", user, name="Ann")
+    first = shop.relay.once().finished
+    for _ in range(2):
+        shop.change("users", 2, name="Zoë")
+    assert [first, shop.relay.once().finished] == finished
+    worked_off(shop)
+    assert {key[0]: item["name"] for key, item in shop.live().items()}["USER#2"] == "Zoë"
