@@ -67,7 +67,10 @@ def wait_for(made: Project, pages: int) -> None:
 
 
 def children(pid: int) -> Iterator[psutil.Process]:
-    return (one for one in psutil.Process(pid).children() if "--part" in " ".join(one.cmdline()))
+    for one in psutil.Process(pid).children():
+        with suppress(psutil.NoSuchProcess):  # it ends while it is looked at
+            if "--part" in " ".join(one.cmdline()):
+                yield one
 
 
 def waits_to_end(processes: list[psutil.Process]) -> bool:

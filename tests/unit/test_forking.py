@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -106,6 +107,15 @@ def test_a_timeout_leaves_the_forked_process_at_work() -> None:
             process.wait(0.05)
         process.communicate("\n", timeout=60)
         assert process.returncode == 0
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_process_that_is_dropped_in_a_cycle_spares_those_after_it() -> None:
+    failed: list[object] = [Python(["-c", "input()"], stdin=subprocess.PIPE)]
+    failed.append(failed)  # as the traceback of a failed test
+    del failed
+    gc.collect()
+    assert run_python(["-c", "print(1)"]).stdout == "1\n"
 
 
 def test_forked_processes_end_with_the_test_process() -> None:
