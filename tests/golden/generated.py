@@ -9,6 +9,7 @@ from typing import Any
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.heart.rows import places_of
 from migrator.mapping.heart.scalars import Undecodable
+from migrator.mapping.heart.values import JSON_NULL
 from migrator.mapping.heart.wire import encode_item
 from migrator.model.table import Item, RowTree
 from migrator.output.export.model import Model, RowModel, model_of
@@ -27,7 +28,7 @@ def generated_alike(entity: CompiledEntity, row: RowTree, made: list[Item]) -> N
     if not hasattr(module, f"{names_of(model, Names()).function}_items"):
         return
     decoded = entity.decode(row)
-    if _has_text_alone(decoded) or _has_no_field(entity, model, decoded):
+    if _has_odd_value(decoded) or _has_no_field(entity, model, decoded):
         return
     own = entity.table.own_attributes
     wanted = [{name: value for name, value in item.items() if name not in own} for item in made]
@@ -35,10 +36,12 @@ def generated_alike(entity: CompiledEntity, row: RowTree, made: list[Item]) -> N
     assert list(map(encode_item, found)) == list(map(encode_item, wanted))
 
 
-def _has_text_alone(decoded: Any) -> bool:
-    """Whether a value is none of its column's kind, so that no field of a class has it."""
+def _has_odd_value(decoded: Any) -> bool:
+    """Whether a value is none of its column's kind, or the document `null`: no field of a class can hold it."""
     return any(
-        isinstance(value, Undecodable) or (isinstance(value, list) and _has_text_alone(value))
+        isinstance(value, Undecodable)
+        or value is JSON_NULL
+        or (isinstance(value, list) and _has_odd_value(value))
         for value in decoded
     )
 

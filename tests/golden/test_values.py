@@ -43,6 +43,7 @@ VALUES: list[tuple[str, str, Any, Any]] = [
     ("a uuid is lower-case text", "token", UUID(int=10), "00000000-0000-0000-0000-00000000000a"),
     ("bytes stay bytes", "picture", memoryview(b"\x00\xff"), b"\x00\xff"),
     ("JSON becomes a map with exact numbers", "extra", '{"a": [1.10, null]}', {"a": [Decimal("1.10"), None]}),
+    ("the JSON document null is NULL, and there", "extra", "null", None),
 ]
 
 
@@ -99,6 +100,8 @@ FILTERS: list[tuple[str, str, dict[str, Any], Any]] = [
     ("braces", '"{{{user_id}}}"', {"user_id": 1}, "{1}"),
     ("padding", '"{user_id:06}"', {"user_id": 42}, "000042"),
     ("padding with decimals", '"{total:09.2f}"', {"total": Decimal("149.90")}, "000149.90"),
+    ("json of the document null", "extra|json", {"extra": "null"}, "null"),
+    ("or, with the document null", "extra|or:'n/a'|json", {"extra": "null"}, "null"),
     ("a boolean in a template", '"{open}"', {"open": True}, "true"),
     ("a template with a NULL is NULL", '"{user_id}#{status}"', {"user_id": 1}, None),
 ]

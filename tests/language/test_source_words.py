@@ -165,7 +165,7 @@ def test_json_of_every_form(database: Database) -> None:
         ({"b": [1, Decimal("2.50"), None], "a": {"x": True}}, '{"a":{"x":true},"b":[1,2.5,null]}'),
         ("text", '"text"'),
         (17, "17"),
-        (None, None),
+        (None, "null"),
         ([], "[]"),
     ]
 

@@ -90,6 +90,8 @@ CASES = [
     Case("UUID", "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
     Case("BYTEA", r"'\x00ff'", b"\x00\xff"),
     Case("BYTEA", "''", b""),
+    Case("JSON", "'null'", None),
+    Case("JSONB", "'null'", None),
     Case("JSON", """'{"a": [1.10, null], "a": "x"}'""", {"a": "x"}),
     Case(
         "JSONB",

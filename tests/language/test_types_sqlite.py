@@ -93,6 +93,7 @@ CASES = [
     Case("TIME", "'24:00'", refused="not a time", text="24:00"),
     Case("UUID", "'abc'", refused="no UUID"),
     Case("JSON", "'{'", refused="no JSON"),
+    Case("JSON", "'null'", None),
     Case("", "1", 1),
     Case("", "'1'", "1"),
     Case("", "0.1", N("0.1")),

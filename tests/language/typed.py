@@ -88,6 +88,7 @@ def assert_golden(case: Case, made: Made) -> None:
         assert case.refused in made.plain
     else:
         assert isinstance(made.plain, dict), made.plain
+        assert ("v" in made.plain) == (case.literal != "NULL")
         assert_same(made.plain.get("v"), case.expected)
     if case.text is not None:
         assert isinstance(made.text, dict), made.text

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from migrator.mapping.heart import values
-from migrator.mapping.heart.values import Decoder
+from migrator.mapping.heart.values import Decoder, stored
 from migrator.mapping.heart.wire import encode_value, number_bytes, number_text, text_bytes
 from migrator.model.errors import RowError
 from migrator.model.table import NUMBER_DIGITS, encode_key
@@ -100,7 +100,7 @@ def _no_code() -> Any:
 
 def as_json(value: Any) -> tuple[str, int]:
     """A plain value as JSON in DynamoDB's form, and by how much its bytes are more than those of that."""
-    wired, size = encode_value(value)
+    wired, size = encode_value(stored(value))
     text = orjson.dumps(wired, default=base64_text)
     return text.decode(), size - len(text)
 

@@ -24,7 +24,7 @@ from migrator.mapping.heart.rows import (
     places_of,
 )
 from migrator.mapping.heart.transforms import Transform, refused_row_decoder, row_decoder
-from migrator.mapping.heart.values import attribute, fitting
+from migrator.mapping.heart.values import attribute, fitting, stored
 from migrator.mapping.heart.wire import item_bytes, value_bytes
 from migrator.model.errors import RowError
 from migrator.model.facts import EntityPlan, kept_columns
@@ -307,9 +307,9 @@ def _plain_keys(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> Ste
 
     def step(row: Row, item: Item) -> None:
         for name, types, called, limit in watched:
-            value = item.get(name)
-            if value is None:
+            if name not in item:
                 continue
+            value = item[name]
             if not isinstance(value, types) or isinstance(value, bool):
                 raise RowError(f"{name} is a key of an index, of type {called}; the value is of another type")
             checked_key(name, value, limit)
@@ -331,13 +331,13 @@ def _attributes(plan: EntityPlan, design: ItemDesign, places: Places, around: Fi
     def step(row: Row, item: Item) -> None:
         for name, index in kept:
             if row[index] is not None:
-                item[name] = attribute(row[index])
+                item[name] = stored(attribute(row[index]))
         name = ""
         try:
             for name, get in getters:
                 value = get(row)
                 if value is not None:
-                    item[name] = value
+                    item[name] = stored(value)
         except RowError as error:
             raise RowError(f"{name}: {error}") from None
 

@@ -37,7 +37,7 @@ class Content:
 
 def content_of(value: Any, over: int) -> Content | None:
     """What S3 is to keep of an attribute's value; None where the value is NULL or takes `over` bytes at most."""
-    if value is None:
+    if value is None or value is values.JSON_NULL:
         return None
     data, form = _bytes(value)
     if len(data) <= over:
@@ -340,7 +340,7 @@ def _formatted(get: Compiled, format_spec: str) -> Compiled:
 def _map(entries: tuple[tuple[str, Compiled], ...]) -> Compiled:
     def build(row: Row) -> dict[str, Value]:
         fields = ((name, get(row)) for name, get in entries)
-        return {name: value for name, value in fields if value is not None}
+        return {name: values.stored(value) for name, value in fields if value is not None}
 
     return build
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from migrator.mapping.heart.rows import Row, decoder_of, decoding_steps
 from migrator.mapping.heart.scalars import Undecodable, as_text
-from migrator.mapping.heart.values import Decoder, decoder
+from migrator.mapping.heart.values import Decoder, decoder, stored
 from migrator.model.errors import RowError
 from migrator.model.facts import EntityPlan, Kind
 from migrator.model.table import RowTree
@@ -67,9 +67,9 @@ def _transformer(plan: EntityPlan, transform: Transform) -> Callable[[Row], Row]
 
     def view(row: Row) -> dict[str, Any]:
         # A copy all the way down: what a transform does to a document must not reach the items.
-        named = dict(zip(names, copy.deepcopy([as_text(value) for value in row]), strict=True))
+        named = dict(zip(names, copy.deepcopy([_shown(value) for value in row]), strict=True))
         for alias, paths in lists.items():
-            named[alias] = [dict(zip(paths, map(as_text, child), strict=True)) for child in named[alias]]
+            named[alias] = [dict(zip(paths, map(_shown, child), strict=True)) for child in named[alias]]
         return named
 
     def transformed(row: Row) -> Row:
@@ -82,6 +82,10 @@ def _transformer(plan: EntityPlan, transform: Transform) -> Callable[[Row], Row]
         return [*row, *first]
 
     return transformed
+
+
+def _shown(value: Any) -> Any:
+    return stored(as_text(value))
 
 
 def _line(error: Exception) -> int:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
+from enum import Enum, auto
 from typing import Any
 from uuid import UUID
 
@@ -44,8 +45,26 @@ def encodable(raw: str) -> str:
     return raw
 
 
+class _JsonNull(Enum):
+    """The JSON document `null`, which is not SQL's NULL: an item has the attribute, of type NULL."""
+
+    NULL = auto()
+
+
+JSON_NULL = _JsonNull.NULL
+
+
 def json_decoder(_: Kind) -> Step:
-    return _refusing_whole(lambda raw: _plain_json(_parsed(raw) if isinstance(raw, str) else raw, 1))
+    def decode(raw: Any) -> Any:
+        value = _plain_json(_parsed(raw) if isinstance(raw, str) else raw, 1)
+        return JSON_NULL if value is None else value
+
+    return _refusing_whole(decode)
+
+
+def stored(value: Any) -> Value:
+    """An attribute's value that is not NULL, as it stands in an item: None for the JSON document `null`."""
+    return None if value is JSON_NULL else value
 
 
 def list_decoder(kind: Kind, scalars: Scalars) -> Step:
@@ -180,8 +199,9 @@ Decoder = Callable[[Any], Any]
 def decoder(kind: Kind) -> Decoder:
     """A function from a driver's value to the kind's Python form; NULL stays None.
 
-    Forms: int, Decimal (number, float), str (text, uuid, bits), bool, date, time, datetime, bytes, plain JSON values,
-    list and dict of such forms. A datetime has UTC as its zone where the value had one, and none where it had none.
+    Forms: int, Decimal (number, float), str (text, uuid, bits), bool, date, time, datetime, bytes, plain JSON values
+    (JSON_NULL for the document `null`), list and dict of such forms. A datetime has UTC as its zone where the value
+    had one, and none where it had none.
     The function raises RowError, without the value in its message, for what does not fit the declared type:
     NoFormError where `|text` may keep it.
     """
@@ -305,7 +325,7 @@ def _bits(kind: Kind) -> Decoder:
 
 def _in_item(kind: Kind) -> Decoder:
     decode = decoder(kind)
-    return lambda raw: attribute(decode(raw))
+    return lambda raw: stored(attribute(decode(raw)))
 
 
 def _as_given(_: Kind) -> Decoder:
@@ -379,7 +399,9 @@ def json_text(value: Any) -> str:
         return format(value.to_integral_value() if whole else value.normalize(), "f")
     if isinstance(value, bytes):
         raise RowError("bytes have no JSON; keep the column as binary")
-    if value is None or isinstance(value, (bool, int)):
+    if value is None or value is JSON_NULL:
+        return "null"
+    if isinstance(value, (bool, int)):
         return json.dumps(value)
     return _quoted(text(value))
 

@@ -250,13 +250,11 @@ def _last_of_path(reading: Reading | Loss, separator: str) -> Reading | Loss:
 def _given(place: _Place, scope: Scope, column: Column, reading: Reading, ref: Ref | None = None) -> Given:
     """The column as it is read at the place; where nothing stands there, it is NULL, if it can be."""
     of_json = column.kind.name == "json"
-    absent = column.nullable or of_json
-    if ref is not None and not scope.may_be_null(ref) and not of_json:
-        absent = False
+    absent = column.nullable and (ref is None or scope.may_be_null(ref))
 
     def read(item: Any, contents: Contents) -> Any:
         value = _found(item, place.where)
-        if value is None:
+        if value is _ABSENT or (value is None and not of_json):
             if absent:
                 return None
             raise ValueError(f"{_shown(place.where)}: it is missing, and column {column.name} needs it")
@@ -272,13 +270,16 @@ def _shown(where: Where) -> str:
     return ".".join(map(str, where))
 
 
+_ABSENT = object()
+
+
 def _found(item: Any, where: Where) -> Any:
     value = item
     for step in where:
         try:
             value = value[step]
         except (KeyError, IndexError, TypeError):
-            return None
+            return _ABSENT
     return value
 
 

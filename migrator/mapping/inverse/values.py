@@ -121,7 +121,10 @@ _IN_ATTRIBUTES: dict[str, Callable[[Kind], tuple[tuple[type, ...], Reading]]] = 
     "uuid": _spelled(lambda text: str(UUID(text))),
     "binary": _as_it_is(bytes),
     "bits": _as_it_is(str),
-    "json": _as_it_is(str, bool, int, Decimal, list, dict, type(None)),
+    "json": lambda _: (
+        (str, bool, int, Decimal, list, dict, type(None)),
+        lambda value: values.JSON_NULL if value is None else value,
+    ),
     "list": _as_it_is(list),
     "map": _as_it_is(dict),
     "set": _as_it_is(list),

@@ -15,7 +15,7 @@ from migrator.mapping.heart.filters import FilterContext
 from migrator.mapping.heart.geo import distance_m
 from migrator.mapping.heart.rows import Places, compile_ref
 from migrator.mapping.heart.scalars import NotHeldError, checked_number, without_advice
-from migrator.mapping.heart.values import attribute, decoder
+from migrator.mapping.heart.values import attribute, decoder, stored
 from migrator.mapping.patterns.params import param_text
 from migrator.model.errors import RowError, SettingsError, did_you_mean
 from migrator.model.evidence import Member
@@ -73,7 +73,7 @@ def _reader(mapping: Mapping, columns: set[tuple[Kind, Ref] | None]) -> Reader:
 
     def read(raw: Any) -> Any:
         try:
-            return attribute(filtered((decode(raw),)))
+            return stored(attribute(filtered((decode(raw),))))
         except (RowError, ValueError):
             return raw
 

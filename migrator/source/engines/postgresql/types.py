@@ -143,7 +143,8 @@ RULES = (
         ("JSON",),
         Kind("json"),
         "M, L, S, N, BOOL or NULL",
-        "A document becomes maps and lists with exact numbers; the last of two equal names is kept.",
+        "A document becomes maps and lists with exact numbers; the last of two equal names is kept. "
+        "The document `null` becomes the attribute NULL; SQL's NULL leaves the attribute out.",
         ("""'{"a": [1.10, null]}'""", '{"a": [1.1, null]}'),
         NO_ORDER,
     ),
@@ -151,7 +152,8 @@ RULES = (
         ("JSONB",),
         Kind("json"),
         "M, L, S, N, BOOL or NULL",
-        "A document becomes maps and lists with exact numbers.",
+        "A document becomes maps and lists with exact numbers. "
+        "The document `null` becomes the attribute NULL; SQL's NULL leaves the attribute out.",
         ("""'{"a": [1.10, null]}'""", '{"a": [1.1, null]}'),
     ),
     TypeRule(

@@ -275,7 +275,8 @@ RULES = (
         ("JSON", "JSONB"),
         Kind("json"),
         "M, L, S, N, BOOL or NULL",
-        f"A text that is a document becomes maps and lists with exact numbers. {_OTHERWISE}",
+        "A text that is a document becomes maps and lists with exact numbers. "
+        f"The document `null` becomes the attribute NULL; SQL's NULL leaves the attribute out. {_OTHERWISE}",
         ("""'{"a": [1.10, null]}'""", '{"a": [1.1, null]}'),
     ),
     TypeRule(

@@ -143,7 +143,7 @@ GOOD: dict[str, st.SearchStrategy[Any]] = {
     "timestamp with zone": st.datetimes(timezones=st.just(UTC)),
     "uuid": st.uuids(),
     "binary": st.binary(max_size=20),
-    "json": st.sampled_from([{"a": [1, None, "é"]}, [], '{"b": 1.50}', "true"]),
+    "json": st.sampled_from([{"a": [1, None, "é"]}, [], '{"b": 1.50}', "true", "null"]),
     "plain": st.integers() | st.text(alphabet="ab", max_size=3) | st.binary(max_size=5),
 }
 """What a row is mostly made of: of columns that each refuse some values few rows would be left."""
