@@ -119,14 +119,17 @@ def test_a_relay_that_is_at_work_is_paused_and_goes_on(shop: Project) -> None:
     assert operations(shop)["processes"] == []
 
 
-def test_one_that_was_paused_before_it_began_waits_and_can_be_stopped(shop: Project) -> None:
-    shop.done("pause", str(shop.job))
+def test_relay_paused_before_it_began_waits_and_stops(shop: Project) -> None:
+    shop.done("pause", str(shop.job), "--who", "ops")
     rename(shop, "Ada")
-    relay = shop.start("relay", str(shop.job), "--once")
+    relay = shop.start("relay", str(shop.job))
     until(lambda: standings(shop) == ["held"], "the relay is held")
     relay.send_signal(signal.SIGINT)
     _, err = relay.communicate(timeout=LIMIT_S)
-    assert relay.returncode == 130, err
+    assert relay.returncode == 0, err
+    once = shop.run("relay", str(shop.job), "--once")
+    assert once.code == 3
+    assert pins.said(once.err, "paused by ops")
     assert waiting(shop) == 4
 
 

@@ -22,7 +22,7 @@ from migrator.cli.options import belonging, say, shown_live, stop_on_signals
 from migrator.cli.runs import RunEnd
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
-from migrator.model.errors import DIFFERENT, Interrupted, SettingsError
+from migrator.model.errors import DIFFERENT, Interrupted, SettingsError, StoppedError
 from migrator.model.instances import Share
 from migrator.model.journal import Run
 from migrator.output.metrics import relay_part
@@ -179,6 +179,9 @@ def _work(stack: ExitStack, command_job: CommandJob, context: JobContext, asked:
     others = Others.reserved(shares_of(read, journal, RELAYS), asked.processes - 1, own.connections)
     watched = Watched("relay", context, journal, edges.target, report.signs, address, RELAYS, own)
     pace = watched.open(stack, report.advance, [relay_part(report)])
+    if once and pace.throttle.paused:
+        what = f"job {read.name} is {pace.held}: no change was processed"
+        raise StoppedError(f"{what}. Run `migrator resume {read.path}`, then run this command again")
     edges_of_daemon = (edges.encoding_relay, edges.heartbeats, report, edges.guard)
     daemon = Daemon(*edges_of_daemon, asked.workers, stop, held=lambda: pace.held)
     with RunEnd(journal, run, read.hooks), shown_live(report.line):
