@@ -26,6 +26,7 @@ from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath, PutsAmongOthers
 from migrator.stages.live.writers import WriterLease, both, outlive
 from migrator.stages.revision.steps import ANSWERED
+from migrator.target.control import control_state
 from migrator.wiring import live
 from migrator.wiring.job import JobContext
 from migrator.wiring.live import ConcurrentEdges
@@ -100,7 +101,13 @@ def choose_path(
     )
     edges = stack.enter_context(opened)
     live.revisions_of(context, session.journal).refuse_old()
-    installation = live.installation_of_job(edges.live, context)
+    captured_for = edges.live.capture.installation()
+    jobs_of_table = control_state(session.target.store).jobs
+    if captured_for is not None and captured_for.job not in (context.job.name, *jobs_of_table):
+        tell(f"capture in this source is for job {captured_for.job}, which has never written this table")
+        installation = None
+    else:
+        installation = live.installation_of_job(edges.live, context)
     if installation is not None:
         edges.guard()
         tell_unmarked(context.job, session.journal, installation, tell)

@@ -92,6 +92,16 @@ def test_with_a_name_of_its_own_it_touches_nothing_of_the_other_job(production: 
     assert phase(production) == "shadow"
 
 
+def test_second_job_of_a_captured_source_fills_its_own_table(production: Project) -> None:
+    job = staging(production, lambda text: f"{other_table(text)}\nname: staging\n")
+    production.done("table", "create", job)
+    filled = production.done("backfill", job, "--json")
+    assert (filled.data["entities"] != {}, pins.said(filled.err, "is for job")) == (True, True)
+    again = production.folder.parent / "staging" / "again.yaml"
+    again.write_text(f"{production.job.read_text()}\nname: again\n")
+    assert pins.said(production.run("backfill", str(again)).err, "same table")
+
+
 def test_one_source_by_another_name_is_taken_once_it_is_said(production: Project) -> None:
     """Such as a fail-over's, or a tunnel's; the former name goes on to be right."""
     job = staging(production, lambda text: text.replace("'${MIGRATOR_SOURCE_URL}'", "other.db"))
