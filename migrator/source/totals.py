@@ -17,6 +17,7 @@ from migrator.model.facts import Column, EntityPlan, TableFacts
 from migrator.model.table import SourceKey, encode_key
 from migrator.source.adapter.in_transaction import InTransaction
 from migrator.source.selects import (
+    ColumnType,
     Conditions,
     Statement,
     Where,
@@ -102,8 +103,14 @@ def no_rows_select(table: TableFacts) -> Statement:
 
 def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
     root = named(plan.table, "root")
-    sums = (sa.func.sum(exact(column_of(root, column.real))) for column in columns)
+    sums = (sa.func.sum(_addable(column_of(root, column.real))) for column in columns)
     return sa.select(*sums).select_from(root).where(*with_key(plan, root), *where_of(root, plan.where))
+
+
+def _addable(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """PostgreSQL has no sum of an oid."""
+    is_oid = isinstance(column.type, ColumnType) and column.type.declared == "oid"
+    return sa.cast(column, sa.BigInteger()) if is_oid else exact(column)
 
 
 def text_of(column: ColumnElement[Any]) -> ColumnElement[Any]:

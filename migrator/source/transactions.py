@@ -20,6 +20,7 @@ from sqlalchemy.pool import Pool
 from migrator.model.errors import (
     HiddenRowsError,
     MissingNameError,
+    NotCountedError,
     SourceError,
     TooSlowError,
     UnfitValueError,
@@ -80,6 +81,7 @@ _BY_TEXT = (
     ),
     (r"does not return rows", "the statement returns no rows; write one SELECT"),
     (r"one statement at a time|multiple commands", "there is more than one statement; write one SELECT"),
+    (r"integer overflow", shared.SUM_OVERFLOW),
     (r"too many attached", "the statement would open another file; write one SELECT"),
 )
 _CONNECTING = "the connection failed; look at host, port, user and password of the source's URL"
@@ -88,6 +90,7 @@ _OTHERWISE = "see the database's own log; nothing was written"
 
 _ERROR_OF_REASON: dict[type[SourceError], frozenset[str]] = {
     MissingNameError: frozenset({shared.NO_TABLE, shared.NO_COLUMN}),
+    NotCountedError: frozenset({shared.SUM_OVERFLOW}),
     TooSlowError: frozenset({shared.CANCELLED, shared.TOOK_TOO_LONG, shared.CANCELLED_BY_TIME}),
 }
 _DENIED = "42501"

@@ -89,6 +89,7 @@ BAD_VALUE = "a value does not fit its type; correct the parameter or the conditi
 FULL = f"the server is out of memory, disk or connections; then {RESUME}"
 STOPPED = f"the server stopped or was told to; when it is back, {RESUME}"
 SERVER_FAILURE = "the server has a failure of its own; see its log"
+SUM_OVERFLOW = "the sum needs more than 64 bits"
 TOOK_TOO_LONG = f"it took too long; raise statement_timeout_s of the job or lower page_rows, then {RESUME}"
 CANCELLED_BY_TIME = (
     "the server cancelled it; raise statement_timeout_s of the job or max_statement_time of the server"
