@@ -28,7 +28,7 @@ from migrator.stages.live.writers import WriterLease, both, outlive
 from migrator.stages.revision.steps import ANSWERED
 from migrator.target.control import control_state
 from migrator.wiring import live
-from migrator.wiring.job import JobContext
+from migrator.wiring.job import JobContext, Target
 from migrator.wiring.live import ConcurrentEdges
 
 Tell: TypeAlias = Callable[[str], None]
@@ -101,13 +101,14 @@ def choose_path(
     )
     edges = stack.enter_context(opened)
     live.revisions_of(context, session.journal).refuse_old()
-    captured_for = edges.live.capture.installation()
-    jobs_of_table = control_state(session.target.store).jobs
-    if captured_for is not None and captured_for.job not in (context.job.name, *jobs_of_table):
-        tell(f"capture in this source is for job {captured_for.job}, which has never written this table")
+    installation = edges.live.capture.installation()
+    if installation is not None and _is_of_other_table(installation, context, session.target):
+        tell(f"capture in this source is for job {installation.job}, which has never written this table")
         installation = None
-    else:
-        installation = live.installation_of_job(edges.live, context)
+    if installation is not None:
+        installation = (
+            live.capture_stage(edges.live, context).need_captured(context.plans, installation).installation
+        )
     if installation is not None:
         edges.guard()
         tell_unmarked(context.job, session.journal, installation, tell)
@@ -128,6 +129,11 @@ def choose_path(
     else:
         tell(_UNCAPTURED)
     return PathChoice("" if installation is None else installation.id, edges, writer_lease)
+
+
+def _is_of_other_table(installation: Installation, context: JobContext, target: Target) -> bool:
+    job = installation.job
+    return job != context.job.name and job not in control_state(target.store).jobs
 
 
 def tell_unverified(journal: SqlJournal, job: Job, installation: Installation, tell: Tell) -> None:
