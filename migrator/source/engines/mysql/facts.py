@@ -153,7 +153,7 @@ RULES = (
         (
             "A document becomes maps and lists with exact numbers. "
             "The document `null` becomes the attribute NULL; SQL's NULL leaves the attribute out. "
-            "MariaDB's is told by its CHECK (json_valid(…))."
+            "MariaDB: a column with CHECK (json_valid(…))."
         ),
         ("""'{"a": [1.10, null]}'""", '{"a": [1.1, null]}'),
         DOCUMENT,
