@@ -123,8 +123,7 @@ def test_the_help_lists_every_command_once_and_cuts_no_sentence(
 
 
 @pytest.mark.parametrize(
-    ("asked", "seen"),
-    [("", ["warning", "error"]), ("-v", ["debug", "warning", "error"]), ("-q", ["error"])],
+    ("asked", "seen"), [("", ["warning", "error"]), ("-v", ["debug", "warning", "error"]), ("-q", ["error"])]
 )
 def test_the_log_says_as_much_as_is_asked_before_or_behind_a_command(
     asked: str, seen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from migrator.model.durations import ADVICE, LONGEST_S, seconds_of
+from migrator.model.durations import ADVICE, LONGEST_S, age_text, limit_text, minute, moment, seconds_of
 from migrator.model.errors import MappingError
 from migrator.settings.job import Job, load_job
 from migrator.settings.source import Duration, Settings
@@ -83,3 +83,23 @@ def _metadata(field: object) -> list[object]:
     for part in get_args(field.annotation):  # type: ignore[attr-defined]
         found += list(getattr(part, "__metadata__", ()))
     return found
+
+
+def test_a_moment_is_utc_whatever_the_machine_s_zone_is() -> None:
+    assert moment(1_772_373_909.7) == "2026-03-01 14:05:09+00:00"
+    assert minute(1_772_373_909.7) == "2026-03-01 14:05 UTC"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age", "limit"),
+    [
+        (0.4, "0 s", "0.4 s"),
+        (90, "1 min", "90 s"),
+        (120, "2 min", "2 min"),
+        (5_400, "1 h", "90 min"),
+        (86_400, "1 d", "1 d"),
+        (129_600, "1 d", "36 h"),
+    ],
+)
+def test_an_age_is_rounded_down_and_a_limit_is_exact(seconds: float, age: str, limit: str) -> None:
+    assert (age_text(seconds), limit_text(seconds)) == (age, limit)

@@ -167,14 +167,7 @@ def test_the_pace_names_who_asked_and_the_way_back() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"left": 0},
-        {},
-        {"held": "paused"},
-        {"fall": -3.0},
-        {"fall": 0.0},
-        {"fall": 0.0, "since": NOW - 20},
-    ],
+    [{"left": 0}, {}, {"held": "paused"}, {"fall": -3.0}, {"fall": 0.0}, {"fall": 0.0, "since": NOW - 20}],
     ids=["nothing-left", "about-min", "left-held", "left-grow", "end-sight", "known-yet"],
 )
 def test_what_is_left_has_an_end_only_where_one_can_be_seen(change: dict[str, object]) -> None:

@@ -32,17 +32,7 @@ def test_nothing_is_cut_at_any_width(width: int) -> None:
     told = lines(width, CELLS, ("get_user", "1.0 ms", "0", "", "complete"))
     assert all(len(line) <= width for line in told)
     text = "".join("".join(told).split())
-    for word in (
-        NAME,
-        "16.4",
-        "1,204",
-        "every",
-        "reader",
-        "acts",
-        "since",
-        "Tuesday",
-        "complete",
-    ):
+    for word in (NAME, "16.4", "1,204", "every", "reader", "acts", "since", "Tuesday", "complete"):
         assert word in text
     assert "…" not in text
 

@@ -72,8 +72,7 @@ def test_its_own_address_opens_it_and_its_headers_forbid_everything_else(served:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/", "/look", "/{wrong}/", "{own}nothing", "{own}../look", "{own}%2e%2e/", "{own}look/", "*"],
+    "path", ["/", "/look", "/{wrong}/", "{own}nothing", "{own}../look", "{own}%2e%2e/", "{own}look/", "*"]
 )
 def test_nothing_else_is_there(served: Served, path: str) -> None:
     wrong = "x" * (len(served.path) - 2)
@@ -157,8 +156,5 @@ def test_each_start_draws_another_token_and_the_last_one_is_gone() -> None:
 
 
 def test_a_port_that_is_taken_is_said_to_be(served: Served) -> None:
-    with (
-        pins.refused(SettingsError, port=served.port),
-        serving(SITE, served.port),
-    ):
+    with pins.refused(SettingsError, port=served.port), serving(SITE, served.port):
         pass

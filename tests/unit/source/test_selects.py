@@ -1,29 +1,40 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.mysql import pymysql
 
-from migrator.model.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts
+from migrator.model.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Kind, TableFacts
 from migrator.model.mapping import Collection
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
 from migrator.source.related import collection_select
-from migrator.source.selects import KeyRange, KeySet, RootSelect, bound_select, root_select
+from migrator.source.selects import ColumnType, KeyRange, KeySet, RootSelect, bound_select, root_select
 from migrator.source.totals import count_select, sums_select, without_key_select
 from tests import pins
+from tests.support_mysql import run_script
 from tests.support_source import (
     CUSTOMER_OF_PURCHASE,
+    INTEGER,
     LINE,
     LINES,
+    NUMBER,
     PAIR,
     PURCHASE,
     REGION_OF_CUSTOMER,
     SHELF_OF_LINE,
     TABLES,
+    TEXT,
+    TRIPLE,
+    ZONED,
     column_of,
     list_of,
     number_of,
@@ -35,9 +46,9 @@ BY_TEXT = TABLES["by_text"]
 
 
 def sql_of(statement: sa.Select[Any], dialect: str = "postgresql") -> str:
-    """The statement as the driver gets it, on one line, with ? for every parameter."""
+    """The statement as the driver gets it, on one line, with ? for every parameter, SQLite's casts of texts included."""
     compiled = str(statement.compile(dialect=DIALECTS[dialect], compile_kwargs={"render_postcompile": True}))
-    return re.sub(r"%\(\w+\)s", "?", " ".join(compiled.split()))
+    return re.sub(r"%\(\w+\)s|\(CAST\(\? AS TEXT\)\)", "?", " ".join(compiled.split()))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -103,7 +114,7 @@ def test_a_bound_is_the_last_row_of_the_next_page() -> None:
     assert sql_of(statement).endswith(
         'WHERE root."k" > ? ORDER BY root."k" LIMIT ?::INTEGER OFFSET ?::INTEGER'
     )
-    assert set(statement.compile().params.values()) == {"a", 1, 499}
+    assert set(statement.compile(dialect=DIALECTS["postgresql"]).params.values()) == {"a", 1, 499}
 
 
 def test_children_are_ordered_by_root_then_as_asked_then_by_their_key() -> None:
@@ -217,3 +228,158 @@ def test_a_select_that_is_kept_gives_the_statement_of_each_range_and_set() -> No
         KeyRange(("a", 1), ("b", 2)),
     ):
         assert sql_of(kept.of(rows, 3)) == sql_of(root_select(plan, rows, 3))
+
+
+ROWS = 4000
+DAYS = 40
+PAGE_ROWS = 300
+PARTS = [("p0", 10), ("p1", 20), ("p2", 30), ("p3", DAYS + 1)]
+NUMBERS = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})"
+TABLE = (
+    "CREATE TABLE seen (day integer NOT NULL, id integer NOT NULL, note varchar(20), PRIMARY KEY (day, id))"
+)
+FILLED = f"INSERT INTO seen {NUMBERS} SELECT i * {DAYS} / {ROWS}, i, 'x' FROM n"
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def source(request: pytest.FixtureRequest) -> closing[SqlSource]:
+    if request.param == "postgresql":
+        import psycopg
+
+        url = request.getfixturevalue("postgres_database")
+        bounds = zip([0, *(end for _, end in PARTS)], PARTS, strict=False)
+        with psycopg.connect(url, autocommit=True) as server:
+            server.execute(f"{TABLE} PARTITION BY RANGE (day)".encode())
+            for begin, (name, end) in bounds:
+                server.execute(
+                    f"CREATE TABLE {name} PARTITION OF seen FOR VALUES FROM ({begin}) TO ({end})".encode()
+                )
+            server.execute(f"{FILLED}; ANALYZE seen".encode())
+        return closing(SqlSource(source_url(url)))
+    url = request.getfixturevalue("mysql_database")
+    parts = ", ".join(f"PARTITION {name} VALUES LESS THAN ({end})" for name, end in PARTS)
+    filled = FILLED.replace("/ 4000", "DIV 4000")
+    run_script(
+        url,
+        f"SET max_recursive_iterations = 5000; {TABLE} PARTITION BY RANGE (day) ({parts}); {filled}; ANALYZE TABLE seen",
+    )
+    return closing(SqlSource(source_url(url)))
+
+
+def whole_plan(source: SqlSource) -> EntityPlan:
+    return plan_of(source.facts().tables["seen"])
+
+
+def test_the_pages_of_a_partitioned_table_hold_every_row_once(source: closing[SqlSource]) -> None:
+    with source as opened:
+        plan = whole_plan(opened)
+        bounds = [None, *opened.page_bounds(plan, PAGE_ROWS), None]
+        pages = [opened.read_page(plan, after, upto) for after, upto in pairwise(bounds)]
+    assert [len(page) for page in pages[:-1]] == [PAGE_ROWS] * (len(pages) - 1)
+    assert sorted(row[1] for page in pages for row in page) == list(range(1, ROWS + 1))
+
+
+def test_a_page_is_read_from_the_partitions_of_its_keys_alone(source: closing[SqlSource]) -> None:
+    with source as opened:
+        plan = whole_plan(opened)
+        (explained,) = opened.explain(plan, PAGE_ROWS)
+    # The first page ends on the fourth day.
+    text = "\n".join(explained.lines)
+    assert "p0" in text
+    assert [name for name, _ in PARTS[1:] if name in text] == []
+
+
+MYSQL = pymysql.dialect()
+OTHERS = {"sqlite": sqlite.dialect(), "postgresql": sa.make_url("postgresql+psycopg://").get_dialect()()}
+
+
+def mysql_sql_of(statement: sa.Select[Any], dialect: Any = MYSQL) -> str:
+    """The statement as the driver gets it, on one line, with ? for every parameter."""
+    compiled = str(statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True}))
+    return re.sub(r"%\(\w+\)s|%s", "?", " ".join(compiled.split()))
+
+
+def table_with_key(declared: str, kind: Kind) -> TableFacts:
+    key = Column("k", "k", kind, nullable=False, declared=declared)
+    return TableFacts("t", "t", (key, Column("n", "n", INTEGER)), ("k",))
+
+
+def test_names_are_quoted() -> None:
+    odd = TableFacts("a`b", "a`b", LINE.columns[:1])
+    plan = plan_of(odd, ["purchase_id"], key=(LINE.columns[0],))
+    assert mysql_sql_of(root_select(plan, KeyRange())) == (
+        "SELECT root.`PurchaseId` FROM `a``b` AS root ORDER BY root.`PurchaseId`"
+    )
+
+
+def test_a_composite_key_is_compared_column_by_column() -> None:
+    plan = replace(plan_of(TRIPLE, ["n"]), where=((column_of(TRIPLE, "n"), None),))
+    assert mysql_sql_of(root_select(plan, KeyRange(("2024-01-01", "x", "a"), ("2024-02-01", "y", "b")))) == (
+        "SELECT root.`n` FROM `triple` AS root"
+        " WHERE (root.`at` > ? OR root.`at` = ? AND root.`id` > ?"
+        " OR root.`at` = ? AND root.`id` = ? AND root.`word` > ?)"
+        " AND (root.`at` < ? OR root.`at` = ? AND root.`id` < ?"
+        " OR root.`at` = ? AND root.`id` = ? AND root.`word` <= ?)"
+        " AND root.`n` IS NOT NULL ORDER BY root.`at`, root.`id`, root.`word`"
+    )
+
+
+def test_on_mysql_the_range_of_a_page_holds_for_the_children_too() -> None:
+    lines = number_of("count", LINE, LINES)
+    statement = collection_select(plan_of(PURCHASE, ["id"], collections=[lines]), lines, KeyRange((1,), (9,)))
+    assert "root.`Id` <= ? AND child.`PurchaseId` > ? AND child.`PurchaseId` <= ?" in mysql_sql_of(statement)
+
+
+def test_a_float_is_selected_and_compared_whole() -> None:
+    plan = plan_of(table_with_key("float unsigned", Kind("float")))
+    assert mysql_sql_of(root_select(plan, KeyRange((0.5,)))) == (
+        "SELECT (root.`k` + 0e0) AS anon_1, root.`n` FROM `t` AS root"
+        " WHERE (root.`k` + 0e0) > ? ORDER BY (root.`k` + 0e0)"
+    )
+    assert "sum((root.`k` + 0e0))" in mysql_sql_of(sums_select(plan, [plan.key[0]]))
+
+
+@pytest.mark.parametrize("declared", ["enum('a','b')", "set('a','b')"])
+def test_an_enum_in_a_key_is_ordered_as_it_is_compared(declared: str) -> None:
+    plan = plan_of(table_with_key(declared, TEXT), ["k"])
+    assert mysql_sql_of(bound_select(plan, KeyRange(("a",)), 5)).startswith(
+        "SELECT (concat(root.`k`)) AS anon_1 FROM `t` AS root WHERE (concat(root.`k`)) > ? ORDER BY (concat(root.`k`))"
+    )
+    assert "WHERE root.`k` IN (?)" in mysql_sql_of(root_select(plan, KeySet((("a",),))))
+
+
+AS_TEXT = "(CAST(? AS TEXT))"
+
+
+@pytest.mark.parametrize("dialect", OTHERS)
+@pytest.mark.parametrize(("declared", "kind"), [("float", Kind("float")), ("enum('a')", TEXT)])
+def test_other_databases_see_nothing_of_it(dialect: str, declared: str, kind: Kind) -> None:
+    plan = plan_of(table_with_key(declared, kind), ["k"])
+    # SQLite's cast for texts that are not UTF-8.
+    found = mysql_sql_of(root_select(plan, KeyRange(("a",))), OTHERS[dialect]).replace(AS_TEXT, "?")
+    assert 'FROM "t" AS root WHERE root."k" > ? ORDER BY root."k"' in found
+    bounds = KeyRange(("a", 1), ("b", 2))
+    pair = mysql_sql_of(root_select(plan_of(PAIR), bounds), OTHERS[dialect]).replace(AS_TEXT, "?")
+    assert pins.said(pair, "root")
+    assert pins.said(pair, "root-2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "bound"),
+    [
+        (NUMBER, "10.10", Decimal("10.10")),
+        (NUMBER, "12345678901234567.89", Decimal("12345678901234567.89")),
+        (NUMBER, "no number", "no number"),
+        (NUMBER, 5, 5),
+        (ZONED, "2024-05-01 12:00:00.000001+00:00", "2024-05-01 12:00:00.000001"),
+        (ZONED, "0000-00-00 00:00:00", "0000-00-00 00:00:00"),
+        (Kind("timestamp"), "2024-05-01 12:00:00", "2024-05-01 12:00:00"),
+        (TEXT, "10.10", "10.10"),
+        (TEXT, "at +00:00", "at +00:00"),
+        (Kind("binary"), b"10", b"10"),
+    ],
+)
+def test_a_parameter_is_compared_as_its_column_is(kind: Kind, value: Any, bound: Any) -> None:
+    found = ColumnType(kind).process_bind_param(value, MYSQL)
+    assert (found, type(found)) == (bound, type(bound))
+    assert ColumnType(kind).process_bind_param(value, OTHERS["sqlite"]) == value

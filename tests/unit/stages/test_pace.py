@@ -79,10 +79,7 @@ def test_a_source_that_never_answers_the_question_is_an_error_at_the_start() -> 
     def ask() -> float:
         raise SourceError("no such table")
 
-    with (
-        pins.refused(SourceError),
-        Pace(WriteLimit(None), [Strain("load", "", 1, ask)]),
-    ):
+    with pins.refused(SourceError), Pace(WriteLimit(None), [Strain("load", "", 1, ask)]):
         pass
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,14 +12,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError, ConnectionClosedError, ReadTimeoutError
 
+from migrator.runtime.retry import ending_at
 from migrator.target.answers import Received
 from migrator.target.client import dynamodb_client
-from migrator.target.exchange import Connections
+from migrator.target.exchange import BOTOCORE, Connections
 from migrator.target.puts import AT_ONCE, Pauses, exchange_many
 from tests import pins
 
 Answers = Callable[[socket.socket, int], None]
 """Answers the request of a number, or does what a server may do in its place."""
+HANGING_S = 60.0
 COUNT = 3 * AT_ONCE
 
 
@@ -146,6 +149,35 @@ def test_an_answer_that_does_not_come_in_time_is_its_own_error() -> None:
     assert found.pop(2) is ReadTimeoutError
     # A machine that stands still may be late with others, too.
     assert all(came in (b"%d" % number, ReadTimeoutError) for number, came in found.items())
+
+
+@pytest.mark.parametrize("lane", ["side by side", "one", BOTOCORE])
+def test_request_in_flight_ends_with_the_time_of_its_caller(
+    lane: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIGRATOR_LANE", lane)
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        client = dynamodb_client(region=None, profile=None, endpoint=url, timeout_s=HANGING_S)
+        transport, began = client.exchange.transport, time.monotonic()
+        with ending_at(began + 0.1, "late"):
+            if lane == "side by side":
+                assert exchanged(transport.connections, 3) == dict.fromkeys(range(3), ReadTimeoutError)
+            else:
+                with pytest.raises(ReadTimeoutError):
+                    transport.send(client, "GetItem", {}, b"{}")
+        assert time.monotonic() - began < HANGING_S
+
+
+def test_connection_kept_after_a_short_wait_has_its_own_timeout_again() -> None:
+    with server(ok) as url:
+        connections = connections_to(url)
+        with ending_at(time.monotonic() + HANGING_S, "late"):
+            connections.exchange(lambda: request(1))
+        (kept,) = connections._idle
+        connections.exchange(lambda: request(2))
+        assert connections._idle == [kept]
+        assert kept.sock.gettimeout() == 120.0
 
 
 def test_where_nobody_listens_nothing_is_sent_and_nothing_raised() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.target.scans import read_as_texts, read_one_by_one
-from tests.unit.mapping.heart.test_properties import MANY
+from tests.unit.mapping.heart.test_items import MANY
 
 TEXTS = st.text(max_size=4) | st.sampled_from(['}},{"', '"Items":[{"', "}}]", '\\"}},{', "}},{", "a},"])
 VALUES = st.recursive(

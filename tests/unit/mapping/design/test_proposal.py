@@ -213,7 +213,7 @@ def test_without_statements_the_keys_are_the_questions(shop: SqlSource) -> None:
 def test_what_is_to_decide_is_listed(shop: SqlSource) -> None:
     decisions = "\n".join(proposed(shop, "SELECT * FROM customers WHERE id = ?").decisions)
     assert pins.said(decisions, "notes")
-    assert "nobody asks for lines, orders, products, regions, staff" in decisions
+    assert pins.said(decisions, "nobody")
     assert pins.said(decisions, "products")
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime
+from decimal import Decimal
 from io import StringIO
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,10 @@ from ruamel.yaml import YAML
 
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.difference.difference import Difference, Revision, difference
-from migrator.mapping.difference.faults import Compared, notes, refusals
+from migrator.mapping.difference.faults import Compared, refusals
+from migrator.mapping.heart.items import items_for
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.errors import Fault
+from migrator.model.errors import Fault, RowError
 from tests import pins
 from tests.golden.heart import facts, table
 from tests.support_mapping import parse_mapping
@@ -197,13 +201,7 @@ def test_an_entry_of_an_index_changes_the_answers_of_that_index_alone() -> None:
     found = between(("ORDER#{placed|iso:s}#{id:06}", "ORDER#{placed|iso:ms}#{id:06}"))
     assert types(found)["order.Order"] == (
         "changed",
-        [
-            (
-                "entry of GSI1",
-                pins.text(),
-                "CUSTOMER#{customer_id} + ORDER#{placed|iso:ms}#{id:06}",
-            )
-        ],
+        [("entry of GSI1", pins.text(), "CUSTOMER#{customer_id} + ORDER#{placed|iso:ms}#{id:06}")],
     )
     assert [(one.name, one.effect, one.answer_changes) for one in found.patterns] == [
         ("orders_of_customer", "same", True)
@@ -308,14 +306,6 @@ def test_how_a_pattern_is_judged_is_no_other_answer() -> None:
     ]
 
 
-def test_every_change_has_a_note_beside_its_line() -> None:
-    both = compared(BASE, changed(("total: total", "total: '{total}'"), ("city: city", "town: city")))
-    shown = [(note.file, note.where) for note in notes(both, both.difference())]
-    assert ("new.yaml", "entities.order.items.Order.attributes.total") in shown
-    assert ("old.yaml", "entities.customer.items.Customer.attributes.city") in shown
-    assert ("new.yaml", "entities.customer.items.Customer.attributes.town") in shown
-
-
 # ── what means the same ──
 
 ALIKE: list[tuple[str, str]] = [
@@ -380,3 +370,169 @@ def test_a_shuffled_mapping_means_the_same(file: Path, seed: int) -> None:
     there = Revision(parse_mapping(text, "a").mapping)
     assert difference(there, there).is_empty
     assert difference(there, Revision(parse_mapping(out.getvalue(), "b").mapping)).is_empty
+
+
+EDITS: list[tuple[str, str]] = [
+    ("attributes: {city: city}", "attributes: {town: city}"),
+    ("keep: [name]", "keep: {except: [email]}"),
+    ("where: {status: [P, S]}", "where: {status: [S]}"),
+    ("timezone: UTC", "timezone: Asia/Tokyo"),
+    ('separator: "#"', 'separator: "/"'),
+    ("{P: pending, S: shipped}", "{P: waiting, S: shipped}"),
+    ("total: total", "total: '{total|text}'"),
+    ("ORDER#{placed|iso:s}#{id:06}", "ORDER#{placed|iso:s}#{id:09}"),
+    ("when: {status: [P]}", "when: {status: [P, S]}"),
+    ("ttl: placed", "ttl: {from: placed, days: 3}"),
+    ("TICKET#{number|escape}", "TICKET#{number|hash}"),
+    ("attributes: {number: number}", "attributes: {number: number, name: customer.name}"),
+    ("[GSI1PK, GSI1SK]", "[G1, G2]"),
+    ("      Ticket:", "      Slip:"),
+    ("customer_name: customer.name", "customer_name: customer.city"),
+    (
+        'GSI1: ["CUSTOMER#{customer_id}", "ORDER#{placed|iso:s}#{id:06}"]',
+        'GSI1: {key: ["CUSTOMER#{customer_id}", "ORDER#{placed|iso:s}#{id:06}"], when: {status: [S]}}',
+    ),
+    *ALIKE[:1],
+    *ALIKE[3:],
+]
+
+
+def _applicable(edits: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Without those whose place another one has taken."""
+    return [
+        edit
+        for edit in edits
+        if not any(other is not edit and (other[0] in edit[0] or edit[0] in other[0]) for other in edits)
+    ]
+
+
+VALUES: dict[str, Any] = {
+    "id": 7, "name": "Ann", "email": "ann@example.com", "city": "Rome", "customer_id": 3, "number": "A-1",
+    "status": "P", "placed": datetime(2026, 6, 10, 14, 32), "total": Decimal("9.50"),
+}  # fmt: skip
+
+
+def _items(made: Checked, values: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    by_type: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for entity in made.entities:
+        row = tuple(values[slot.path.rpartition(".")[2]] for slot in entity.plan.slots)
+        try:
+            items = items_for(entity, row)
+        except RowError:
+            items = []
+        for item in items:
+            plain = {name: value for name, value in item.items() if name != "_rev"}
+            by_type.setdefault((entity.name, str(item["type"])), []).append(plain)
+    return by_type
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    chosen=st.lists(st.sampled_from(EDITS), max_size=3, unique=True),
+    others=st.lists(st.sampled_from(EDITS), max_size=2, unique=True),
+    number=st.sampled_from(["A-1", "A#1", "A/1"]),
+    status=st.sampled_from(["P", "S"]),
+    city=st.sampled_from([None, "Rome"]),
+)
+def test_items_that_are_not_named_are_the_same(
+    chosen: list[tuple[str, str]], others: list[tuple[str, str]], number: str, status: str, city: str | None
+) -> None:
+    values = VALUES | {"city": city, "number": number, "status": status}
+    sides = [checked(changed(*_applicable(edits))) for edits in (chosen, others)]
+    found = difference(*(Revision(one.mapping, one.plans) for one in sides))
+    named = {(entity.name, one.type) for entity in found.entities for one in entity.types}
+    made = [_items(one, values) for one in sides]
+    for key in {*made[0], *made[1]} - named:
+        assert made[0].get(key) == made[1].get(key), key
+    if sorted(_applicable(chosen)) == sorted(_applicable(others)):
+        assert found.is_empty
+
+
+_BACK = {"new": "gone", "gone": "new"}
+
+
+@pytest.mark.parametrize(("first", "second"), list(combinations(EDITS[:6], 2)))
+def test_differences_are_the_same_both_ways(first: tuple[str, str], second: tuple[str, str]) -> None:
+    there = compared(BASE, changed(first, second)).difference()
+    back = compared(changed(first, second), BASE).difference()
+    assert {name: _BACK.get(effect, effect) for name, (effect, _) in types(there).items()} == {
+        name: effect for name, (effect, _) in types(back).items()
+    }
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=str)
+def test_each_edit_alone_makes_no_item_that_is_not_named(edit: tuple[str, str]) -> None:
+    sides = [checked(BASE), checked(changed(edit))]
+    found = difference(*(Revision(one.mapping, one.plans) for one in sides))
+    named = {(entity.name, one.type) for entity in found.entities for one in entity.types}
+    made = [_items(one, VALUES) for one in sides]
+    differ = {key for key in {*made[0], *made[1]} if made[0].get(key) != made[1].get(key)}
+    assert differ <= named
+    assert found.is_empty is (edit in ALIKE)
+
+
+def _with_key(key: str) -> str:
+    return changed(('key: ["ORDER#{id}", META]\n        GSI1', f"key: [{key}]\n        GSI1"), text=unasked())
+
+
+@pytest.mark.parametrize(
+    ("key", "is_refused"),
+    [
+        ('"ORDER#{id:08}", META', False),  # the same row, however its number is padded
+        ('"ORDER#{id}", INFO', False),
+        ('"PURCHASE#{id}", META', False),
+        ('"ORDER#{customer_id}#{id}", META', False),  # another number of separators
+        ('"ORDER#{number}", META', True),  # where the texts end is not known
+        ('"ORDER#{number|escape}", META', True),  # number 5 of one row, id 5 of another
+        ('"ORDER#{customer_id}", META', True),
+        ('"CUSTOMER#{id}", META', True),  # of another entity, and unchanged there: no other revision's key
+        ('"ORDER#{id}", "TICKET#{id}"', True),
+    ],
+)
+def test_keys_that_both_revisions_could_claim(key: str, is_refused: bool) -> None:
+    found = [fault for fault in refused(unasked(), _with_key(key)) if not fault.warning]
+    if key.startswith('"CUSTOMER'):
+        assert found == [], "the checker of one mapping warns of it"
+        return
+    if key.endswith('"TICKET#{id}"'):
+        assert found == [], "the row is named by what both begin with"
+        return
+    assert bool(found) is is_refused
+    if is_refused:
+        assert found[0].where == "entities.order.items.Order.key"
+        assert pins.said(found[0].what)
+
+
+def test_values_that_cannot_be_told_apart_in_a_key_name_no_row() -> None:
+    """Row 1 of customer 23 and row 12 of customer 3."""
+    old, new = (_with_key(f'"ORDER#{{{id_}}}{{customer_id}}", META') for id_ in ("id", "id:02"))
+    assert [fault.where for fault in refused(old, new)] == ["entities.order.items.Order.key"]
+
+
+def test_an_entity_of_another_name_under_the_same_keys() -> None:
+    new = unasked().replace("  order:\n", "  purchase:\n")
+    found = [fault for fault in refused(unasked(), new) if not fault.warning]
+    assert {fault.where for fault in found} == {
+        "entities.purchase.items.Order.key",
+        "entities.purchase.items.Ticket.key",
+    }
+
+
+def test_without_a_source_keys_are_doubted_not_refused() -> None:
+    (fault,) = refused(unasked(), _with_key('"ORDER#{id:08}", META'), planned=False)
+    assert fault.warning
+    assert "--source" in fault.what
+
+
+@pytest.mark.parametrize(
+    'edit',
+    [
+        ("key: [PK, SK]", "key: [PK, S]"),
+        ("type: type", "type: kind"),
+        ("GSI1: {key: [GSI1PK, GSI1SK]}", "GSI1: {key: [GSI1PK, GSI1SK]}\n    Local: {key: [PK, L], local: true}"),
+        ("    table: orders\n", "    table: orders\n    key: [number]\n"),
+    ], ids=["key-altered", "told-apart", "local-made", "name-rows"],
+)  # fmt: skip
+def test_what_a_table_cannot_become(edit: tuple[str, str]) -> None:
+    faults = [fault for fault in refused(BASE, changed(edit)) if not fault.warning]
+    assert pins.said(fault.what for fault in faults)

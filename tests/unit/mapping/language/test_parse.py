@@ -95,7 +95,7 @@ WHOLE: dict[str, Any] = {
             "get": {"key": ["C#{id}", "META"]},
             "returns": {"customer": {"type": "Customer", "one": True, "attributes": ["name"]}},
             "sql": {"customer": "SELECT name FROM customer WHERE id = :id"},
-        },
+        }
     },
 }
 WRONG: list[Any] = [7, [], {"a": 1}, "", None, [[1]], True]
@@ -152,10 +152,7 @@ def test_a_frequency_in_other_words_is_told_how_to_be_written(written: object) -
     pattern = next(iter(data["access_patterns"]))
     data["access_patterns"][pattern]["frequency"] = written
     (fault,) = examine_mapping(json.dumps(data), "m.yaml").faults
-    assert (fault.where, fault.what) == (
-        f"access_patterns.{pattern}.frequency",
-        pins.text(),
-    )
+    assert (fault.where, fault.what) == (f"access_patterns.{pattern}.frequency", pins.text())
 
 
 def test_an_index_in_the_short_form_is_one_with_that_key() -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from migrator.mapping.patterns.answers import plain_rows, readers_for
+from migrator.mapping.patterns.designs import Designs
 from migrator.model.mapping import Part
 from tests.golden.heart import check, facts, table
 
@@ -50,7 +51,7 @@ def read(type_: str, name: str, *raw: Any) -> list[Any]:
     payments = table("payments", {"id": "integer!", "order_id": "integer", "amount": "number(2)"})
     checked = check(TEXT, facts(orders, payments))
     part = Part("", type_, (name,))
-    readers = readers_for(checked.mapping, [entity.plan for entity in checked.entities], part)
+    readers = readers_for(checked.mapping, Designs([entity.plan for entity in checked.entities]), part)
     return [row[0] for row in plain_rows(part, [(value,) for value in raw], readers)]
 
 

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.mapping.patterns import diff
-from migrator.mapping.patterns.diff import diffs
+from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.diff import Difference, differences, diffs, equal, row_key
 from migrator.model.evidence import Diff, Row
+from migrator.model.table import Item
+from tests.golden.patterns import checked
 
 NAMES = ("id", "total", "status")
 ONE, TWO, THREE = (1, Decimal("5.00"), "new"), (2, Decimal("7.50"), "sent"), (3, None, "new")
@@ -108,11 +111,7 @@ def test_rows_are_paired_by_the_key_that_names_them() -> None:
     many: list[Row] = [(number, 5, "x") for number in range(3000)]
     assert (
         told(many, [(number, 6, "y") for number, _, _ in many])
-        == [
-            ("value", "total"),
-            ("value", "status"),
-        ]
-        * 3000
+        == [("value", "total"), ("value", "status")] * 3000
     )
     # What names two rows of a side names none.
     assert told([(1, 2, "a"), (1, 4, "b")], [(1, 2, "z")]) == [("value", "status"), ("missing", "")]
@@ -121,3 +120,61 @@ def test_rows_are_paired_by_the_key_that_names_them() -> None:
 def test_a_key_that_is_not_compared_names_nothing() -> None:
     (one,) = diffs(NAMES, [ONE], [(1, 9, "new")], ordered=True, key=("other",))
     assert (one.attribute, one.sign) == ("total", None)
+
+
+def test_each_attribute_that_differs_is_named_once() -> None:
+    expected: Item = {"a": 1, "b": "x", "c": True, "d": [1, {"e": 2}], "same": Decimal("1.0")}
+    stored: Item = {"a": 2, "c": 1, "d": [1, {"e": 3}], "f": None, "same": 1}
+    assert list(differences(expected, stored)) == [
+        Difference("a", "value"),
+        Difference("b", "missing"),
+        Difference("c", "type"),
+        Difference("d", "value"),
+        Difference("f", "unexpected"),
+    ]
+
+
+def test_ignored_attributes_do_not_count() -> None:
+    assert list(differences({"_tk": 1}, {"_tk": 2, "_rev": "x"}, frozenset({"_tk", "_rev"}))) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (1, Decimal("1.00"), True),
+        (True, 1, False),
+        ("1", 1, False),
+        (b"a", "a", False),
+        (None, "", False),
+        ([1, 2], [2, 1], False),
+        ({"a": True}, {"a": 1}, False),
+        ({"a": [Decimal("2.0")]}, {"a": [2]}, True),
+    ],
+)
+def test_equality_goes_all_the_way_down(one: Any, other: Any, same: bool) -> None:
+    assert equal(one, other) is same
+
+
+QUERY = 'params: {tenant: text}\nquery: {key: ["EVENT#{tenant}"]}\n'
+GET = 'params: {tenant: text, id: integer}\nget: {key: ["EVENT#{tenant}", "E#{id:04}"]}\n'
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [
+        (QUERY + "returns: [n, id]", ("id",)),
+        (QUERY + "returns: [n, kind]", None),
+        (QUERY + "returns: [PK, SK, n]", ("PK", "SK")),
+        (QUERY + "returns: [SK, n]", None),
+        (GET + "returns: [n]", ()),
+        (QUERY + "returns: {all: {type: Event, one: true, attributes: [n]}}\nsql: {all: SELECT 1}", ()),
+        (QUERY + "returns: {all: {type: Event, attributes: [id, n]}}\nsql: {all: SELECT 1}", ("id",)),
+    ],
+)
+def test_it_is_the_rows_key_the_items_key_or_nothing_where_there_is_one(
+    pattern: str, named: tuple[str, ...] | None
+) -> None:
+    made = checked(pattern)
+    found = made.mapping.patterns["p"]
+    designs = Designs([entity.plan for entity in made.entities])
+    assert row_key(made.mapping, designs, found, found.parts[0]) == named

@@ -107,14 +107,7 @@ def test_records_are_a_copy_in_the_form_of_items() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        "text",
-        iter([]),
-        [5],
-        [object()],
-    ],
-    ids=["gave-str", "gave-value", "value-int", "object-dicts"],
+    "answer", ["text", iter([]), [5], [object()]], ids=["gave-str", "gave-value", "value-int", "object-dicts"]
 )
 def test_another_form_is_refused(answer: Any) -> None:
     with pins.refused(SettingsError):

@@ -51,8 +51,7 @@ def test_an_insert_says_its_keys_with_none_for_what_only_the_database_knows() ->
 
 
 @pytest.mark.parametrize(
-    ("returning", "places"),
-    [("*", [1, 0]), ("n, id, shop", [2, 1]), ("id", []), ("lower(shop), id", [])],
+    ("returning", "places"), [("*", [1, 0]), ("n, id, shop", [2, 1]), ("id", []), ("lower(shop), id", [])]
 )
 def test_a_key_is_found_in_what_is_given_back(returning: str, places: list[int]) -> None:
     assert said(f"INSERT INTO orders (n) VALUES (1) RETURNING {returning}").returned == places

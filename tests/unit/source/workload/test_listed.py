@@ -84,7 +84,7 @@ def test_every_fault_of_a_list_is_told_at_once_with_its_line() -> None:
     with pytest.raises(MappingError) as raised:
         listed(text, "bad.md")
     assert [(fault.line, fault.where) for fault in raised.value.faults] == [
-        *((4, ""), (5, "sql"), (5, "rate"), (6, "rate"), (6, "latency"), (6, "name"), (7, "")),
+        *((4, ""), (5, "sql"), (5, "rate"), (6, "rate"), (6, "latency"), (6, "name"), (7, ""))
     ]
 
 

@@ -253,14 +253,8 @@ def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: P
     assert pins.said(made.decisions)
 
 
-def test_what_was_sent_to_another_database_is_no_question(facts: SchemaFacts) -> None:
-    made = question_of(Statement("SELECT id FROM orders WHERE id = ?", elsewhere="other"), facts)
-    assert isinstance(made, Unserved)
-    assert (made.reason, made.what) == ("elsewhere", "other")
-
-
 def test_every_reason_has_a_test() -> None:
-    assert {*NOT_READ, *NOT_PLACED, "fault", "elsewhere", "words"} == set(REASONS)
+    assert {*NOT_READ, *NOT_PLACED, "fault", "words"} == set(REASONS)
 
 
 _EVERY = ("postgresql", "mysql", "sqlite")

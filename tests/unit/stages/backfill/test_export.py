@@ -10,6 +10,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ class Shop:
         claims = Claims(journal, self.source, by_name, self.checked.unproved, "place", memory=None)
         store = ItemLines(self.checked.mapping.table)
         alone = FastPath(store, claims, time.time, no_fence, None, None, frozenset())
-        path = export_path(alone, files, pages_folder(self.run()), entities, encodes=encodes)
+        path = export_path(alone, files, pages_folder(self.run()), entities)
+        path = path if encodes else replace(path, encoders={})
         Backfill(self.source, journal, path, Silent(), BackfillOptions(1, page_rows)).run(
             self.run(), entities
         )

@@ -152,13 +152,6 @@ def test_what_the_table_does_not_take_is_told_by_its_key(monkeypatch: pytest.Mon
     assert (page.receipt.items, len(page.written)) == (77, 77)
 
 
-def test_a_store_that_takes_no_json_gets_items() -> None:
-    shop = shop_with(new_rows)
-    shop.store.takes_encoded = False
-    path = ConditionalPath(shop.refresh, shop.open_findings, {})
-    assert inserts_where_possible(path) is path
-
-
 def test_the_key_that_names_a_row_is_never_read_as_the_servers_text() -> None:
     class RawSource(MemorySource):
         def raw_places(self, plan: EntityPlan) -> frozenset[int]:

@@ -101,10 +101,7 @@ def test_only_types_that_change_are_sent() -> None:
         (MOVED, {"EMAIL#a@x": TOMBSTONE, "EMAIL#b@x": TOMBSTONE, "MAIL#a@x": "Email", "MAIL#b@x": "Email"}),
         (GONE, {"EMAIL#a@x": TOMBSTONE, "EMAIL#b@x": TOMBSTONE}),
         (SOME, {"EMAIL#a@x": "Email", "EMAIL#b@x": TOMBSTONE}),
-        (
-            FEWER,
-            {"EMAIL#a@x": "Email", "EMAIL#b@x": TOMBSTONE, "USER#1": "User", "USER#2": TOMBSTONE},
-        ),
+        (FEWER, {"EMAIL#a@x": "Email", "EMAIL#b@x": TOMBSTONE, "USER#1": "User", "USER#2": TOMBSTONE}),
     ],
     ids=["moved", "a type gone", "some of a type", "fewer rows"],
 )

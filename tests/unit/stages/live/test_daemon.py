@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Event, current_thread
+from threading import Event, Thread, current_thread
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from migrator.model.errors import Interrupted, MigratorError, StoppedError
+from migrator.model.errors import Interrupted, MigratorError, SourceError, StoppedError
 from migrator.model.instances import Lifetimes
-from migrator.model.live import Writer, WriterKind
+from migrator.model.live import MarksState, Writer, WriterKind
 from migrator.model.results import Worked
-from migrator.stages.live.daemon import Daemon
+from migrator.stages.live import daemon as daemon_module
+from migrator.stages.live.daemon import Daemon, RelayLag
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.writers import WriterHeartbeats
 from tests import pins
@@ -101,3 +106,67 @@ def test_one_that_is_held_takes_nothing_and_goes_on_when_it_is_let_go() -> None:
     held.held = why
     held.run(once=False)
     assert (looks, told.finished) == ([0, 0, 0], 1)
+
+
+def test_the_source_is_asked_once_a_second() -> None:
+    states, now = [MarksState(1, 5.0), MarksState(2, 7.0)], [0.0]
+    lag = RelayLag(lambda: states.pop(0), lambda: now[0])
+    assert [lag(), lag()] == [5.0, 5.0]
+    now[0] = 1.5
+    assert lag() == 7.0
+
+
+def test_what_is_known_grows_older_until_it_is_asked_again() -> None:
+    now = [0.0]
+    lag = RelayLag(lambda: MarksState(1, 5.0), lambda: now[0])
+    assert lag() == 5.0
+    now[0] = 0.8
+    assert lag() == pytest.approx(5.8)
+
+
+def test_no_caller_waits_for_another_that_asks() -> None:
+    asking, answer = Event(), Event()
+
+    def slow() -> MarksState:
+        asking.set()
+        assert answer.wait(120)
+        return MarksState(1, 5.0)
+
+    lag = RelayLag(slow)
+    thread = Thread(target=lag)
+    thread.start()
+    try:
+        assert asking.wait(120)
+        assert lag() == 0.0
+    finally:
+        answer.set()
+        thread.join()
+    assert lag() >= 5.0
+
+
+def test_marks_that_failed_say_nothing_of_the_others() -> None:
+    assert RelayLag(lambda: MarksState(1, 86_400.0, failed=1))() == 0.0
+
+
+def test_a_user_that_may_not_read_marks_goes_by_time_alone() -> None:
+    def refused() -> MarksState:
+        raise SourceError("the source says no")
+
+    assert RelayLag(refused)() == 0.0
+
+
+def test_a_span_goes_to_the_applications_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    with daemon_module.span("migrator.relay", marks=3):
+        pass
+    (span,) = exporter.get_finished_spans()
+    assert (span.name, dict(span.attributes or {})) == ("migrator.relay", {"marks": 3})
+
+
+def test_without_opentelemetry_there_is_no_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_module, "trace", None)
+    with daemon_module.span("migrator.relay") as nothing:
+        assert nothing is None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -28,6 +28,7 @@ from tests import pins
 from tests.fakes.journal import FakeInstances
 from tests.support_fence import no_fence
 from tests.support_journal_file import journal_in_file
+from tests.support_waiting import until
 
 BEAT_S = 0.01
 
@@ -75,13 +76,6 @@ def running(instances: Instances, look: Look, beat_s: float = BEAT_S, **more: An
         yield made
     finally:
         made.stop()
-
-
-def until(holds: Callable[[], bool], limit_s: float = 120) -> None:
-    ends_at = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < ends_at
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -433,3 +427,55 @@ def test_a_heartbeat_that_has_stopped_does_not_begin_again_in_a_child(
 
     assert in_child(work) == 0
     gc.collect()
+
+
+def test_writers_wait_a_moment_for_a_heart_that_waits_for_its_journal_and_go_on() -> None:
+    instances, look = FakeInstances(time.time), Look()
+    asking, answered, later = Event(), Event(), [0.0]
+
+    def waits() -> None:
+        look()
+        if look.calls > 1:
+            asking.set()
+            answered.wait(60)
+
+    made = Service(instances, look, clock=lambda: time.monotonic() + later[0])
+    made.role.look = waits
+    made.start()
+    try:
+        assert asking.wait(120)
+        later[0] = 100.0  # more than the time after which what is known is old
+        writer = Thread(target=made.check)
+        writer.start()
+        writer.join(120)
+        assert not writer.is_alive()
+        assert not answered.is_set()
+    finally:
+        answered.set()
+        made.stop()
+
+
+def test_a_role_that_begins_while_the_last_one_ends_has_a_heart_that_beats() -> None:
+    look = Look()
+    leaving, left = Event(), Event()
+
+    class Slow(FakeInstances):
+        def leave(self, instance: Instance) -> None:
+            leaving.set()
+            left.wait(30)
+            super().leave(instance)
+
+    instances = Slow(time.time)
+    made = Service(instances, look).start()
+    ending = Thread(target=made.stop)
+    ending.start()
+    assert leaving.wait(120)
+    other = Role("read", look)
+    with made.heartbeat.playing(other):
+        left.set()
+        ending.join(120)
+        known = look.calls
+        until(lambda: look.calls > known + 1)
+        made.heartbeat.check(other)
+        assert [one.role for one in instances.known()] == ["read"]
+    assert instances.known() == []

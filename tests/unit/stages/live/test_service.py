@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
-from migrator.model.errors import SettingsError, StoppedError
+from migrator.model.errors import AwayError, NeverTakenError, SettingsError, StoppedError, TargetError
 from migrator.model.instances import Lifetimes, MarkedColumns, Revision
-from migrator.model.live import ChangeMarks
+from migrator.model.live import Change, ChangeMarks
 from migrator.runtime.retry import Backoff, Retry
+from migrator.stages.live.relay import Relay
 from migrator.stages.live.service import (
+    REST_S,
     BeforeCommit,
+    Flush,
     LeftToTheRelay,
+    Rest,
     Strict,
     refuse_new_revision,
     refuse_partial_marks,
@@ -23,7 +28,8 @@ from migrator.stages.live.service import (
 )
 from migrator.stages.live.writers import SharedLeases, WriterHeartbeats
 from tests import pins
-from tests.fakes.journal import FakeRevisions, FakeWriters
+from tests.fakes.journal import FakeRevisions, FakeWriters, RevisionBook
+from tests.fakes.marks import MemoryMarks
 from tests.support_fence import all_answered
 
 
@@ -81,12 +87,18 @@ class Connection:
         return self.level
 
 
+@dataclass
 class Failing:
+    error: Exception
+    tries: int = 0
+
     def write_first(self, *words: Any) -> None:
-        raise OSError("away")
+        self.tries += 1
+        raise self.error
 
 
-def before_commit(writers: FakeWriters) -> BeforeCommit:
+def before_commit(writers: FakeWriters, strict: Any = None, rest: Rest | None = None) -> BeforeCommit:
+    strict = strict or Failing(OSError("away"))
     heartbeats = WriterHeartbeats(writers, FakeRevisions(), Lifetimes(), lambda: 0.0, all_answered)
     leases = SharedLeases(heartbeats, "strict", lambda: 0.0, lambda: None)
 
@@ -97,7 +109,7 @@ def before_commit(writers: FakeWriters) -> BeforeCommit:
     def at_once(work: Callable[[], Any]) -> Any:
         return work()
 
-    return BeforeCommit(cast("Strict", Failing()), leases, inside, at_once, LeftToTheRelay())
+    return BeforeCommit(strict, leases, inside, at_once, LeftToTheRelay(), rest or Rest())
 
 
 def test_a_transaction_that_does_not_see_what_others_committed_is_refused() -> None:
@@ -115,6 +127,20 @@ def test_a_turn_that_fails_is_left_and_the_commit_fails_with_it() -> None:
     assert current is not None
     assert (current.turns, current.is_clean) == (0, False)
     stage.shared_leases.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"),
+    [(AwayError("no answer"), 2), (NeverTakenError("throttled"), 2), (StoppedError("too large"), 5)],
+    ids=["away", "throttled", "late"],
+)
+def test_strict_commits_rest_after_one_that_was_not_answered(error: StoppedError, tries: int) -> None:
+    now, strict = [0.0], Failing(error)
+    stage = before_commit(FakeWriters(lambda: 0.0), strict, Rest(lambda: now[0]))
+    for now[0] in (0.0, 1.0, REST_S - 1, REST_S, REST_S + 1):
+        with pytest.raises(StoppedError):
+            stage(Connection("READ COMMITTED"), [], 0.0)
+    assert strict.tries == tries
 
 
 class PreMarks:
@@ -160,5 +186,45 @@ def strict(relay: Any, now: list[float], longest_write_s: float) -> Strict:
 
 def test_a_strict_write_ends_in_its_time_while_the_table_is_away() -> None:
     writing = strict(AwayRelay(), [0.0], 0.05)
-    with pytest.raises(StoppedError):
+    with pytest.raises(AwayError):
         writing.write_first([], cast("Any", None), 0.0)
+
+
+def test_after_a_failure_it_rests_and_then_tries_again() -> None:
+    now, tried = [0.0], list[float]()
+
+    def away() -> Relay:
+        tried.append(now[0])
+        raise TargetError("DynamoDB is away")
+
+    heartbeats = WriterHeartbeats(
+        FakeWriters(lambda: now[0]), FakeRevisions(), Lifetimes(), lambda: now[0], all_answered
+    )
+    leases = SharedLeases(heartbeats, "relay", lambda: now[0], lambda: None)
+    flush = Flush(MemoryMarks(), away, leases, LeftToTheRelay(), Rest(lambda: now[0]))
+    changes = [Change("customer", None, {"id": "integer:1"})]
+    for now[0] in (0.0, 1.0, REST_S - 1, REST_S, REST_S + 1):
+        assert not flush(changes)
+    assert tried == [0.0, REST_S]
+
+
+def test_a_service_of_another_mapping_writes_nothing_and_says_it_once() -> None:
+    now, book = [0.0], RevisionBook()
+    FakeRevisions(book, "newer").register()
+    writers = FakeWriters(lambda: now[0])
+    heartbeats = WriterHeartbeats(
+        writers, FakeRevisions(book, "own"), Lifetimes(), lambda: now[0], all_answered
+    )
+    leases = SharedLeases(heartbeats, "relay", lambda: now[0], lambda: None)
+    made: list[float] = []
+
+    def relay() -> Relay:
+        made.append(now[0])
+        raise AssertionError
+
+    flush = Flush(MemoryMarks(), relay, leases, LeftToTheRelay(Rest(lambda: now[0])), Rest(lambda: now[0]))
+    with capture_logs() as logs:
+        for now[0] in (0.0, 1.0, REST_S, 2 * REST_S):
+            assert not flush([Change("customer", None, {"id": "integer:1"})])
+    assert (made, writers.living(30.0)) == ([], [])
+    assert [one["event"] for one in logs] == ["left_to_the_relay"]

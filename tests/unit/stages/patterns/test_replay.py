@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import count
 from threading import Event
 from typing import Any
@@ -10,14 +12,18 @@ from typing import Any
 import pytest
 
 from migrator.model.errors import Interrupted, SourceError
-from migrator.model.evidence import SAMPLES_KEPT, DiffKey
-from migrator.model.results import PatternReplay, ReplayResult
-from migrator.stages.patterns.replay import Replay, ReplayOptions
+from migrator.model.evidence import SAMPLES_KEPT, Diff, DiffKey, PatternPhase, State
+from migrator.model.mapping import Param, Part, Pattern
+from migrator.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
+from migrator.settings.job import CutoverSettings
+from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
 from tests import pins
+from tests.fakes.evidence import FakeEvidence
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, row
 from tests.support_fence import no_fence
+from tests.unit.stages.evidence_world import facts
 
 ROWS = 12
 LIST = """
@@ -281,3 +287,212 @@ def test_it_stops_when_it_is_asked_to() -> None:
     replayed.stop.set()
     with pytest.raises(Interrupted):
         replayed.run()
+
+
+UNNAMED = """
+params: {tenant: text}
+query: {key: ["EVENT#{tenant}"]}
+returns: [n, kind]
+"""
+
+
+def changing(replayed: Replayed, kind: str) -> None:
+    """Row 3 changes at every look, and its item with it, where there is one; SQL says `kind`."""
+    numbers, width = count(100), len(replayed.made.mapping.patterns["p"].parts[0].attributes)
+
+    def answer(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        rows = rows_of(params)
+        if rows:
+            rows[3] = (3, next(numbers), kind)
+        return [row[-width:] for row in rows]
+
+    replayed.source.answers["SELECT 1"] = answer
+
+
+def following(replayed: Replayed) -> None:
+    """The item of row 3 says at every look what SQL will say."""
+    query, numbers = replayed.store.query, count(100)
+
+    def asked(*given: Any, **named: Any) -> Any:
+        replayed.spoil(3, n=next(numbers))
+        return query(*given, **named)
+
+    replayed.store.query = asked  # type: ignore[method-assign]
+
+
+def test_a_value_that_is_wrong_in_a_row_that_changes_lasts() -> None:
+    replayed = Replayed(LIST, samples=1, workers=1)
+    changing(replayed, "wrong")
+    following(replayed)
+    assert set(replayed.pattern().found) == {DiffKey("value", attribute="kind")}
+
+
+def test_an_attribute_that_is_missing_in_a_row_that_changes_lasts() -> None:
+    replayed = Replayed(LIST, samples=1, workers=1)
+    changing(replayed, "k")
+    replayed.spoil(3, n=None)
+    assert set(replayed.pattern().found) == {DiffKey("missing", attribute="n")}
+
+
+def test_a_row_that_changes_and_has_no_item_is_missing() -> None:
+    replayed = Replayed(LIST, samples=1, workers=1)
+    changing(replayed, "k")
+    del replayed.store.items["EVENT#acme", "E#0003"]
+    assert set(replayed.pattern().found) == {DiffKey("missing")}
+
+
+def test_a_value_that_a_relay_is_behind_with_does_not_last() -> None:
+    replayed = Replayed(LIST, samples=1, workers=1)
+    changing(replayed, "k")
+    numbers, query = count(), replayed.store.query
+
+    def behind(*given: Any, **named: Any) -> Any:
+        replayed.spoil(3, n=next(numbers))
+        return query(*given, **named)
+
+    replayed.store.query = behind  # type: ignore[method-assign]
+    found = replayed.pattern()
+    assert (found.transient, found.different) == (1, 0)
+
+
+def test_without_its_key_a_row_that_changes_cannot_be_found_again() -> None:
+    replayed = Replayed(UNNAMED, samples=1, workers=1)
+    changing(replayed, "wrong")
+    following(replayed)
+    found = replayed.pattern()
+    assert (found.transient, found.different) == (1, 0)
+
+
+def counting(asked: list[None]) -> Answers:
+    """Answers of SQL that are right, and counted."""
+
+    def answers(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        asked.append(None)
+        return rows_of(params)
+
+    return answers
+
+
+@pytest.mark.parametrize(("lag_s", "looks"), [(0.0, 5), (60.0, 9)])
+def test_it_looks_longer_while_changes_from_before_wait_for_a_relay(lag_s: float, looks: int) -> None:
+    asked: list[None] = []
+    replayed = Replayed(answers=counting(asked), samples=1, settle_s=0.01)
+    replayed.lag_s = lag_s
+    replayed.spoil(3, n=7)
+    result = replayed.run()
+    assert (len(asked), result.clean, result.lag_s) == (looks, False, lag_s)
+
+
+def test_what_a_late_relay_brings_is_transient() -> None:
+    asked: list[None] = []
+    replayed = Replayed(answers=counting(asked), samples=1, settle_s=1)
+    replayed.lag_s = 60.0
+    replayed.sleep = lambda wait_s: replayed.spoil(3, n=3) if len(asked) > 6 else None
+    replayed.spoil(3, n=7)
+    result = replayed.run()
+    assert (len(asked), result.clean, result.lag_s) == (8, True, 0.0)
+
+
+NOW_S = 1_700_000_123.0
+BEGAN = 1_700_000_121
+ANSWERS = {"p": "answer"}
+VALUE, ERROR = DiffKey("value", attribute="email"), DiffKey("error", attribute="table")
+PATTERN = Pattern(
+    "p",
+    (Param("id", "integer"), Param("since", "date", optional=True)),
+    "get",
+    (),
+    parts=(Part("", "", ("id", "email")),),
+)
+REPLAYED = PatternReplay(
+    PATTERN,
+    samples=10,
+    hidden=Hidden(frozenset({"email"}), frozenset({"id"})),
+    kinds={(): 4, ("since",): 6},
+    same=6,
+    transient=1,
+    different=3,
+    failed=Counter({("since",): 1}),
+    found=Counter({VALUE: 2, ERROR: 1}),
+    examples={
+        VALUE: [Example({"id": "4711"}, ("id", "email"), Diff("value", "email", (1, "ann@x"), (1, "bob@x")))],
+        ERROR: [Example({"id": "4712"}, why="the table does not answer")],
+    },
+    latency={"table": Latency(9, 1, 2, 3, 4), "sql": Latency(10, 1, 2, 3, 4)},
+    histograms={"table": "HIST-T", "sql": "HIST-S"},
+)
+RESULT = ReplayResult([REPLAYED], seed=1, control=False, took_s=1.5)
+
+
+@pytest.fixture
+def evidence() -> FakeEvidence:
+    return FakeEvidence(lambda: NOW_S)
+
+
+def test_counts_add_up_and_errors_are_not_compared(evidence: FakeEvidence) -> None:
+    ReplayRecord(evidence, "rev", ANSWERS).keep(RESULT, BEGAN)
+    (window,) = evidence.windows(0)
+    assert (window.pattern, window.begun_at, window.origin, window.revision) == ("p", BEGAN, "replay", "rev")
+    assert window.answer == "answer"
+    assert (window.compared, window.same, window.transient, window.different) == (9, 6, 1, 2)
+    assert window.errors == {"table": 1}
+    assert window.answered == {"table": 9, "sql": 10}
+    assert window.kinds == {"": 4, "since": 5}
+    assert window.found == {DiffKey("value", "", "email"): 2, DiffKey("error", "", "table"): 1}
+    assert window.latency == {"table": "HIST-T", "sql": "HIST-S"}
+    assert len(window.writer) <= 32
+
+
+def test_samples_are_redacted(evidence: FakeEvidence) -> None:
+    ReplayRecord(evidence, "rev", ANSWERS).keep(RESULT, BEGAN)
+    by_kind = {one.key.kind: one for one in evidence.samples()}
+    value, error = by_kind["value"], by_kind["error"]
+    assert value.attributes == ("id", "email")
+    assert value.row is not None
+    assert value.item is not None
+    assert value.row[0] == value.item[0] == "1"
+    assert value.row[1].startswith("…")
+    assert value.row[1] != value.item[1]
+    assert value.params["id"].startswith("…")
+    assert (error.why, error.attributes, error.row) == (pins.text(), (), None)
+    assert "@" not in repr(evidence.samples())
+    assert "4711" not in repr(evidence.samples())
+    assert value.at == NOW_S
+
+
+def test_it_is_evidence_of_when_it_began(evidence: FakeEvidence) -> None:
+    """A move in between, of the same minute or not, is not answered for by it."""
+    slept: list[float] = []
+    record = ReplayRecord(FakeEvidence(lambda: 1000.25), "rev", ANSWERS)
+    begun_at = record.begin(lambda: False, slept.append)
+    assert begun_at == 1001
+    assert sum(slept) == pytest.approx(0.75)
+    ReplayRecord(evidence, "rev", ANSWERS).keep(RESULT, begun_at)
+    assert [one.begun_at for one in evidence.windows(0)] == [1001]
+
+
+@pytest.mark.parametrize(("took_s", "compared"), [(4.0, 9), (6.0, 0)])
+def test_what_began_after_a_move_counts_and_what_began_before_does_not(
+    evidence: FakeEvidence, took_s: float, compared: int
+) -> None:
+    """Both end in the minute of the move."""
+    replayed = replace(REPLAYED, histograms={})
+    ReplayRecord(evidence, "rev", ANSWERS).keep(replace(RESULT, patterns=[replayed]), int(NOW_S - took_s))
+    moved = PatternPhase("p", State("shadow"), 1, NOW_S - 5)
+    found = facts(pattern=PATTERN, phase=moved, now_s=NOW_S, windows=evidence.windows(0))
+    assert found.counts(CutoverSettings(), since_move=True).compared == compared
+
+
+def test_two_replays_of_one_minute_both_stay(evidence: FakeEvidence) -> None:
+    ReplayRecord(evidence, "rev", ANSWERS).keep(RESULT, BEGAN)
+    ReplayRecord(evidence, "rev", ANSWERS).keep(RESULT, BEGAN)
+    assert len(evidence.windows(0)) == 2
+
+
+def test_a_control_and_patterns_that_could_not_be_asked_are_no_evidence(evidence: FakeEvidence) -> None:
+    ReplayRecord(evidence, "rev", ANSWERS).keep(replace(RESULT, control=True), BEGAN)
+    ReplayRecord(evidence, "rev", ANSWERS).keep(
+        replace(RESULT, patterns=[PatternReplay(PATTERN, missing_why="no key")]), BEGAN
+    )
+    assert evidence.windows(0) == []
+    assert evidence.samples() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from migrator.stages.patterns.question import compared
 from migrator.stages.patterns.recheck import Sampler
 from migrator.stages.reads.backends import Bounds, SideError
 from migrator.stages.reads.metrics import ReadMetrics
-from migrator.stages.reads.shadow import ROUNDS, AnsweredCall, Shadow
+from migrator.stages.reads.shadow import ROUNDS, AnsweredCall, Breaker, Budget, Shadow
 from tests import pins
 from tests.fakes.evidence import FakeEvidence
 
@@ -278,3 +279,146 @@ def test_differences_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
         assert one.until(lambda window: True).dropped == {"unsettled": 2}
     # At the end the others are given up, too.
     assert one.until(lambda window: window.dropped == {"unsettled": 2, "ended": 3}).compared == 0
+
+
+ONE_S = 0.002
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_budget_gives_so_many_in_a_second() -> None:
+    clock = Clock()
+    budget = Budget(10, ONE_S, clock)
+    assert [budget.take() for _ in range(11)] == [True] * 10 + [False]
+    clock.now += 0.5
+    assert [budget.take() for _ in range(6)] == [True] * 5 + [False]
+    # However long none was taken, there is one second's worth.
+    clock.now += 3600
+    assert sum(budget.take() for _ in range(100)) == 10
+
+
+def test_a_budget_below_one_gives_one_now_and_then() -> None:
+    clock = Clock()
+    budget = Budget(0.1, ONE_S, clock)
+    assert [budget.take(), budget.take()] == [True, False]
+    clock.now += 9
+    assert not budget.take()
+    clock.now += 1.1
+    assert budget.take()
+
+
+def test_what_takes_the_processor_for_long_counts_as_several() -> None:
+    clock = Clock()
+    budget = Budget(10, ONE_S, clock)
+    assert budget.take()
+    budget.spend(ONE_S / 2)
+    assert budget.take()
+    budget.spend(ONE_S * 15)
+    # Six more than there were.
+    clock.now += 0.5
+    assert not budget.take()
+    clock.now += 0.3
+    assert budget.take()
+
+
+def test_a_breaker_opens_after_errors_in_a_row_and_lets_one_try() -> None:
+    clock = Clock()
+    breaker = Breaker(3, 30, clock)
+    for _ in range(2):
+        breaker.failed()
+    breaker.succeeded()
+    for _ in range(3):
+        assert not breaker.is_open
+        breaker.failed()
+    assert breaker.is_open
+    clock.now += 30
+    assert not breaker.is_open
+    breaker.begins()
+    # While the trial runs no other one does.
+    assert breaker.is_open
+    breaker.failed()
+    clock.now += 29
+    assert breaker.is_open
+    clock.now += 1
+    breaker.begins()
+    breaker.succeeded()
+    assert not breaker.is_open
+
+
+def test_a_shadow_that_computes_for_long_is_seldom_begun() -> None:
+    def computes() -> Rows:
+        ends_at = time.thread_time() + 0.02
+        while time.thread_time() < ends_at:
+            pass
+        return []
+
+    with shadowing(per_s=20.0, deadline_s=60) as one:
+        one.offer(Call([], computes))  # type: ignore[arg-type]
+        one.until(lambda window: window.same == 1)
+        time.sleep(0.1)
+        one.offer(Call([], []))
+        assert one.until(lambda window: bool(window.dropped)).dropped == {"budget": 1}
+
+
+def test_a_copy_that_takes_the_callers_time_counts_as_several_shadows() -> None:
+    def copied() -> AnsweredCall:
+        ends_at = time.thread_time() + 0.02
+        while time.thread_time() < ends_at:
+            pass
+        return AnsweredCall(Call([], []), "sql", [], {"id": "1"})
+
+    with shadowing(per_s=20.0, deadline_s=60) as one:
+        one.shadow.offer("p", copied)
+        one.offer(Call([], []))
+        assert one.until(lambda window: bool(window.dropped)).dropped == {"budget": 1}
+
+
+def test_one_comparison_is_made_at_a_time() -> None:
+    under_way: list[int] = []
+
+    class Slow(Call):
+        def compared(self, items: Rows, rows: Rows) -> tuple[PartAnswer, ...]:
+            under_way.append(1)
+            time.sleep(0.05)
+            most.append(len(under_way))
+            under_way.pop()
+            return super().compared(items, rows)
+
+    most: list[int] = []
+    with shadowing(at_once=4, deadline_s=60) as one:
+        for _ in range(4):
+            one.offer(Slow([], []))
+        one.until(lambda window: window.same == 4)
+    assert most == [1, 1, 1, 1]
+
+
+def tenfold() -> float:
+    """Seconds ten times as short as they are."""
+    return time.monotonic() * 10
+
+
+@pytest.mark.parametrize(("share", "calls_per_s"), [(0.3, 100.0), (1.0, 15.0)])
+def test_a_busy_service_hides_no_difference(share: float, calls_per_s: float) -> None:
+    """As a job without settings has it: many more calls than are compared, or nearly as many."""
+    chance = random.Random(7)
+    defaults = {name: getattr(ShadowSettings(), name) for name in ("settle_s", "per_s", "at_once")}
+    with shadowing(clock=tenfold, deadline_s=6000, **defaults) as one:
+        looked_at = 0
+        while looked_at < 300:
+            for _ in range(30):
+                one.offer(Call([(1, 5)], [(1, 6 if chance.random() < share else 5)]))
+                time.sleep(0.1 / calls_per_s)
+            found = one.until(lambda window: True)
+            assert "broken" not in found.dropped
+            unsettled = found.dropped.get("unsettled", 0)
+            looked_at = found.compared + unsettled
+    assert found.transient == 0
+    # Those that were judged for good are some of them; with the others it is the share.
+    assert abs((found.different + unsettled) / looked_at - share) < 0.1
+    assert found.different >= 20

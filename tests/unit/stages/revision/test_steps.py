@@ -143,11 +143,7 @@ LEFT_AGAIN = asked("new", "old", is_left=True, again=True)
         # A relay has made it the newest, and no change was ever begun to it.
         (asked("b", "newest"), Known("b", "a", None), Way("a", "b", False)),
         (asked("new", "newest"), Known("new", "old", replace(CHANGE, step="")), There("new")),
-        (
-            asked("new", "newest"),
-            Known("new", "old", UNFINISHED),
-            Way("old", "new", False, UNFINISHED),
-        ),
+        (asked("new", "newest"), Known("new", "old", UNFINISHED), Way("old", "new", False, UNFINISHED)),
         (asked("new", "newest", go_back=True), Known("new", "old", UNFINISHED), Way("new", "old", True)),
         (asked("other", "new", go_back=True), Known("new", "old", UNFINISHED), Way("new", "old", True)),
         (asked("new", "old", go_back=True), Known("old", "new", BACK), Way("new", "old", True, BACK)),

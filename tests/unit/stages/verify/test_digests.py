@@ -34,7 +34,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden import heart
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence
-from tests.unit.mapping.heart.test_properties import EXAMPLES, JSON, MANY, TEXTS
+from tests.unit.mapping.heart.test_items import EXAMPLES, JSON, MANY, TEXTS
 
 COLUMNS: dict[str, st.SearchStrategy[Any]] = {
     "integer": st.integers(-(10**12), 10**12),
@@ -158,13 +158,15 @@ def verify(
 
 
 def verified(
-    source: MemorySource, store: FakeStore, *, encoded: bool, page_rows: int = 3
+    source: MemorySource, store: FakeStore, *, by_keys: bool = False, page_rows: int = 3
 ) -> tuple[VerifyResult, list[str]]:
     """The result, and every finding."""
-    store.takes_encoded = encoded
     journal = _journal()
     run = journal.start_run(replace(IDENTITY, revision=f"{next(REVISIONS)}"))
-    result = verify(source, store, journal, run, page_rows=page_rows)
+    with pytest.MonkeyPatch.context() as patch:
+        if by_keys:
+            patch.setattr(stage, "DIGESTS_AT_MOST", -1)
+        result = verify(source, store, journal, run, page_rows=page_rows)
     return result, sorted(map(repr, journal.findings(run)))
 
 
@@ -194,7 +196,7 @@ def test_both_ways_find_the_same(things: list[Row], people: list[Row], spoils: l
     store = filled(source, spoils)
     stored = copy.deepcopy(store.items)
     by_digest, by_attribute = (
-        verified(source, store, encoded=encoded, page_rows=9) for encoded in (True, False)
+        verified(source, store, by_keys=by_keys, page_rows=9) for by_keys in (False, True)
     )
     assert by_digest[1] == by_attribute[1]
     assert outcome(by_digest[0]) == outcome(by_attribute[0])
@@ -209,7 +211,6 @@ class CountedStore(FakeStore):
 
     keys_read = 0
     pages = 0
-    takes_encoded = True
 
     def __init__(self, scanned: Callable[[], None] = lambda: None) -> None:
         super().__init__(CHECKED.mapping.table, no_fence)
@@ -245,7 +246,7 @@ def counted(source: MemorySource) -> CountedStore:
 def test_of_a_clean_table_every_item_is_read_once() -> None:
     source = source_of(ROWS, [{"email": "a", "n": 1}])
     store = counted(source)
-    result, found = verified(source, store, encoded=True)
+    result, found = verified(source, store)
     assert (found, result.scanned, store.keys_read, store.pages) == ([], 21, 0, PAGES_OF_ROWS)
     assert result.stored == StoredRead("one scan")
 
@@ -270,7 +271,7 @@ def test_only_what_differs_is_read_by_its_key_and_traced() -> None:
     store.items["THING#x", "META"] = {**store.items["THING#4", "META"], "PK": "THING#x"}
     traced: list[str] = []
     source.read_rows = lambda plan, keys: traced.extend(keys) or MemorySource.read_rows(source, plan, keys)  # type: ignore[method-assign,func-returns-value]
-    _, found = verified(source, store, encoded=True)
+    _, found = verified(source, store)
     assert [kind for kind in ("different", "unexpected") for one in found if f"'{kind}'" in one] == [
         "different",
         "unexpected",
@@ -284,11 +285,11 @@ def test_too_many_digests_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     store.items["THING#1", "META"]["integer_"] = 99
     for name in range(20):
         store.items["X", str(name)] = {"PK": "X", "SK": str(name), "type": "Thing"}
-    _, wanted = verified(source, store, encoded=False)
+    _, wanted = verified(source, store, by_keys=True)
     for module in (digests, shared, stage):
         monkeypatch.setattr(module, "DIGESTS_AT_MOST", 7)
     store.pages = 0
-    result, found = verified(source, store, encoded=True)
+    result, found = verified(source, store)
     assert found == wanted
     assert result.stored.way == "keys"
     assert pins.said(result.stored.why)
@@ -308,7 +309,7 @@ def test_a_stopped_verify_goes_on_to_the_same_findings(after: int, is_clean: boo
     if not is_clean:
         store.items["THING#3", "META"]["integer_"] = 99
         store.items["THING#x", "META"] = {**store.items["THING#4", "META"], "PK": "THING#x"}
-    wanted = verified(source, store, encoded=True)
+    wanted = verified(source, store)
     journal = SqlJournal.in_memory()
     run = journal.start_run(IDENTITY)
     seen = 0
@@ -359,7 +360,7 @@ def test_what_changes_after_the_scan_is_compared_as_it_is_now() -> None:
             store.items["THING#x", "META"] = {**store.items["THING#4", "META"], "PK": "THING#x"}
 
     store.scanned = change
-    _, found = verified(source, store, encoded=True)
+    _, found = verified(source, store)
     assert [one for one in found if "'unexpected'" in one] == found[-1:], found
     assert "THING#x" in found[-1]
     assert not [one for one in found if "'different'" in one or "'missing'" in one]

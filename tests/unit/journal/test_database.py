@@ -1,0 +1,99 @@
+"""A journal's database that is none, or another one's."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import inspect
+
+from migrator.journal import schema
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import MigratorError, SettingsError
+from migrator.model.journal import RunIdentity
+from tests import pins
+from tests.support_journal_file import journal_in_file
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    path.write_text("not a database, but long enough to be looked at " * 100)
+    with pins.refused(SettingsError):
+        journal_in_file(path)
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pins.refused(SettingsError):
+        journal_in_file(tmp_path / "file" / "shop.db")
+
+
+def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    with pins.refused(SettingsError):
+        journal_in_file(tmp_path)
+
+
+def test_a_path_with_a_mark_of_urls_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "what?" / "100%#1.db"
+    journal_in_file(path).close()
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("url", ["nonsense", "oracle://me:s3cret@h/d", "x://h"])
+def test_a_url_that_is_none(url: str) -> None:
+    with pins.refused(SettingsError) as caught:
+        SqlJournal(url)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_server_that_does_not_answer_shows_no_password() -> None:
+    with pytest.raises(MigratorError) as caught:
+        SqlJournal("postgresql://me:s3cret@127.0.0.1:1/none")
+    assert pins.said(str(caught.value))
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> None:
+    journal = journal_in_file(tmp_path / "shop.db")
+    run = journal.start_run(RunIdentity("backfill", "shop", "t", "r"))
+    new = (
+        schema.writer,
+        schema.reached_ticket,
+        schema.fast_path,
+        schema.key_request,
+        schema.open_finding,
+        schema.remembered_key,
+        schema.remembered_root,
+    )
+    with journal.database.begin() as connection:
+        schema.metadata.drop_all(connection, tables=new)
+    journal.close()
+    again = journal_in_file(tmp_path / "shop.db")
+    with again.database.begin() as connection:
+        assert {table.name for table in new} <= set(inspect(connection).get_table_names())
+    assert again.find_run(run.identity) == run
+    again.close()
+
+
+def test_every_commit_reaches_the_disk(tmp_path: Path) -> None:
+    journal = journal_in_file(tmp_path / "shop.db")
+    with journal.database.begin() as connection:
+        mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
+        synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar()
+    assert (mode, synchronous) == ("wal", 2)
+    journal.close()
+
+
+def test_one_that_another_process_switches_to_its_log_is_waited_for(tmp_path: Path) -> None:
+    """SQLite's own time limit does not hold there: it says at once that the file is locked."""
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE t (a)")
+        other.execute("BEGIN IMMEDIATE")
+        ends = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+        ends.start()
+        journal_in_file(path).close()
+        ends.join()

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import runpy
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from migrator.model.facts import Kind
+from migrator.source.connect import engine_of
+from migrator.source.engines.catalogue import TypeRule
+from migrator.source.engines.mysql import facts
+from migrator.source.engines.postgresql import types
+from migrator.source.engines.sqlite import facts as sqlite_facts
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("INTEGER", Kind("integer")),
+        ("int", Kind("integer")),
+        ("TINYINT", Kind("integer")),
+        ("UNSIGNED BIG INT", Kind("integer")),
+        ("INT(11)", Kind("integer")),
+        ("NUMERIC(10,2)", Kind("number", scale=2)),
+        ("NUMERIC ( 10 , 2 )", Kind("number", scale=2)),
+        ("DECIMAL(10)", Kind("number")),
+        ("NUMERIC", Kind("number")),
+        ("DOUBLE PRECISION", Kind("float")),
+        ("REAL", Kind("float")),
+        ("NVARCHAR(160)", Kind("text", length=160)),
+        ("TEXT", Kind("text")),
+        ("character varying(7)", Kind("text", length=7)),
+        ("BOOLEAN", Kind("boolean")),
+        ("DATE", Kind("date")),
+        ("TIME", Kind("time")),
+        ("DATETIME", Kind("timestamp")),
+        ("TIMESTAMP WITH TIME ZONE", Kind("timestamp", zone=True)),
+        ("GUID", Kind("uuid")),
+        ("BLOB", Kind("binary")),
+        ("JSON", Kind("json")),
+        ("", Kind("plain")),
+        ("ANY", Kind("plain")),
+        ("STRING", Kind("plain")),
+        ("POINT", Kind("plain")),
+        ("MEDIUMTEXT(9)", Kind("text", length=9)),
+        ("LONGBLOB", Kind("binary")),
+        ("DOUBLE UNSIGNED", Kind("float")),
+    ],
+)
+def test_a_type_of_sqlite_has_a_kind(declared: str, kind: Kind) -> None:
+    assert engine_of("sqlite").schema.kinds.kind_of(declared) == kind
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("BIGINT", Kind("integer")),
+        ("SMALLINT", Kind("integer")),
+        ("NUMERIC(10, 2)", Kind("number", scale=2)),
+        ("NUMERIC(10, 0)", Kind("number", scale=0)),
+        ("NUMERIC", Kind("number")),
+        ("DOUBLE PRECISION", Kind("float")),
+        ("FLOAT(24)", Kind("float")),
+        ("CHAR(3)", Kind("text", length=3)),
+        ("CITEXT", Kind("text")),
+        ("TIMESTAMP WITHOUT TIME ZONE", Kind("timestamp")),
+        ("TIMESTAMP(3) WITH TIME ZONE", Kind("timestamp", zone=True)),
+        ("UUID", Kind("uuid")),
+        ("BYTEA", Kind("binary")),
+        ("JSONB", Kind("json")),
+        ("INTEGER[]", Kind("unknown")),
+        ("VARCHAR(3)[]", Kind("unknown")),
+        ("INTERVAL", Kind("text")),
+        ("INTERVAL DAY TO SECOND(3)", Kind("text")),
+        ("MONEY", Kind("number")),
+        ("bit varying(5)", Kind("bits", length=5)),
+        ('"char"', Kind("text")),
+        ("DATETIME", Kind("unknown")),
+    ],
+)
+def test_a_type_of_postgresql_has_a_kind(declared: str, kind: Kind) -> None:
+    assert engine_of("postgresql").schema.kinds.kind_of(declared) == kind
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("int(11)", Kind("integer")),
+        ("int", Kind("integer")),
+        ("bigint(20) unsigned zerofill", Kind("integer")),
+        ("tinyint(4)", Kind("integer")),
+        ("tinyint(1)", Kind("boolean")),
+        ("tinyint(1) unsigned", Kind("integer")),
+        ("bit(1)", Kind("boolean")),
+        ("bit(12)", Kind("bits", length=12)),
+        ("year(4)", Kind("integer")),
+        ("decimal(10,2)", Kind("number", scale=2)),
+        ("decimal(10,0) unsigned", Kind("number", scale=0)),
+        ("float", Kind("float", single=True)),
+        ("text /*M!100301 COMPRESSED*/", Kind("text")),
+        ("double(10,2) unsigned", Kind("float")),
+        ("varchar(200)", Kind("text", length=200)),
+        ("char(0)", Kind("text", length=0)),
+        ("longtext", Kind("text")),
+        ("enum('a','b(1) unsigned')", Kind("text")),
+        ("set('x','it''s\n','(2)')", Kind("set")),
+        ("inet6", Kind("text")),
+        ("date", Kind("date")),
+        ("time(6)", Kind("time")),
+        ("datetime(3)", Kind("timestamp")),
+        ("timestamp", Kind("timestamp", zone=True)),
+        ("timestamp(6)", Kind("timestamp", zone=True)),
+        ("uuid", Kind("uuid")),
+        ("binary(16)", Kind("binary")),
+        ("mediumblob", Kind("binary")),
+        ("json", Kind("json")),
+        ("point", Kind("unknown")),
+        ("vector(3)", Kind("unknown")),
+    ],
+)
+def test_a_type_of_mysql_has_a_kind(declared: str, kind: Kind) -> None:
+    assert engine_of("mysql").schema.kinds.kind_of(declared) == kind
+
+
+DOCS = Path(__file__).resolve().parents[4] / "docs"
+
+
+def test_the_page_of_types_is_what_the_tables_say() -> None:
+    made = runpy.run_path(str(DOCS / "generate_types.py"))["page"]()
+    assert (DOCS / "types.md").read_text(encoding="utf-8") == made, ".ci/pages writes it anew"
+
+
+@pytest.mark.parametrize("rules", [sqlite_facts.RULES, types.RULES, facts.RULES])
+def test_a_type_has_one_rule_an_example_and_a_sentence(rules: Sequence[TypeRule]) -> None:
+    names = Counter(name for rule in rules for name in rule.names)
+    assert [name for name, count in names.items() if count > 1] == []
+    for rule in rules:
+        refused = rule.kind.name == "unknown"
+        assert refused == (rule.form == "none") == bool(rule.kind.instead)
+        assert refused or all(rule.example)
+        assert rule.rule.endswith(".")

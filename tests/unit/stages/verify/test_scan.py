@@ -1,0 +1,77 @@
+"""Items that no row makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
+from migrator.model.edges import Rows
+from migrator.model.errors import TooSlowError
+from migrator.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
+from migrator.model.journal import RunIdentity
+from migrator.model.table import KeyAttribute, SourceKey, TableDesign
+from migrator.stages.backfill.estimate import estimate
+from migrator.stages.verify.scan import ScanTotals, Tracer, check_totals
+from tests import pins
+from tests.fakes.source import MemorySource
+from tests.support_mapping import parse_mapping
+from tests.support_source import INTEGER, column
+
+
+def test_a_foreign_item_has_a_next_step() -> None:
+    no_rows = cast("Rows", None)  # an item that names no row asks for none
+    table = TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+    (finding,) = Tracer(no_rows, {}, table).untraced([{"PK": "a", "SK": "b"}])
+    assert (finding.kind, pins.said(finding.reason, "next")) == ("foreign", True)
+
+
+MAPPING = """
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type}
+entities: {seen: {items: {Seen: {key: ["SEEN#{id}", SEEN], keep: [size]}}}}
+"""
+TABLE = TableFacts("seen", "seen", (column("id", INTEGER, nullable=False), column("size", INTEGER)), ("id",))
+
+
+class Hurried(MemorySource):
+    """Neither counts nor adds up nor jumps far."""
+
+    def count(self, plan: EntityPlan) -> int:
+        raise TooSlowError("too slow")
+
+    def rows_about(self, plan: EntityPlan) -> int:
+        return 900
+
+    def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
+        raise TooSlowError("too slow")
+
+    def page_bounds(
+        self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
+    ) -> Iterator[SourceKey]:
+        if page_rows > 100:
+            raise TooSlowError("too slow")
+        return super().page_bounds(plan, page_rows, after, upto)
+
+
+SOURCE = Hurried(
+    SchemaFacts("sqlite", {"seen": TABLE}, loosely_typed=True),
+    {"seen": [{"id": n, "size": 1} for n in range(1000)]},
+)
+ENTITIES = check_mapping(parse_mapping(MAPPING, "m.yaml"), SOURCE.facts()).entities
+
+
+def test_an_estimate_looks_at_the_first_rows_alone_where_jumps_take_too_long() -> None:
+    found = estimate(SOURCE, ENTITIES, 0.0)
+    assert (found.rows, found.items) == (900, 900)
+
+
+def test_totals_that_take_too_long_are_told_and_end_nothing() -> None:
+    journal = SqlJournal.in_memory()
+    run = journal.start_run(RunIdentity("verify", "shop", "table-1", "rev1"))
+    told = check_totals(SOURCE, journal, run, ENTITIES, ScanTotals())
+    assert [one.what for one in told] == ["Seen", pins.text()]
+    assert all("statement_timeout_s" in one.why for one in told)
+    assert journal.finding_counts(run) == {}
+    journal.close()
