@@ -75,12 +75,11 @@ def test_the_command_writes_the_schema(tmp_path: Path, chinook_dir: Path) -> Non
     assert schema["$comment"] == pins.text()
     for kind, file in (
         ("json-schema", "items.schema.json"),
-        ("onetable", "onetable.ts"),
         ("electrodb", "electrodb.ts"),
     ):
         assert job.run("export", kind, "job.yaml", "--out", "src").code == 0
         assert (job.folder / "src" / file).read_text(encoding="utf-8") == job.exported(kind)
         assert job.run("export", kind, "job.yaml", "--out", "src", "--check").code == 0
-    (job.folder / "src" / "onetable.ts").write_text("// mine")
-    assert job.run("export", "onetable", "job.yaml", "--out", "src", "--check").code == 1
-    assert job.run("export", "onetable", "job.yaml", "--out", "src").code == 2
+    (job.folder / "src" / "electrodb.ts").write_text("// mine")
+    assert job.run("export", "electrodb", "job.yaml", "--out", "src", "--check").code == 1
+    assert job.run("export", "electrodb", "job.yaml", "--out", "src").code == 2

@@ -21,11 +21,9 @@ from migrator.mapping.heart.values import attribute
 from migrator.mapping.patterns.answers import read_params
 from migrator.model.table import Item, RowTree
 from migrator.output.export.model import Model, model_of
-from migrator.output.export.typescript.electrodb import electrodb_typescript
 from migrator.output.export.typescript.items import vocabulary
 from migrator.output.export.typescript.keys import Refusals
 from migrator.output.export.typescript.language import Identifiers, runtime_names
-from migrator.output.export.typescript.onetable import onetable_typescript
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
@@ -33,7 +31,6 @@ from migrator.wiring.job import Work, open_source
 from tests.designs.golden import DESIGNS, GoldenQuery, script_of
 from tests.designs.moved import Moved
 
-LIBRARIES = {"onetable": onetable_typescript, "electrodb": electrodb_typescript}
 HEAD = ["Generated for a test."]
 TSC = [
     "--strict",
@@ -54,38 +51,36 @@ def described(moved: Moved) -> Model:
 
 @dataclass(frozen=True)
 class Asked:
-    """What Node is asked of one mapping in one library, and what must come of it."""
+    """What Node is asked of one mapping, and what must come of it. `given`: parameters as a program has them."""
 
-    library: str
     moved: Moved
     queries: Sequence[GoldenQuery]
+    given: Sequence[tuple[str, dict[str, Any]]] = ()
     rows: list[dict[str, Any]] = field(default_factory=list)
     wanted: list[Item] = field(default_factory=list)
 
     @property
     def file(self) -> str:
-        return f"{self.moved.name}_{self.library}"
+        return f"{self.moved.name}_electrodb"
 
     def job(self) -> dict[str, Any]:
         names = function_names(described(self.moved))
         patterns = self.moved.checked.mapping.patterns
-        questions = [
-            {
-                "pattern": names[query.pattern],
-                "params": plain(read_params(patterns[query.pattern], query.params)),
-            }
-            for query in self.queries
+        asked = [
+            *((query.pattern, read_params(patterns[query.pattern], query.params)) for query in self.queries),
+            *self.given,
         ]
+        questions = [{"pattern": names[name], "params": plain(params)} for name, params in asked]
         table = self.moved.store.design.name
         return {
-            **{"name": f"./{self.file}.js", "library": self.library, "table": table},
+            **{"name": f"./{self.file}.js", "table": table},
             **{"questions": questions, "rows": self.rows},
         }
 
     def add_rows(self) -> None:
         """All rows with what their items must be."""
         model = described(self.moved)
-        spoken = {item.made.item.name: item for item in vocabulary(model, (), Refusals("")).items}
+        spoken = {item.made.item.name: item for item in vocabulary(model, Refusals()).items}
         for entity in self.moved.checked.entities:
             for row in self.moved.source.read_page(entity.plan, None, None, None):
                 values = _values(entity, row)

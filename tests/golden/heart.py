@@ -9,7 +9,6 @@ import orjson
 
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.heart.encoder import (
-    EncodedItem,
     Encoder,
     TextEncoder,
     compile_encoder,
@@ -25,7 +24,7 @@ from migrator.mapping.language.parse import examine_mapping
 from migrator.model.edges import RawPage
 from migrator.model.errors import MappingError, RowError
 from migrator.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
-from migrator.model.table import Item, RowTree
+from migrator.model.table import EncodedItem, Item, RowTree
 from migrator.stages.verify.canonical import Canonical
 from tests.golden.generated import generated_alike
 

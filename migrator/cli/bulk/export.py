@@ -11,11 +11,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import click
-
 from migrator.cli.command_line import print_json
 from migrator.cli.options import (
     findings_to_print,
+    print_folded,
     progress,
     say,
     stdout,
@@ -56,7 +55,6 @@ from migrator.stages.backfill.write import Claims, FastPath
 from migrator.stages.live.writers import both
 from migrator.target.admin.create import definition
 from migrator.target.client import EMBEDDED
-from migrator.target.exchange import is_reference
 from migrator.target.files import FolderFiles, S3Files
 from migrator.wiring import bulk as bulk_wiring
 from migrator.wiring import job as job_wiring
@@ -163,12 +161,12 @@ def export_items(
     with CommandJob(job) as command_job, ExitStack() as stack:
         opened = open_bulk(stack, command_job, "export", place, workers)
         if not opened.installation:
-            click.echo(_UNCAPTURED, err=True)
+            say(_UNCAPTURED)
         run, is_new = _run(opened, restart=restart)
         stage = _stage(opened, run, workers)
         if run.state == "done":
             what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart exports everything once more)"
-            click.echo(what, err=True)
+            say(what)
             manifest = Manifest.read(opened.files.read(MANIFEST) or b"")
             return _print(
                 opened,
@@ -205,7 +203,7 @@ def _run(opened: Opened, *, restart: bool) -> tuple[Run, bool]:
         after = newest.runs_before if newest is not None else 0
         run = begin(journal, identity, again=not is_published_now, after=after)
     if run.resumed:
-        click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
+        say(f"run {run.id} of {run.started_at} goes on")
     is_new = run.state != "done" and "ticket" not in state_of(journal, run)
     if is_new:
         clear(files, restart=restart or left_by_us)
@@ -227,7 +225,7 @@ def _stage(opened: Opened, run: Run, workers: int | None) -> Backfill:
     return Backfill(
         source=context.source,
         journal=opened.journal,
-        path=export_path(alone, opened.files, pages_folder(run), opened.entities, encodes=not is_reference()),
+        path=export_path(alone, opened.files, pages_folder(run), opened.entities),
         progress=progress(),
         options=BackfillOptions(workers or read.tuning.workers, read.tuning.page_rows),
         stop=opened.stop,
@@ -275,10 +273,10 @@ def _print(
     tell_masked(printed, unmasked)
     if manifest is None:
         what = "nothing was published: items of these rows would be missing, or replace each other"
-        click.echo(f"{what}; mend the rows (`migrator findings`), and give the same command again", err=True)
+        say(f"{what}; fix the rows (`migrator findings`), and run the same command again")
         return DIFFERENT
     sizes = f"{manifest.items:,} items in {len(manifest.parts):,} file(s), {manifest.json_bytes / _MB:,.1f} MB without gzip"
-    click.echo(
+    print_folded(
         f"{opened.files.name}: {sizes}{_cost(opened, manifest)}; next: `migrator table import JOB --from …`"
     )
     return CLEAN

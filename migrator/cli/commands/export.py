@@ -13,13 +13,12 @@ from migrator.source.rights import SQL_ROLES
 from migrator.target.admin.permissions import ROLES
 
 _EXPORTS = {
-    "terraform": "Write the table as a Terraform file: keys, indexes, TTL, stream, recovery, capacity, tags.",
+    "terraform": "Write the table as a Terraform file in JSON: keys, indexes, TTL, stream, recovery, capacity, tags.",
     "cloudformation": "Write the table as a CloudFormation template, with its ARNs as outputs.",
-    "cdk-ts": "Write the table as a construct of the AWS CDK in TypeScript.",
-    "cdk-py": "Write the table as a construct of the AWS CDK in Python.",
+    "cdk-ts": "Write the table as a CDK construct in TypeScript that includes the CloudFormation template.",
+    "cdk-py": "Write the table as a CDK construct in Python that includes the CloudFormation template.",
 }
 _DESCRIBED = {
-    "onetable": "Write items, keys and access patterns as TypeScript for OneTable (dynamodb-onetable).",
     "electrodb": "Write items, keys and access patterns as TypeScript for ElectroDB.",
     "json-schema": "Write a JSON Schema of every item type, as items are in plain JSON, for any other language.",
 }

@@ -15,7 +15,7 @@ from migrator.mapping.show.redaction import redaction_of
 from migrator.model.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.model.mapping import Mapping
 from migrator.model.table import Item, TableDesign
-from migrator.output.export.cdk import cdk_python, cdk_typescript
+from migrator.output.export.cdk import TEMPLATE, cdk_python, cdk_typescript
 from migrator.output.export.cloudformation import cloudformation_file
 from migrator.output.export.file import Definition, comment, head_of
 from migrator.output.export.iam import MARK, Place, Rights, policy
@@ -25,7 +25,6 @@ from migrator.output.export.python.expressions import UnsaidError, function_name
 from migrator.output.export.python.module import python_module
 from migrator.output.export.terraform import terraform_file
 from migrator.output.export.typescript.electrodb import electrodb_typescript
-from migrator.output.export.typescript.onetable import onetable_typescript
 from migrator.output.export.workbench import SAMPLES, made_up, workbench_file
 from migrator.output.export.workbench import real as real_items
 from migrator.settings.job import Job
@@ -40,14 +39,15 @@ from migrator.wiring.reverse import open_grants
 
 _File: TypeAlias = Callable[[Definition, list[str]], str]
 
-_DEFINITIONS: dict[str, tuple[str, _File]] = {
-    "terraform": ("table.tf", terraform_file),
-    "cloudformation": ("table.yaml", cloudformation_file),
-    "cdk-ts": ("table.ts", cdk_typescript),
-    "cdk-py": ("table.py", cdk_python),
+_TEMPLATE: dict[str, tuple[str, _File]] = {TEMPLATE: ("cloudformation", cloudformation_file)}
+_DEFINITIONS: dict[str, dict[str, tuple[str, _File]]] = {
+    "terraform": {"table.tf.json": ("terraform", terraform_file)},
+    "cloudformation": _TEMPLATE,
+    "cdk-ts": {"table.ts": ("cdk-ts", cdk_typescript), **_TEMPLATE},
+    "cdk-py": {"table.py": ("cdk-py", cdk_python), **_TEMPLATE},
 }
+"""By kind its files, each with the kind that its head names."""
 _DESCRIBED: dict[str, tuple[str, Callable[[Model, Sequence[str]], str]]] = {
-    "onetable": ("onetable.ts", onetable_typescript),
     "electrodb": ("electrodb.ts", electrodb_typescript),
     "json-schema": ("items.schema.json", json_schema),
 }
@@ -59,9 +59,12 @@ def exporter(kind: str) -> Callable[..., int]:
 
     def export(job: Path, **asked: Any) -> int:
         read, mapping = _read(job)
-        name, written = _DEFINITIONS[kind]
         design = definition(job_wiring.design_for(read, mapping.table), read.target.options)
-        return _finish(kind, {name: written(design, head_of(kind, job.name, mapping.revision))}, **asked)
+        files = {
+            name: written(design, head_of(of_kind, job.name, mapping.revision))
+            for name, (of_kind, written) in _DEFINITIONS[kind].items()
+        }
+        return _finish(kind, files, **asked)
 
     return export
 

@@ -15,8 +15,6 @@ from migrator.mapping.difference.patterns import JUDGED, asks_for, pattern_form,
 from migrator.model.facts import EntityPlan
 from migrator.model.mapping import Mapping, Pattern
 
-_FORM = "1"
-"""Of the text that is digested. Raise it where the text changes, so that digests of an older release are known as such."""
 _WHOLE = (WHEN, KEPT)
 """Parts of an item type with which any of its items, or any attribute, may change."""
 
@@ -28,7 +26,7 @@ def answer_digests(mapping: Mapping, plans: Sequence[EntityPlan]) -> dict[str, s
 
 
 def answer_digest(mapping: Mapping, plans: Sequence[EntityPlan], pattern: Pattern) -> str:
-    """Equal where `mapping diff` says that the pattern's answer cannot be another one; a form and 32 hex digits."""
+    """Digest (32 hex digits) of a pattern's answer: another one where `mapping diff` finds that the answer can change."""
     return _digest(mapping, meanings(mapping, plans), pattern)
 
 
@@ -47,18 +45,13 @@ def items_digest(mapping: Mapping, plans: Sequence[EntityPlan]) -> str:
     )
     # The code of a transform is part of the mapping's revision, and of nothing else.
     code = mapping.revision if any(entity.transform for entity in mapping.entities.values()) else ""
-    return f"{_FORM}:{_digest_of([design, items, code])}"
-
-
-def is_comparable(digest: str) -> bool:
-    """Whether it was made by this form of the text, so that another one means another answer."""
-    return digest.partition(":")[0] == _FORM
+    return _digest_of([design, items, code])
 
 
 def _digest(mapping: Mapping, meant: dict[str, EntityMeaning], pattern: Pattern) -> str:
     form = {name: value for name, value in pattern_form(mapping, pattern).items() if name not in JUDGED}
     indexes = [index_text(index) for index in mapping.table.indexes if index.name == pattern.index]
-    return f"{_FORM}:{_digest_of([form, indexes, sorted(_items(mapping, meant, pattern))])}"
+    return _digest_of([form, indexes, sorted(_items(mapping, meant, pattern))])
 
 
 def _digest_of(values: object) -> str:

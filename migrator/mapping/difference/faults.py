@@ -1,4 +1,4 @@
-"""What two revisions of a mapping cannot have at once, as faults of their files; each change as a note beside its line."""
+"""What two revisions of a mapping cannot have at once, as faults of their files."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from migrator.mapping.check.values import Design, is_one_row, keys_may_meet
 from migrator.mapping.difference.difference import (
     Difference,
-    EntityDifference,
     Revision,
     TableDifference,
-    TypeDifference,
     difference,
 )
-from migrator.mapping.difference.meaning import ATTRIBUTE, BASE_KEY, ENTRY, ROW_KEY, TABLE, meanings
+from migrator.mapping.difference.meaning import BASE_KEY, ROW_KEY, TABLE, meanings
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.plan import entities_of
 from migrator.model.errors import Fault
@@ -125,68 +123,3 @@ def _of_one_alone(revision: Revision, other: Revision) -> Iterator[tuple[Entity,
         for design in entity.items:
             if here[entity.name].types[design.type].parts[BASE_KEY] not in keys:
                 yield entity, (plans.get(entity.name), design)
-
-
-# ── every change beside its line ──
-
-
-def notes(compared: Compared, found: Difference) -> list[Fault]:
-    """A warning for each change, in the file that has it: what is gone in the old one."""
-    return [
-        *(note for entity in found.entities for note in _entity_notes(compared, entity)),
-        *(
-            _document(compared, gone=pattern.effect == "gone").fault(
-                ("access_patterns", pattern.name), _pattern_text(pattern.effect, pattern.parts), warning=True
-            )
-            for pattern in found.patterns
-        ),
-        *(
-            _document(compared, gone=not part.after).fault(
-                _table_path(part), f"{part.part}: {part.way}", warning=True
-            )
-            for part in found.table
-        ),
-    ]
-
-
-def _entity_notes(compared: Compared, entity: EntityDifference) -> Iterator[Fault]:
-    at: Path = ("entities", entity.written)
-    if entity.effect != "changed":
-        yield _document(compared, gone=entity.effect == "gone").fault(
-            at, f"entity is {entity.effect}", warning=True
-        )
-        return
-    for part in entity.rows:
-        yield compared.new_document.fault(
-            (*at, part.name), f"{part.name}: {part.before} → {part.after}", warning=True
-        )
-    for one in entity.types:
-        yield from _type_notes(compared, (*at, "items", one.type), one)
-
-
-def _type_notes(compared: Compared, at: Path, one: TypeDifference) -> Iterator[Fault]:
-    if one.effect in ("new", "gone"):
-        what = f"items are {one.effect}"
-        yield _document(compared, gone=one.effect == "gone").fault(at, what, warning=True)
-    for part in one.parts:
-        what = f"{part.name}: {part.before or 'none'} → {part.after or 'none'}"
-        yield _document(compared, gone=not part.after).fault((*at, *_word(part.name)), what, warning=True)
-
-
-def _word(part: str) -> Path:
-    """The words of the mapping below an item that the part stands at."""
-    if part == BASE_KEY:
-        return ("key",)
-    if part.startswith(ATTRIBUTE):
-        return "attributes", part.removeprefix(ATTRIBUTE)
-    return (part.removeprefix(ENTRY),) if part.startswith(ENTRY) else (part,)
-
-
-def _pattern_text(effect: str, parts: tuple[str, ...]) -> str:
-    if effect != "changed":
-        return f"pattern is {effect}" if effect != "same" else "its answer can change, or its items are gone"
-    return f"pattern is changed: {', '.join(parts)}"
-
-
-def _document(compared: Compared, *, gone: bool) -> Document:
-    return compared.old_document if gone else compared.new_document

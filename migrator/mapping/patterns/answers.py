@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeGuard
 
@@ -16,11 +15,12 @@ from migrator.mapping.heart.geo import distance_m
 from migrator.mapping.heart.rows import Places, compile_ref
 from migrator.mapping.heart.scalars import NotHeldError, checked_number, without_advice
 from migrator.mapping.heart.values import attribute, decoder, stored
+from migrator.mapping.patterns.designs import Behind, Designs
 from migrator.mapping.patterns.params import param_text
 from migrator.model.errors import RowError, SettingsError, did_you_mean
 from migrator.model.evidence import Member
-from migrator.model.facts import EntityPlan, Kind, kept_columns, kind_of
-from migrator.model.mapping import Expression, Mapping, Param, ParamType, Part, Pattern, Ref
+from migrator.model.facts import Kind
+from migrator.model.mapping import Mapping, Param, ParamType, Part, Pattern
 from migrator.model.results import Nearby
 from migrator.model.table import Item, Value
 
@@ -28,41 +28,17 @@ from migrator.model.table import Item, Value
 
 Reader = Callable[[Any], Any]
 
-_TIMES = frozenset({"timestamp", "date"})
 
-
-def readers_for(mapping: Mapping, plans: Sequence[EntityPlan], part: Part) -> tuple[Reader, ...]:
+def readers_for(mapping: Mapping, designs: Designs, part: Part) -> tuple[Reader, ...]:
     """Per attribute of the part, a function from the driver's value to the item's.
 
     It goes by the declared type of the attribute's column: SQLite gives floats for exact numbers and text for times.
     A value that is not of that type, or whose attribute is made of several columns, stays as it is.
     """
-    return tuple(_reader(mapping, set(columns_behind(plans, part.type, name))) for name in part.attributes)
+    return tuple(_reader(mapping, designs.columns(part.type, name)) for name in part.attributes)
 
 
-def columns_behind(plans: Sequence[EntityPlan], type_: str, name: str) -> Iterator[tuple[Kind, Ref] | None]:
-    """The column behind the attribute, with its filters, for every item type that has it; None for one made of several."""
-    for plan in plans:
-        for item in plan.entity.items:
-            written = {**plan.entity.attributes, **item.attributes}
-            if type_ in ("", item.type) and name in written:
-                yield _column(plan, written[name])
-            elif type_ in ("", item.type) and name in kept_columns(plan, item):
-                yield _column(plan, Ref((name,)))
-
-
-def _column(plan: EntityPlan, expression: Expression) -> tuple[Kind, Ref] | None:
-    if not isinstance(expression, Ref) or len(expression.paths) != 1:
-        return None
-    kind = kind_of(expression.paths[0], plan)
-    # A statement may already give the text that a filter makes; only for times can the two be told apart.
-    plain = not expression.filters and expression.format is None
-    if kind is None or not (plain or kind.name in _TIMES):
-        return None
-    return kind, replace(expression, paths=("",))
-
-
-def _reader(mapping: Mapping, columns: set[tuple[Kind, Ref] | None]) -> Reader:
+def _reader(mapping: Mapping, columns: set[Behind]) -> Reader:
     only = columns.pop() if len(columns) == 1 else None
     if only is None:
         return lambda raw: raw

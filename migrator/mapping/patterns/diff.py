@@ -9,10 +9,11 @@ from decimal import Context, Decimal
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+from migrator.mapping.patterns.designs import Designs, Written
 from migrator.model.evidence import Diff, DiffClass, Row
-from migrator.model.facts import EntityPlan, kept_columns
-from migrator.model.mapping import ItemDesign, Part, Pattern, Ref
+from migrator.model.facts import EntityPlan
 from migrator.model.mapping import Mapping as MappingModel
+from migrator.model.mapping import Part, Pattern, Ref
 from migrator.model.table import Item, Value
 
 # ── Differences between the item that a row makes and the item that is stored ──
@@ -260,9 +261,7 @@ def _comparable(value: Any) -> Any:
 # ── The attributes of an answer that identify the row or the item it came from. Pure ──
 
 
-def row_key(
-    mapping: MappingModel, plans: Sequence[EntityPlan], pattern: Pattern, part: Part
-) -> tuple[str, ...] | None:
+def row_key(mapping: MappingModel, designs: Designs, pattern: Pattern, part: Part) -> tuple[str, ...] | None:
     """The attributes that identify a row in the part's answer; an empty tuple where it has one row at most.
 
     None where the pattern does not return them, or where the item types in the answer have different ones.
@@ -272,37 +271,16 @@ def row_key(
     stored = tuple(attribute.name for attribute in mapping.table.key)
     if set(stored) <= set(part.attributes):
         return stored
-    keys = {_of_design(plan, design, part) for plan, design in _designs(plans, part)}
+    keys = {_of_item(plan, written, part) for plan, written in designs.of_part(part)}
     return keys.pop() if len(keys) == 1 else None
 
 
-def _designs(plans: Sequence[EntityPlan], part: Part) -> Iterator[tuple[EntityPlan, ItemDesign]]:
-    """Item types whose items may be in the part: of its type, or of any that has all of its attributes."""
-    for plan in plans:
-        for design in plan.entity.items:
-            if part.type == design.type or (not part.type and set(part.attributes) <= _names(plan, design)):
-                yield plan, design
-
-
-def _names(plan: EntityPlan, design: ItemDesign) -> set[str]:
-    return {*plan.entity.attributes, *design.attributes, *kept_columns(plan, design)}
-
-
-def _of_design(plan: EntityPlan, design: ItemDesign, part: Part) -> tuple[str, ...] | None:
+def _of_item(plan: EntityPlan, written: Written, part: Part) -> tuple[str, ...] | None:
     """For each column of the row's key an attribute that holds it unchanged; None where one has none."""
-    written = {**plan.entity.attributes, **design.attributes}
-    kept = kept_columns(plan, design)
     attributes = []
     for column in plan.key:
         plain = Ref((column.name,))
-        name = next(
-            (
-                attribute
-                for attribute in part.attributes
-                if written.get(attribute, Ref((attribute,)) if attribute in kept else None) == plain
-            ),
-            None,
-        )
+        name = next((attribute for attribute in part.attributes if written.get(attribute) == plain), None)
         if name is None:
             return None
         attributes.append(name)

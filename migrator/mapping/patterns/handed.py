@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from migrator.mapping.heart.filters import FILTERS
-from migrator.mapping.patterns.answers import columns_behind
+from migrator.mapping.patterns.designs import Behind, Designs
 from migrator.model.evidence import Side
-from migrator.model.facts import EntityPlan, Kind, KindName
-from migrator.model.mapping import Part, Ref
+from migrator.model.facts import Kind, KindName
+from migrator.model.mapping import Part
 from migrator.model.table import Value
 
 Kinds: TypeAlias = "Mapping[str, Kind]"
@@ -64,18 +64,18 @@ Answer: TypeAlias = "Records | Parts"
 """What a caller is given."""
 
 
-def kinds_for(plans: Sequence[EntityPlan], part: Part) -> dict[str, Kind]:
+def kinds_for(designs: Designs, part: Part) -> dict[str, Kind]:
     """By attribute of the part what its column holds, where its value is that of a column, of one type."""
-    found = {name: _kind(plans, part, name) for name in part.attributes}
+    found = {name: _kind(designs, part, name) for name in part.attributes}
     return {name: kind for name, kind in found.items() if kind is not None}
 
 
-def _kind(plans: Sequence[EntityPlan], part: Part, name: str) -> Kind | None:
-    kinds = {_own_kind(column) for column in columns_behind(plans, part.type, name)}
+def _kind(designs: Designs, part: Part, name: str) -> Kind | None:
+    kinds = {_own_kind(column) for column in designs.columns(part.type, name)}
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def _own_kind(column: tuple[Kind, Ref] | None) -> Kind | None:
+def _own_kind(column: Behind) -> Kind | None:
     if column is None or not all(FILTERS[filter_.name].moment for filter_ in column[1].filters):
         return None
     return Kind(column[0].name, element=column[0].element, fields=column[0].fields)

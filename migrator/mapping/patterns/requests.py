@@ -6,14 +6,24 @@ import math
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 
-from migrator.mapping.heart.filters import FilterContext, texts_of
+from migrator.mapping.heart.filters import FilterContext, bucket, texts_of, unit_of
 from migrator.mapping.heart.geo import precision_for, reach_m
-from migrator.mapping.heart.rows import Compiled, Places, compile_key, compile_value
+from migrator.mapping.heart.rows import Compiled, Places, bound_text, compile_key, compile_value
 from migrator.model.errors import RowError, SettingsError
-from migrator.model.mapping import Expression, Mapping, Operator, Pattern, Ref, Template, paths_in
+from migrator.model.mapping import (
+    Expression,
+    Mapping,
+    Operator,
+    Pattern,
+    Ref,
+    SortCondition,
+    Template,
+    paths_in,
+)
 from migrator.model.results import Nearby, Request
 from migrator.model.table import (
     BATCH_GET_KEYS,
@@ -38,6 +48,7 @@ class Templates:
     def __init__(self, mapping: Mapping, pattern: Pattern) -> None:
         self.pattern = pattern
         self.names = tuple(param.name for param in pattern.params)
+        self.cut = cut_params(pattern)
         self._places = Places({name: number for number, name in enumerate(self.names)}, {})
         self._around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
         self.key = lru_cache(_KEYS)(self._key)
@@ -54,21 +65,45 @@ class Templates:
         return compiled
 
 
+NO_KEY: Any = object()
+"""In place of a key's value that the mapping refuses to every row: no item has it."""
+
+
 class Renderer:
-    """Raises SettingsError, naming the pattern, for a parameter that does not fit or is missing in a key."""
+    """Raises SettingsError, naming the pattern, for a parameter that is missing in a key, or a bound that cannot be made."""
 
     def __init__(self, templates: Templates, params: Dict[str, Any]) -> None:
         self.templates = templates
         self.pattern = templates.pattern
         self.params = params
         self.row = tuple(params.get(name) for name in templates.names)
+        for name, unit in templates.cut.items():
+            if isinstance(value := params.get(name), date) and not _is_whole(value, unit):
+                what = f"{self.pattern.name}: the key holds only the {unit} of parameter '{name}'"
+                raise SettingsError(f"{what}; give the first moment of one")
 
     def key(self, template: Template, attribute: KeyAttribute) -> Any:
-        """The value of a key attribute, None where a parameter is not set."""
+        """The value of a key attribute, None where a parameter is not set; NO_KEY."""
         try:
             return self.templates.key(template, attribute)(self.row)
-        except (RowError, ValueError) as error:
-            raise SettingsError(f"{self.pattern.name}: a parameter does not fit the key: {error}") from None
+        except (RowError, ValueError):
+            return NO_KEY
+
+    def bound(self, template: Template, attribute: KeyAttribute, *, up: bool) -> Any:
+        """The same of a bound of a range: a number that its format cannot hold is the next one `up`, or down.
+
+        Raises: SettingsError where more than that number follows, or something else does not fit.
+        """
+        value = self.key(template, attribute)
+        last = template.refs[-1] if template.refs else None
+        if value is NO_KEY and last is not None and last.format and not last.filters:
+            text = bound_text(self.params[last.paths[0]], last.format, up=up)
+            parts = tuple(text if part is last else part for part in template.parts)
+            value = self.key(replace(template, parts=parts), attribute)
+        if value is NO_KEY:
+            what = f"{self.pattern.name}: a parameter does not fit the bound of {attribute.name}"
+            raise SettingsError(f"{what}; give one that a row can have")
+        return value
 
     def set_key(self, template: Template, attribute: KeyAttribute) -> Any:
         """The value of a key attribute that must not be left out."""
@@ -95,6 +130,24 @@ class Renderer:
             raise SettingsError(
                 f"{self.pattern.name}: a parameter does not fit the filter: {error}"
             ) from None
+
+
+def cut_params(pattern: Pattern) -> dict[str, str]:
+    """By parameter the unit of time to which its key cuts it; of one that bounds the sort key, the unit of that bound."""
+    bounds = [value for condition in pattern.sort for value in condition.values]
+    units = {
+        path: unit_of(ref.filters[0]) if ref.filters else ""
+        for template in (*pattern.key, *bounds)
+        for ref in template.refs
+        for path in ref.paths
+    }
+    return {path: unit for path, unit in units.items() if unit}
+
+
+def _is_whole(value: date, unit: str) -> bool:
+    text = bucket(unit, value)
+    moment = value.replace(tzinfo=None) if isinstance(value, datetime) else datetime(*value.timetuple()[:3])
+    return moment.isoformat() == text + "0000-01-01T00:00:00"[len(text) :]
 
 
 def unset(pattern: Pattern) -> SettingsError:
@@ -272,7 +325,7 @@ def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[KeyTest] | N
     """Conditions on the sort key, without those of unset parameters; None where no item can satisfy them."""
     tests: list[KeyTest] = []
     for number, (attribute, condition) in enumerate(zip(index.sort, pattern.sort, strict=False)):
-        values = [render.key(template, attribute) for template in condition.values]
+        values = _values(render, condition, attribute)
         if None in values:
             continue
         if len(tests) < number:
@@ -287,6 +340,26 @@ def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[KeyTest] | N
     return tests
 
 
+MOVED_UP: dict[Operator, tuple[bool, ...]] = {
+    "between": (True, False),
+    "ge": (True,),
+    "gt": (False,),
+    "le": (False,),
+    "lt": (True,),
+}
+"""Of the ranges: the direction in which a bound that no key can have is moved, which leaves the same keys in it."""
+
+
+def _values(render: Renderer, condition: SortCondition, attribute: KeyAttribute) -> list[Any]:
+    directions = MOVED_UP.get(condition.operator)
+    if directions is None:
+        return [render.key(condition.values[0], attribute)]
+    return [
+        render.bound(template, attribute, up=up)
+        for template, up in zip(condition.values, directions, strict=True)
+    ]
+
+
 # ── what DynamoDB refuses to compare: keys that are empty or too long, bounds that are reversed ──
 
 _KEY_BYTES = (PARTITION_KEY_BYTES, SORT_KEY_BYTES)
@@ -294,7 +367,9 @@ _KEY_BYTES = (PARTITION_KEY_BYTES, SORT_KEY_BYTES)
 
 def _is_key(value: Any, most: int) -> bool:
     """Whether an item can have the value in its key. Source: AWS Developer Guide, "Quotas in Amazon DynamoDB"."""
-    return not isinstance(value, (str, bytes)) or 0 < _size(value) <= most
+    if isinstance(value, (str, bytes)):
+        return 0 < _size(value) <= most
+    return value is not NO_KEY
 
 
 def _size(value: str | bytes) -> int:
@@ -307,6 +382,8 @@ def _of_keys(pattern: Pattern, test: KeyTest) -> KeyTest | None:
     Raises: SettingsError for a range with a bound that is longer than a key.
     """
     operator, values = test.operator, test.values
+    if values[0] is NO_KEY:
+        return None
     if operator == "equal" or not isinstance(values[0], (str, bytes)):
         can_be = _is_key(values[0], SORT_KEY_BYTES) and not _is_reversed(test)
         return test if can_be else None

@@ -9,6 +9,7 @@ from typing import Literal
 from migrator.mapping.check.keys import result_kind, types_read
 from migrator.mapping.heart.filters import FILTERS
 from migrator.mapping.heart.items import watched_names
+from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.handed import kinds_for
 from migrator.model.facts import Column, EntityPlan, Kind, column_of, kept_columns, kind_of
 from migrator.model.mapping import (
@@ -172,7 +173,8 @@ def model_of(
     """
     rows = tuple(_row(mapping, plan) for plan in plans)
     asked = mapping.patterns.values() if patterns else ()
-    described = tuple(_pattern(mapping, plans, rows, pattern) for pattern in asked)
+    designs = Designs(plans)
+    described = tuple(_pattern(mapping, designs, rows, pattern) for pattern in asked)
     return Model(table, mapping.revision, rows, described, mapping.maps, mapping.timezone)
 
 
@@ -352,7 +354,7 @@ def _combines(name: str) -> bool:
 
 
 def _pattern(
-    mapping: MappingModel, plans: Sequence[EntityPlan], rows: Sequence[RowModel], pattern: Pattern
+    mapping: MappingModel, designs: Designs, rows: Sequence[RowModel], pattern: Pattern
 ) -> PatternModel:
     index = mapping.table.asked(pattern.index)
     assert index is not None, "checked with the mapping"
@@ -365,7 +367,7 @@ def _pattern(
             for item in row.items
             if item.name == part.type or (not part.type and item.name in types)
         ]
-        restored = kinds_for(plans, part)
+        restored = kinds_for(designs, part)
         attributes = tuple(
             _answered(mapping.table, items, name, restored.get(name)) for name in part.attributes
         )

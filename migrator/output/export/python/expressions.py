@@ -191,8 +191,9 @@ class Code:
     lists: frozenset[str] = frozenset()
     _bound: int = field(default=0, init=False)
 
-    def template(self, template: Template, star: str = "") -> Piece:
-        """The text of a template; `star`: what stands for its `*`."""
+    def template(self, template: Template, star: str = "", up: bool | None = None) -> Piece:
+        """The text of a template; `star`: what stands for its `*`; `up`: of a bound, where its last number may move."""
+        last = template.refs[-1] if up is not None and template.refs else None
         pieces: list[str] = []
         guards: list[str] = []
         for part in template.parts:
@@ -201,15 +202,15 @@ class Code:
             elif part.every:
                 pieces.append(star)
             else:
-                piece = self.ref(part)
+                piece = self.ref(part, up if part is last and not part.filters else None)
                 guards += piece.guards
                 pieces.append(piece.text)
         return Piece(" + ".join(pieces) or "''", Kind("text"), tuple(dict.fromkeys(guards)))
 
-    def key(self, template: Template, attribute: KeyAttribute, star: str = "") -> str:
+    def key(self, template: Template, attribute: KeyAttribute, star: str = "", up: bool | None = None) -> str:
         """The value of a key attribute, None where a part of it is None."""
         if attribute.type == "text":
-            piece = self.template(template, star)
+            piece = self.template(template, star, up)
             return piece.guarded(piece.code)
         piece = self.ref(template.refs[0])
         return piece.guarded(piece.code if attribute.type == "binary" else f"_number_key({piece.code})")
@@ -242,14 +243,14 @@ class Code:
 
     # ── references ──
 
-    def ref(self, ref: Ref) -> Piece:
+    def ref(self, ref: Ref, up: bool | None = None) -> Piece:
         alias, _, name = ref.paths[0].partition(".")
         if alias in self.lists and ref.paths[0] != alias:
             return self._of_list(ref, self.given(alias), name)
         found = [self.given(path) for path in ref.paths]
         guards = tuple(f"{value.code} is None" for value in found if value.nullable)
         piece = Piece(", ".join(value.decoded for value in found), found[0].kind, guards)
-        return self._filtered(self._formatted(piece, ref.format), ref.filters)
+        return self._filtered(self._formatted(piece, ref.format, up), ref.filters)
 
     def _of_list(self, ref: Ref, rows: Given, name: str) -> Piece:
         assert rows.children is not None
@@ -259,11 +260,13 @@ class Code:
         listed = Piece(f"[{element.guarded(element.code)} for child in {rows.code}]", element.kind)
         return self._filtered(listed, ref.filters[cut:])
 
-    def _formatted(self, piece: Piece, format_spec: str | None) -> Piece:
+    def _formatted(self, piece: Piece, format_spec: str | None, up: bool | None) -> Piece:
         if format_spec is None:
             return piece
         width, decimals = format_width(format_spec)
-        return Piece(f"_padded({piece.code}, {width}, {decimals})", Kind("text"), piece.guards)
+        code = f"{piece.code}, {width}, {decimals}"
+        padded = f"_padded({code})" if up is None else f"_bound({code}, {up})"
+        return Piece(padded, Kind("text"), piece.guards)
 
     def _filtered(self, piece: Piece, filters: Sequence[Filter]) -> Piece:
         for used in filters:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.mapping.heart.filters import FILTERS, unit_of
+from migrator.mapping.patterns.requests import MOVED_UP, cut_params
 from migrator.model.facts import Kind
 from migrator.model.mapping import Param, SortCondition, Template, paths_in
-from migrator.model.table import KeyAttribute
+from migrator.model.table import PARTITION_KEY_BYTES, KeyAttribute
 from migrator.output.export.model import Answered, Model, PartModel, PatternModel
 from migrator.output.export.python.expressions import (
     Code,
@@ -165,7 +166,7 @@ def _values(pattern: PatternModel, names: PatternNames) -> Iterator[tuple[str, s
     for param in pattern.pattern.params:
         value = names.params[param.name]
         if param.many:
-            value = f"list({value})" if not param.optional else f"None if {value} is None else list({value})"
+            value = f"_listed({value})"
         yield param.name, value
 
 
@@ -200,14 +201,18 @@ def question(model: Model, pattern: PatternModel, names: PatternNames) -> Iterat
     asked, table = pattern.pattern, model.table
     code = _code(model, pattern)
     parts = {part.part.name: part.part.type for part in pattern.parts}
+    types = {param.name: _written(param) for param in asked.params}
     yield f"def {names.question}(p: Mapping[str, Any]) -> _Question:"
+    yield f"    p = _checked(p, {types!r})"
+    if cut := cut_params(asked):
+        yield f"    _refuse_cut(p, {cut!r})"
     yield "    return _Question("
     yield f"        {asked.operation!r},"
     yield f"        keys={_keys(model, pattern, code)},"
     yield f"        parts={parts!r},"
     if asked.operation == "query":
         sort = [
-            _test(attribute.name, condition, [code.key(value, attribute) for value in condition.values])
+            _test(attribute, condition, code)
             for attribute, condition in zip(pattern.index.sort, asked.sort, strict=False)
         ]
         filters = [
@@ -247,8 +252,16 @@ def _code(model: Model, pattern: PatternModel, element: str | None = None) -> Co
     return Code(given, model.table.separator, model.maps, model.timezone)
 
 
-def _test(name: str, condition: SortCondition, values: Sequence[str]) -> str:
-    return f"({name!r}, {condition.operator!r}, [{', '.join(values)}])"
+def _written(param: Param) -> str:
+    return f"{'optional ' if param.optional else ''}{'list of ' if param.many else ''}{param.type}"
+
+
+def _test(attribute: KeyAttribute, condition: SortCondition, code: Code) -> str:
+    directions = MOVED_UP.get(condition.operator, (None,))
+    values = [
+        code.key(value, attribute, up=up) for value, up in zip(condition.values, directions, strict=True)
+    ]
+    return f"({attribute.name!r}, {condition.operator!r}, lambda: [{', '.join(values)}])"
 
 
 def _limit(limit: str | None) -> str:
@@ -260,24 +273,20 @@ def _keys(model: Model, pattern: PatternModel, code: Code) -> str:
     if asked.operation == "query":
         star = asked.star
         made = _entries(code, zip(pattern.index.partition, asked.key, strict=True), "text")
-        if star is None:
-            return f"[{made}]"
-        return f"[{made} for text in {_texts(star.filters[0].name, star.paths, pattern)}]"
+        texts = "['']" if star is None else _texts(star.filters[0].name, star.paths, pattern)
+        return f"_keys_of(lambda text: {made}, {texts}, {PARTITION_KEY_BYTES})"
     templates = [*asked.key, *(condition.values[0] for condition in asked.sort)]
     if asked.operation == "get":
-        return f"[{_entries(code, zip(table.key, templates, strict=True))}]"
+        return f"_keys_of(lambda _: {_entries(code, zip(table.key, templates, strict=True))}, [None])"
     used = set(paths_in(templates))
     many = next(param.name for param in asked.params if param.many and param.name in used)
     of_element = _code(model, pattern, many)
     made = _entries(of_element, zip(table.key, templates, strict=True))
-    return f"[{made} for child in _set({many!r}, p[{many!r}])]"
+    return f"_keys_of(lambda child: {made}, _set({many!r}, p[{many!r}]))"
 
 
 def _entries(code: Code, parts: Iterable[tuple[KeyAttribute, Template]], star: str = "") -> str:
-    listed = [
-        f"{attribute.name!r}: _set({attribute.name!r}, {code.key(template, attribute, star)})"
-        for attribute, template in parts
-    ]
+    listed = [f"{attribute.name!r}: {code.key(template, attribute, star)}" for attribute, template in parts]
     return "{" + ", ".join(listed) + "}"
 
 

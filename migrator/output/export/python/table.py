@@ -16,14 +16,14 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
 
 from migrator.output.export.python.spans import _distance_m, _reach_m
-from migrator.output.export.python.values import Item, RefusedError, _read_integer
+from migrator.output.export.python.values import Item, RefusedError, _read_integer, _set
 
 TABLE = "Table"
 _KEY: tuple[str, ...] = ("PK", "SK")
@@ -36,6 +36,9 @@ _QUESTIONS: dict[str, Callable[[Mapping[str, Any]], _Question]] = {}
 
 _Test = tuple[str, str, Sequence[Any]]
 """An attribute, an operator, its values."""
+_SortTest = tuple[str, str, Callable[[], Sequence[Any]]]
+"""The same with what makes the values."""
+_MOST = 2**31 - 1
 _TESTS = {
     "equal": "{0} = {1}",
     "begins_with": "begins_with({0}, {1})",
@@ -63,7 +66,7 @@ class _Question:
     operation: str
     keys: Sequence[Item]
     parts: Mapping[str, str]
-    sort: Sequence[_Test] = ()
+    sort: Sequence[_SortTest] = ()
     filters: Sequence[_Test] = ()
     index: str | None = None
     order: tuple[str, ...] = ()
@@ -76,14 +79,21 @@ class _Question:
     def set_sort(self) -> list[_Test] | None:
         """Conditions on the sort key without those of unset parameters; None where no item can satisfy them."""
         tests: list[_Test] = []
-        for number, (name, operator, values) in enumerate(self.sort):
+        for number, (name, operator, made) in enumerate(self.sort):
+            try:
+                values = made()
+            except RefusedError:
+                if operator in ("equal", "begins_with"):
+                    return None  # no row has such a key
+                raise
             if None in values:
                 continue
             if len(tests) < number:
                 raise RefusedError(f"{name} can be asked only together with {self.sort[number - 1][0]}")
-            if operator == "between" and values[0] > values[1]:
-                return None  # DynamoDB refuses reversed bounds
-            tests.append((name, operator, values))
+            test = _possible(name, operator, values)
+            if test is None:
+                return None
+            tests += [test] if test[2] else []
         return tests
 
     def queries(self) -> list[Item]:
@@ -92,7 +102,7 @@ class _Question:
         if sort is None:
             return []
         filters = [test for test in self.filters if None not in test[2]]
-        if any(operator == "between" and values[0] > values[1] for _, operator, values in filters):
+        if any(_is_reversed(operator, values) for _, operator, values in filters):
             return []
         return [self._query(partition, sort, filters) for partition in self.keys]
 
@@ -110,6 +120,52 @@ class _Question:
             "ScanIndexForward": not self.descending,
         }
         return {name: value for name, value in query.items() if value not in (None, "")}
+
+
+def _keys_of(made: Callable[[Any], Item], elements: Iterable[Any], sort_bytes: int = 1024) -> list[Item]:
+    """The keys to ask, without those that no item can have."""
+    keys = []
+    for element in elements:
+        try:
+            key = made(element)
+        except RefusedError:
+            continue  # no row has such a value
+        values = [_set(name, value) for name, value in key.items()]
+        if _is_key(values[0], 2048) and all(_is_key(value, sort_bytes) for value in values[1:]):
+            keys.append(key)
+    return keys
+
+
+def _is_key(value: Any, most: int) -> bool:
+    return not isinstance(value, (str, bytes)) or 0 < _size(value) <= most
+
+
+def _size(value: str | bytes) -> int:
+    return len(value.encode() if isinstance(value, str) else value)
+
+
+def _possible(name: str, operator: str, values: Sequence[Any]) -> _Test | None:
+    """The test as DynamoDB takes it, without values if every key passes it; None if no key does."""
+    if operator == "equal" or not isinstance(values[0], (str, bytes)):
+        is_possible = _is_key(values[0], 1024) and not _is_reversed(operator, values)
+        return (name, operator, values) if is_possible else None
+    if _is_reversed(operator, values) or (operator in ("between", "le", "lt") and not values[-1]):
+        return None
+    if any(_size(value) > 1024 for value in values):
+        if operator == "begins_with":
+            return None
+        raise RefusedError(f"a parameter makes a bound of {name} longer than a key can be (1024 bytes)")
+    if values[0]:
+        return name, operator, values
+    return (name, "le", values[1:]) if operator == "between" else (name, operator, [])
+
+
+def _is_reversed(operator: str, values: Sequence[Any]) -> bool:
+    """Whether the bounds are of two types, or the lower one is above the other; DynamoDB refuses both."""
+    if operator != "between":
+        return False
+    low, high = (value if isinstance(value, (str, bytes)) else Decimal(value) for value in values)
+    return type(low) is not type(high) or bool(low > high)  # type: ignore[operator]
 
 
 def _clauses(tests: Sequence[_Test], names: dict[str, str], bound: Item) -> str:
@@ -269,7 +325,7 @@ class _Table:
         """Items of one Query, up to the limit. DynamoDB counts before it filters: each page may have to be larger."""
         items: list[Item] = []
         for pages in itertools.count():
-            sized = {} if limit is None else {"Limit": limit * 2**pages}
+            sized = {} if limit is None else {"Limit": min(limit * 2**pages, _MOST)}
             begins = {} if start is None else {"ExclusiveStartKey": start}
             given = self._client.query(TableName=self._name, **query, **sized, **begins)
             items += [item for item in map(_item, given["Items"]) if _is_shown(item)]

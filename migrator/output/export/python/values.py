@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from decimal import Context, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Any, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -151,10 +151,60 @@ def _set(name: str, value: Any) -> Any:
     return value
 
 
-def _limit(value: Any) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+def _limit(value: int | None) -> int | None:
+    if value is not None and value < 1:
         raise RefusedError("the limit must be a whole number above 0")
     return value
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "integer": (int,),
+    "number": (int, float, Decimal),
+    "text": (str,),
+    "boolean": (bool,),
+    "date": (dt.date,),
+    "timestamp": (dt.datetime,),
+    "uuid": (UUID,),
+    "binary": (bytes,),
+}
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else value
+
+
+def _checked(given: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
+    """The parameters of a question. Raises: RefusedError for None if one is required, and for a value of another type."""
+    for name, type_ in types.items():
+        wanted, value = type_.removeprefix("optional "), given[name]
+        of = wanted.removeprefix("list of ")
+        values = [value] if of == wanted else value
+        is_unset = value is None and wanted != type_
+        if not is_unset and not (isinstance(values, list) and all(_is_of(of, one) for one in values)):
+            raise RefusedError(f"{name}: the parameter must be of the type {wanted}")
+    return given
+
+
+def _refuse_cut(given: Mapping[str, Any], units: Mapping[str, str]) -> None:
+    """Raises: RefusedError for a time that is more than its key holds of it."""
+    for name, unit in units.items():
+        if given[name] is not None:
+            text, moment = _filter_bucket(given[name], unit), _naive(given[name])
+            if moment.isoformat() != text + "0000-01-01T00:00:00"[len(text) :]:
+                raise RefusedError(f"{name}: the key holds only its {unit}")
+
+
+def _is_of(type_: str, given: Any) -> bool:
+    value = given
+    if not isinstance(given, _TYPES[type_]) or (isinstance(value, bool) and type_ != "boolean"):
+        return False
+    if isinstance(value, str):
+        return not any("\ud800" <= char <= "\udfff" for char in value)
+    if type_ == "number":
+        _decimal(value)
+    if type_ == "integer":
+        return bool(-(2**63) <= value < 2**64)
+    return type_ != "date" or not isinstance(value, dt.datetime)
 
 
 def _padded(value: Any, width: int, decimals: int) -> str:
@@ -170,6 +220,22 @@ def _padded(value: Any, width: int, decimals: int) -> str:
     if rounded != number or len(text) > width:
         raise RefusedError(f"the number does not fit {width} characters with {decimals} decimals")
     return text
+
+
+def _bound(value: Any, width: int, decimals: int, up: bool) -> str:
+    """The padded number; if it cannot be one, the next one up or down, or what sorts before or behind all."""
+    try:
+        return _padded(value, width, decimals)
+    except RefusedError:
+        quantum, number = Decimal(1).scaleb(-decimals), _decimal(value)
+    most = Decimal(10) ** (width - decimals - 1 if decimals else width) - quantum
+    if number < 0 and not up:
+        return "-"
+    if number > most and up:
+        return ":"
+    held = min(max(number, Decimal(0)), most)
+    rounded = held.quantize(quantum, ROUND_CEILING if up else ROUND_FLOOR, _EXACT)
+    return format(rounded, f"0{width}.{decimals}f")
 
 
 # ── filters of the mapping, by their names ──

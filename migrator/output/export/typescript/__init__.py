@@ -1,1 +1,1 @@
-"""A mapping as TypeScript: item types, their keys and the access patterns, for OneTable and for ElectroDB."""
+"""A mapping as TypeScript: item types, their keys and the access patterns, for ElectroDB."""

@@ -14,23 +14,21 @@ from collections.abc import Sequence
 from migrator.model.facts import Kind
 from migrator.model.table import Index
 from migrator.output.export.model import Attribute, Model
-from migrator.output.export.typescript.items import Item, Vocabulary, asking, field_names, module, vocabulary
+from migrator.output.export.typescript.items import Item, Vocabulary, field_names, module, vocabulary
 from migrator.output.export.typescript.keys import Made, Refusals
 from migrator.output.export.typescript.language import block, property_, quoted
-from migrator.output.export.typescript.patterns import Client
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IMPORTS = (
     'import type { DynamoDBClient } from "@aws-sdk/client-dynamodb";',
     'import { Entity } from "electrodb";',
 )
-_TAKEN = ("DynamoDBClient", "entities", "Entities", "pages", "getter", "Asked", "PLACES")
 
 
 def electrodb_typescript(model: Model, head: Sequence[str]) -> str:
     """Raises: SettingsError naming all that ElectroDB cannot say."""
-    refusals = Refusals("ElectroDB")
-    spoken = vocabulary(model, _TAKEN, refusals)
+    refusals = Refusals()
+    spoken = vocabulary(model, refusals)
     for item in spoken.items:
         for name in field_names(model.table, item):
             if not _NAME.fullmatch(name):
@@ -41,8 +39,8 @@ def electrodb_typescript(model: Model, head: Sequence[str]) -> str:
             refusals.add(f"table.key.{key.name}", f"ElectroDB's keys are asked as texts here, not {key.type}")
     if not spoken.items:
         refusals.add("entities", "there is no item type")
-    library = [*_entities(spoken), *_places(spoken), *asking(model, _CLIENT, _PAGES, _GETTER)]
-    return module(spoken, head, _IMPORTS, library, Client("Entities", "pages", "getter"), refusals)
+    library = [*_entities(spoken), *_places(spoken), *_asking(model)]
+    return module(spoken, head, _IMPORTS, library, refusals)
 
 
 # ── entities ──
@@ -158,6 +156,13 @@ def _places(spoken: Vocabulary) -> list[str]:
         "};",
         "",
     ]
+
+
+def _asking(model: Model) -> list[str]:
+    """The lines by which the model's patterns ask, and no others."""
+    asked = {pattern.pattern.operation == "query" for pattern in model.patterns}
+    texts = [_CLIENT, *([_PAGES] if True in asked else []), *([_GETTER] if False in asked else [])]
+    return [line for text in texts for line in text.split("\n")]
 
 
 _CLIENT = """/** What of an entity of ElectroDB is used below, whatever its attributes. */

@@ -1,4 +1,4 @@
-"""What every TypeScript module of a mapping begins with: its item types, and functions that make their keys."""
+"""What a TypeScript module of a mapping begins with: its item types, and functions that make their keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from migrator.output.export.typescript.language import (
     runtime_names,
     type_of,
 )
-from migrator.output.export.typescript.patterns import Client, pattern_function
+from migrator.output.export.typescript.patterns import pattern_function
 
 _KEY_TYPES = {"text": "string", "number": "number", "binary": "Uint8Array"}
 
@@ -50,9 +50,8 @@ class Vocabulary:
     around: Around
 
 
-def vocabulary(model: Model, taken: Sequence[str], refusals: Refusals) -> Vocabulary:
-    """`taken`: names that the module of a library has anyway."""
-    names = Identifiers({*runtime_names(), *taken})
+def vocabulary(model: Model, refusals: Refusals) -> Vocabulary:
+    names = Identifiers(runtime_names())
     maps = {name: f"MAP_{number}" for number, name in enumerate(model.maps, 1)}
     around = Around(model.table.separator, maps, model.timezone)
     items: dict[str, Item] = {}
@@ -98,26 +97,18 @@ def field_names(table: TableDesign, item: Item) -> list[str]:
 # ── the text ──
 
 
-def asking(model: Model, client: str, pages: str, getter: str) -> list[str]:
-    """The lines of a library by which the model's patterns ask, and no others."""
-    asked = {pattern.pattern.operation == "query" for pattern in model.patterns}
-    texts = [client, *([pages] if True in asked else []), *([getter] if False in asked else [])]
-    return [line for text in texts for line in text.split("\n")]
-
-
 def module(
     spoken: Vocabulary,
     head: Sequence[str],
     imports: Sequence[str],
     library: Sequence[str],
-    client: Client,
     refusals: Refusals,
 ) -> str:
-    """The whole module. `library`: the lines that only this library has. Raises: SettingsError for what cannot be said."""
+    """The whole module. `library`: the lines of ElectroDB. Raises: SettingsError for what cannot be said."""
     model = spoken.model
     own = [*_constants(model), "", *(line for item in spoken.items for line in _item(model, item)), *library]
     for pattern in model.patterns:
-        own += pattern_function(pattern, client, spoken.names, spoken.around, refusals)
+        own += pattern_function(pattern, spoken.names, spoken.around, refusals)
     refusals.check()
     code = "\n".join(own)
     helpers = helpers_of(code)
@@ -221,7 +212,7 @@ def _keys(item: Item) -> list[str]:
         for part in item.made.base
     ]
     for entry in item.made.entries:
-        lines.append(f"...{entry_call(item, entry)},")
+        lines.append(f"...{_entry(item, entry)},")
     named = commented(item.made.item.name)
     what = f"/** The key of an item of the type {named}, and the attributes of the indexes that it is in. */"
     return [
@@ -235,7 +226,7 @@ def _keys(item: Item) -> list[str]:
     ]
 
 
-def entry_call(item: Item, entry: MadeEntry) -> str:
+def _entry(item: Item, entry: MadeEntry) -> str:
     fields = ", ".join(f"{property_(part.attribute.name)}: {_call(item, part)}" for part in entry.parts)
     return f"entry({entry.holds or 'true'}, {{ {fields} }})"
 

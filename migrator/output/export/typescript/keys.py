@@ -29,31 +29,25 @@ class Input:
 
     name: str
     kind: Kind
-    nullable: bool
     stored: bool
 
 
 @dataclass(frozen=True)
 class Made:
     """A key attribute. `expression`: of an object `of` with the inputs, undefined where one has no value; `inputs`: their
-    names. `plain`: it is the value of an input as it stands, of the same name."""
+    names."""
 
     attribute: KeyAttribute
     expression: str
     inputs: tuple[str, ...]
-    plain: bool
-    template: Template
 
 
 @dataclass(frozen=True)
 class MadeEntry:
-    """An item's place in an index. `holds`: an expression that says whether the item is in it; '' where it always is.
-    `inputs`: those of the conditions."""
+    """An item's place in an index. `holds`: an expression that says whether the item is in it; '' where it always is."""
 
-    index: str
     parts: tuple[Made, ...]
     holds: str
-    inputs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -68,9 +62,8 @@ class ItemKeys:
 
 @dataclass(frozen=True)
 class Refusals:
-    """Why a target cannot say a mapping: all of it, gathered."""
+    """Why ElectroDB cannot say a mapping: all of it, gathered."""
 
-    target: str
     reasons: list[str] = field(default_factory=list)
 
     def add(self, where: str, why: str) -> None:
@@ -80,7 +73,7 @@ class Refusals:
         """Raises: SettingsError that names everything."""
         if self.reasons:
             listed = "\n".join(f"  {reason}" for reason in dict.fromkeys(self.reasons))
-            raise SettingsError(f"{self.target} cannot say this mapping:\n{listed}")
+            raise SettingsError(f"ElectroDB cannot say this mapping:\n{listed}")
 
 
 Named = Callable[[Ref], tuple[str, Kind, tuple[Filter, ...]]]
@@ -105,10 +98,8 @@ def keys_of(model: Model, row: RowModel, item: ItemType, around: Around, refusal
     base = tuple(part(key) for key in item.key)
     entries = tuple(
         MadeEntry(
-            key.index.name,
             tuple(part(one) for one in key.parts),
             " && ".join(scope.holds(condition) for condition in key.when),
-            tuple(scope.input(Ref((condition.path,)))[0].name for condition in key.when),
         )
         for key in item.indexes
     )
@@ -142,15 +133,12 @@ class _Scope:
             if kind is not None:
                 # A time that went through a filter is the text that the filter made.
                 kind = TEXT if done and kind.name == "timestamp" else kind
-                return self._add(attribute.name, kind, not attribute.required, stored=True), ref.filters[
-                    done:
-                ]
+                return self._add(attribute.name, kind, stored=True), ref.filters[done:]
         path = ref.paths[0]
-        nullable = self._nullable(path)
         if path in self._sole:
-            return self._add(self._sole[path], self._kind(path), nullable, stored=True), ref.filters
+            return self._add(self._sole[path], self._kind(path), stored=True), ref.filters
         name = f"row.{path}" if path in self._names else path
-        return self._add(name, self._kind(path), nullable, stored=False), ref.filters
+        return self._add(name, self._kind(path), stored=False), ref.filters
 
     def named(self, ref: Ref) -> tuple[str, Kind, tuple[Filter, ...]]:
         found, filters = self.input(ref)
@@ -176,8 +164,8 @@ class _Scope:
         ]
         return sorted(found, key=lambda attribute: -len(_ref_of(attribute).filters))
 
-    def _add(self, name: str, kind: Kind, nullable: bool, *, stored: bool) -> Input:
-        return self.inputs.setdefault(name, Input(name, kind, nullable, stored))
+    def _add(self, name: str, kind: Kind, *, stored: bool) -> Input:
+        return self.inputs.setdefault(name, Input(name, kind, stored))
 
     def _kind(self, path: str) -> Kind:
         head, _, name = path.partition(".")
@@ -188,10 +176,6 @@ class _Scope:
                 child = next(child for child in value.children if child.path == name)
                 return Kind("list", element=child.kind)
         return Kind("text") if path == "@schema" else Kind("plain")
-
-    def _nullable(self, path: str) -> bool:
-        found = [value for value in self.row.values if value.path == path]
-        return found[0].nullable if found else False
 
 
 _SOLE: Mapping[str, frozenset[str]] = {
@@ -226,17 +210,18 @@ def _made(scope: _Scope, key: KeyPart, around: Around, where: str, refusals: Ref
     except UnsayableError as error:
         refusals.add(where, str(error))
         expression = "undefined"
-    plain = _sole(key.template) is not None and used == [key.attribute.name]
-    return Made(key.attribute, expression, tuple(dict.fromkeys(used)), plain, key.template)
+    return Made(key.attribute, expression, tuple(dict.fromkeys(used)))
 
 
 # ── expressions ──
 
 
-def key_expression(template: Template, attribute: KeyAttribute, named: Named, around: Around) -> str:
-    """The value of a key attribute. Raises: UnsayableError."""
+def key_expression(
+    template: Template, attribute: KeyAttribute, named: Named, around: Around, up: bool | None = None
+) -> str:
+    """The value of a key attribute; `up`: of a bound, where its last number may move. Raises: UnsayableError."""
     if attribute.type == "text":
-        return text_expression(template, named, around)
+        return text_expression(template, named, around, up)
     if attribute.type == "binary":
         raise UnsayableError("a binary key")
     (ref,) = template.refs
@@ -248,17 +233,21 @@ def key_expression(template: Template, attribute: KeyAttribute, named: Named, ar
     return f"given({value})"
 
 
-def text_expression(template: Template, named: Named, around: Around) -> str:
+def text_expression(template: Template, named: Named, around: Around, up: bool | None = None) -> str:
     """A template's text, undefined where a value is missing. Raises: UnsayableError."""
+    last = template.refs[-1] if template.refs else None
     parts = [
-        quoted(part) if isinstance(part, str) else _of_ref(part, named, around) for part in template.parts
+        quoted(part)
+        if isinstance(part, str)
+        else _of_ref(part, named, around, up if part is last and not part.filters else None)
+        for part in template.parts
     ]
     if all(isinstance(part, str) for part in template.parts):
         return quoted("".join(part for part in template.parts if isinstance(part, str)))
     return f"text({', '.join(parts)})"
 
 
-def _of_ref(ref: Ref, named: Named, around: Around) -> str:
+def _of_ref(ref: Ref, named: Named, around: Around, up: bool | None) -> str:
     if len(ref.paths) > 1 and not ref.every:
         values = [named(Ref((path,)))[0] for path in ref.paths]
         first, *others = ref.filters
@@ -269,7 +258,9 @@ def _of_ref(ref: Ref, named: Named, around: Around) -> str:
         value, kind, filters = named(ref)
         if ref.format is not None and kind.name != "list":
             width, decimals = format_width(ref.format)
-            value, kind = f"padded({value}, {width}, {decimals})", TEXT
+            padded = f"{value}, {width}, {decimals}"
+            value = f"padded({padded})" if up is None else f"bounded({padded}, {str(up).lower()})"
+            kind = TEXT
         if kind.name == "list":
             value, kind, filters = _of_list(ref, value, kind, filters, around)
     for used in filters:

@@ -118,7 +118,10 @@ def type_of(kind: Kind | None) -> str:
 
 # ── runtime.ts ──
 
-_DECLARED = re.compile(r"^(?:async )?(?:function|interface|type|const) (\w+)", re.MULTILINE)
+_DECLARED = re.compile(r"^(?:async )?(?:function|interface|type|const|export class) (\w+)", re.MULTILINE)
+
+
+_MODULE_NAMES = "KEY TYPE TTL PLACES createHash DynamoDBClient Entity entities Entities pages getter Asked"
 
 
 @functools.lru_cache(maxsize=1)
@@ -129,10 +132,9 @@ def _declarations() -> dict[str, str]:
 
 
 def runtime_names() -> frozenset[str]:
+    """Names that a module has anyway."""
     parts = "\n".join(_declarations().values())
-    return frozenset(
-        {*_DECLARED.findall(parts), "KEY", "TYPE", "TTL", "createHash", "schema", "Table", "Dynamo", "Entity"}
-    )
+    return frozenset({*_DECLARED.findall(parts), *_MODULE_NAMES.split()})
 
 
 def helpers_of(code: str) -> list[str]:

@@ -1,10 +1,10 @@
-"""Access patterns as functions in TypeScript: parameters in, the answer's attributes out, asked through a library."""
+"""Access patterns as functions in TypeScript: parameters in, the answer's attributes out, asked through ElectroDB."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from migrator.mapping.patterns.requests import MOVED_UP, cut_params
 from migrator.model.facts import Kind
 from migrator.model.mapping import (
     Const,
@@ -53,17 +53,8 @@ _OPERATORS: Mapping[Operator, str] = {
 _CHARACTERS = {"hour": 13, "day": 10, "date": 10, "month": 7, "year": 4}
 
 
-@dataclass(frozen=True)
-class Client:
-    """How a pattern asks: the type of its first argument, and what reads a page and an item by its key."""
-
-    type: str
-    pages: str
-    get: str
-
-
 def pattern_function(
-    asked: PatternModel, client: Client, names: Identifiers, around: Around, refusals: Refusals
+    asked: PatternModel, names: Identifiers, around: Around, refusals: Refusals
 ) -> list[str]:
     """The lines of the pattern's types and its function."""
     pattern = asked.pattern
@@ -74,12 +65,12 @@ def pattern_function(
     title = names.type(pattern.name)
     params = [f"params: {title}Params"] if pattern.params else []
     try:
-        body = _Writer(asked, client, around).body(title)
+        body = _Writer(asked, around).body(title)
     except UnsayableError as error:
         refusals.add(f"access_patterns.{pattern.name}", str(error))
         return []
     answer = _answer_type(asked, title)
-    arguments = ", ".join([f"client: {client.type}", *params])
+    arguments = ", ".join(["client: Entities", *params])
     return [
         *_params(pattern, title),
         *(line for part in asked.parts for line in _record(part, _record_name(part, title))),
@@ -105,6 +96,10 @@ def _param_type(param: Param) -> str:
     type_ = type_of(Kind(param.type))
     listed_ = f"readonly {type_}[]" if param.many else type_
     return f"{listed_} | null" if param.optional else listed_
+
+
+def _checked_type(param: Param) -> str:
+    return f"{type_of(Kind(param.type))}{'[]' if param.many else ''}{'?' if param.optional else ''}"
 
 
 def _record(part: PartModel, name: str) -> list[str]:
@@ -136,15 +131,23 @@ def _held(part: PartModel, title: str) -> str:
 class _Writer:
     """One pattern's function. Raises: UnsayableError."""
 
-    def __init__(self, asked: PatternModel, client: Client, around: Around) -> None:
-        self.asked, self.client, self.around = asked, client, around
+    def __init__(self, asked: PatternModel, around: Around) -> None:
+        self.asked, self.around = asked, around
         self.pattern = asked.pattern
         self.params = {param.name: param for param in asked.pattern.params}
         self.many = ""
 
     def body(self, title: str) -> list[str]:
         lines = self._query() if self.pattern.operation == "query" else self._keys()
-        return [*lines, *self._picked(title)]
+        types = ", ".join(
+            f"{property_(name)}: {quoted(_checked_type(one))}" for name, one in self.params.items()
+        )
+        check = [f"checkParams(params, {{ {types} }});"] if types else []
+        cut = ", ".join(
+            f"{property_(name)}: {_CHARACTERS[unit]}" for name, unit in cut_params(self.pattern).items()
+        )
+        check += [f"refuseCut(params, {{ {cut} }});"] if cut else []
+        return [*check, *lines, *self._picked(title)]
 
     # ── requests ──
 
@@ -155,16 +158,18 @@ class _Writer:
         fields += [f"hash: {quoted(hash_.name)}", f"partitions: {self._partitions(hash_)}"]
         if pattern.sort:
             (sort,), (condition,) = index.sort, pattern.sort
-            values = ", ".join(self._key(value, sort) for value in condition.values)
+            directions = MOVED_UP.get(condition.operator, (None,))
+            bounds = zip(condition.values, directions, strict=True)
+            values = ", ".join(self._key(value, sort, up) for value, up in bounds)
             is_ = quoted(_OPERATORS[condition.operator])
-            fields.append(f"sort: sortedBy({quoted(sort.name)}, {is_}, [{values}])")
+            fields.append(f"sort: sortedBy({quoted(sort.name)}, {is_}, () => [{values}])")
         fields.append(f"order: {listed(attribute.name for attribute in index.sort)}")
         fields += ["descending: true"] if pattern.descending else []
         fields += [f"limit: {self._limit()}"] if pattern.limit is not None and pattern.near is None else []
         fields += ["consistent: true"] if pattern.consistent else []
         if pattern.filters:
-            fields.append(f"fits: (item) => {self._filters()}")
-        asked = f"ask(question, {self.client.pages}(client, question))"
+            fields.append(f"filters: [{self._filters()}]")
+        asked = "ask(question, pages(client, question))"
         return [
             "const question: Question = {",
             *block([f"{field}," for field in fields]),
@@ -174,9 +179,10 @@ class _Writer:
 
     def _partitions(self, hash_: KeyAttribute) -> str:
         (template,) = self.pattern.key
-        made = f"must({quoted(hash_.name)}, {self._key(template, hash_)})"
+        made = f"{{ {property_(hash_.name)}: {self._key(template, hash_)} }}"
         star = self.pattern.star
-        return f"[{made}]" if star is None else f"{self._texts(star)}.map((every) => {made})"
+        elements, given = ('[""]', "") if star is None else (self._texts(star), "every")
+        return f"keysOf({elements}, ({given}) => ({made}))"
 
     def _texts(self, star: Ref) -> str:
         """The texts that a `*` stands for."""
@@ -212,9 +218,9 @@ class _Writer:
         tests = []
         for condition in self.pattern.filters:
             values = ", ".join(self._value(value) for value in condition.values)
-            item = member("item", condition.attribute)
-            tests.append(f"meets({item}, {quoted(_OPERATORS[condition.operator])}, [{values}])")
-        return " && ".join(tests)
+            is_ = quoted(_OPERATORS[condition.operator])
+            tests.append(f"{{ name: {quoted(condition.attribute)}, is: {is_}, values: [{values}] }}")
+        return ", ".join(tests)
 
     def _value(self, value: Expression) -> str:
         if isinstance(value, Const):
@@ -236,19 +242,16 @@ class _Writer:
         used = set(paths_in(templates))
         self.many = next((param.name for param in pattern.params if param.many and param.name in used), "")
         fields = ", ".join(
-            f"{property_(name.name)}: must({quoted(name.name)}, {self._key(template, name)})"
+            f"{property_(name.name)}: {self._key(template, name)}"
             for name, template in zip(names, templates, strict=True)
         )
-        keys = (
-            f"{member('params', self.many)}.map((each) => ({{ {fields} }}))"
-            if self.many
-            else f"[{{ {fields} }}]"
-        )
+        elements, given = ('[""]', "") if not self.many else (member("params", self.many), "each")
+        keys = f"keysOf({elements}, ({given}) => ({{ {fields} }}))"
         consistent = str(pattern.consistent).lower()
-        return [f"const items = await askKeys({keys}, {self.client.get}(client, {consistent}));"]
+        return [f"const items = await askKeys({keys}, getter(client, {consistent}));"]
 
-    def _key(self, template: Template, attribute: KeyAttribute) -> str:
-        return key_expression(template, attribute, self._named, self.around)
+    def _key(self, template: Template, attribute: KeyAttribute, up: bool | None = None) -> str:
+        return key_expression(template, attribute, self._named, self.around, up)
 
     def _named(self, ref: Ref) -> tuple[str, Kind, tuple[Filter, ...]]:
         if ref.every:

@@ -4,13 +4,16 @@ type KeyValue = string | number;
 
 type Item = Record<string, unknown>;
 
+/** A value that cannot stand in a key, or a parameter that a pattern does not take. */
+export class RefusedError extends RangeError {}
+
 function text(...parts: Maybe<string>[]): string | undefined {
   return parts.some((part) => part === null || part === undefined) ? undefined : parts.join("");
 }
 
 function whole(value: Maybe<number>): string | undefined {
   if (value === null || value === undefined) return undefined;
-  if (!Number.isSafeInteger(value)) throw new RangeError("a key takes a whole number that JavaScript holds exactly");
+  if (!Number.isSafeInteger(value)) throw new RefusedError("a key takes a whole number that JavaScript holds exactly");
   return String(value);
 }
 
@@ -22,16 +25,29 @@ function fixed(value: Maybe<number>, decimals: number): string | undefined {
 
 function exactly(value: number, decimals: number): string {
   const written = (value + 0).toFixed(decimals);
-  if (Number(written) !== value || Math.abs(value) > Number.MAX_SAFE_INTEGER) throw new RangeError(`a key takes a number of at most ${decimals} decimals`);
+  if (Number(written) !== value || Math.abs(value) > Number.MAX_SAFE_INTEGER) throw new RefusedError(`a key takes a number of at most ${decimals} decimals`);
   return written;
 }
 
 function padded(value: Maybe<number>, width: number, decimals: number): string | undefined {
   if (value === null || value === undefined) return undefined;
   const written = exactly(value, decimals);
-  if (written.startsWith("-")) throw new RangeError("a negative number cannot be padded to sort");
-  if (written.length > width) throw new RangeError(`the number is wider than the ${width} characters that its key has`);
+  if (written.startsWith("-")) throw new RefusedError("a negative number cannot be padded to sort");
+  if (written.length > width) throw new RefusedError(`the number is wider than the ${width} characters that its key has`);
   return written.padStart(width, "0");
+}
+
+/** The padded number; if it cannot be one, the next one up or down, or what sorts before or behind all. */
+function bounded(value: Maybe<number>, width: number, decimals: number, up: boolean): string | undefined {
+  if (value === null || value === undefined) return undefined;
+  const step = 10 ** -decimals;
+  const most = 10 ** (decimals ? width - decimals - 1 : width) - step;
+  if (value < 0 && !up) return "-";
+  if (value > most && up) return ":";
+  const held = Math.min(Math.max(value, 0), most);
+  const near = Number(held.toFixed(decimals));
+  const moved = up && near < held ? near + step : !up && near > held ? near - step : near;
+  return moved.toFixed(decimals).padStart(width, "0");
 }
 
 function truth(value: Maybe<boolean>): string | undefined {
@@ -45,7 +61,7 @@ function given<T>(value: Maybe<T>): T | undefined {
 /** A date, or a date and time with or without a zone, as ISO 8601 in UTC: [date, time with 6 decimals, zone]. */
 function moment(value: string): [string, string, string] {
   const found = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,6})\d*)?)?(Z|[+-]\d\d(?::?\d\d)?)?)?$/.exec(value);
-  if (!found) throw new RangeError("not a date or a time as ISO 8601, such as 2026-06-10T14:32:00");
+  if (!found) throw new RefusedError("not a date or a time as ISO 8601, such as 2026-06-10T14:32:00");
   const [, date = "", minutes = "00:00", seconds = "00", fraction = "", zone = ""] = found;
   const micros = fraction.padEnd(6, "0");
   if (zone === "") return [date, `${minutes}:${seconds}.${micros}`, ""];
@@ -89,7 +105,7 @@ function trimmed(value: Maybe<string>): string | undefined {
 function mapped(value: Maybe<string>, entries: ReadonlyMap<string, string>): string | undefined {
   if (value === null || value === undefined) return undefined;
   const found = entries.get(value);
-  if (found === undefined) throw new RangeError("a value that the mapping's map does not list");
+  if (found === undefined) throw new RefusedError("a value that the mapping's map does not list");
   return found;
 }
 
@@ -118,7 +134,7 @@ function shardText(number: number, count: number): string {
 
 function descending(value: Maybe<string>): string | undefined {
   if (value === null || value === undefined) return undefined;
-  if (/[^0-9:.TZ-]/.test(value)) throw new RangeError("only a padded number or a date can be turned round");
+  if (/[^0-9:.TZ-]/.test(value)) throw new RefusedError("only a padded number or a date can be turned round");
   return value.replace(/\d/g, (digit) => String(9 - Number(digit)));
 }
 
@@ -128,7 +144,7 @@ function each<T>(values: Maybe<readonly T[]>, change: (value: T) => Maybe<string
 
 function path(parts: readonly Maybe<string>[], separator: string): string | undefined {
   const written = text(...parts);
-  if (parts.some((part) => part?.includes(separator))) throw new RangeError("a part of a path holds the separator");
+  if (parts.some((part) => part?.includes(separator))) throw new RefusedError("a part of a path holds the separator");
   return written === undefined ? undefined : parts.join(separator);
 }
 
@@ -155,14 +171,14 @@ function entry<T extends Record<string, Maybe<KeyValue>>>(holds: boolean, values
 }
 
 function must<T extends KeyValue>(name: string, value: T | undefined): T {
-  if (value === undefined || value === "") throw new RangeError(`the key attribute ${name} lacks a value`);
+  if (value === undefined || value === "") throw new RefusedError(`the key attribute ${name} lacks a value`);
   return value;
 }
 
 /** The geohash of a place in degrees. */
 function geohash(latitude: Maybe<number>, longitude: Maybe<number>, length: number): string | undefined {
   if (latitude === null || latitude === undefined || longitude === null || longitude === undefined) return undefined;
-  if (!(Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180)) throw new RangeError("the place is not on the earth");
+  if (!(Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180)) throw new RefusedError("the place is not on the earth");
   const range = { lat: [-90, 90] as [number, number], lng: [-180, 180] as [number, number] };
   let written = "";
   for (let letter = 0, isLng = true; letter < length; letter++) {
@@ -216,7 +232,7 @@ function bucketsBetween(since: string, until: string, characters: number): strin
     const next = { 4: [year + step, 0, 1, 0], 7: [year, month - 1 + step, 1, 0], 10: [year, month - 1, day + step, 0], 13: [year, month - 1, day, hour + step] }[characters] as [number, number, number, number];
     const written = new Date(Date.UTC(...next)).toISOString().slice(0, characters);
     if (written > last) return found;
-    if (step === 400) throw new RangeError("more than 400 buckets of time between both; ask for a shorter time");
+    if (step === 400) throw new RefusedError("more than 400 buckets of time between both; ask for a shorter time");
     found.push(written);
   }
 }
@@ -237,8 +253,8 @@ function distance(from: [number, number], to: [number, number]): number {
 function nearest(items: Item[], key: readonly string[], from: [number, number], at: readonly [string, string], within: number, length: number): Item[] {
   const [height, width] = cellDegrees(length).map(radians) as [number, number];
   const across = Math.asin(Math.sin(width) * Math.max(0, Math.cos(radians(from[0]))));
-  if (!(within > 0)) throw new RangeError("the distance must be a number of metres above 0");
-  if (within > EARTH_RADIUS_M * Math.min(height, across)) throw new RangeError("nine cells do not reach that far");
+  if (!(within > 0)) throw new RefusedError("the distance must be a number of metres above 0");
+  if (within > EARTH_RADIUS_M * Math.min(height, across)) throw new RefusedError("nine cells do not reach that far");
   const placed = items
     .filter((item) => typeof item[at[0]] === "number" && typeof item[at[1]] === "number")
     .map((item) => ({ item, metres: distance(from, [item[at[0]] as number, item[at[1]] as number]) }))
@@ -253,10 +269,16 @@ interface Condition {
   values: KeyValue[];
 }
 
+interface Filter {
+  name: string;
+  is: Condition["is"];
+  values: unknown[];
+}
+
 interface Question {
   index?: string;
   hash: string;
-  partitions: KeyValue[];
+  partitions: Record<string, KeyValue>[];
   /** null: no item can be meant. */
   sort?: Condition | null;
   /** Attributes by which items of several partitions are merged. */
@@ -264,16 +286,83 @@ interface Question {
   descending?: boolean;
   limit?: number;
   consistent?: boolean;
-  fits?: (item: Item) => boolean;
+  filters?: Filter[];
 }
 
 type Page = { items: Item[]; next?: unknown };
 
-/** A condition on the sort key; undefined where a parameter of it is not given, null where no value can meet it. */
-function sortedBy(name: string, is: Condition["is"], values: (KeyValue | undefined)[]): Condition | null | undefined {
-  if (values.some((value) => value === undefined)) return undefined;
-  const known = values as KeyValue[];
-  return is === "between" && order(known[0], known[1]) > 0 ? null : { name, is, values: known };
+/** Refuses a parameter that is not of its type: `string`, `string?` for an optional one, `string[]` for a list. */
+function checkParams(params: object, types: Record<string, string>): void {
+  for (const [name, type] of Object.entries(types)) {
+    const value = (params as Item | null | undefined)?.[name];
+    if (type.endsWith("?") && (value === null || value === undefined)) continue;
+    const of = type.replace(/\[\]|\?/g, "");
+    const values = type.includes("[]") ? value : [value];
+    const fits = (one: unknown): boolean => typeof one === of && (of !== "number" || Number.isFinite(one));
+    if (!Array.isArray(values) || !values.every(fits)) throw new RefusedError(`${name}: the parameter must be of the type ${type}`);
+  }
+}
+
+/** Refuses a time that is more than its key holds of it: so many characters. */
+function refuseCut(params: object, characters: Record<string, number>): void {
+  for (const [name, count] of Object.entries(characters)) {
+    const value = (params as Record<string, Maybe<string>>)[name];
+    if (value === null || value === undefined) continue;
+    const [date, time] = moment(value);
+    const rest = `${date}T${time}`.slice(count);
+    if (rest !== "0000-01-01T00:00:00.000000".slice(count)) throw new RefusedError(`${name}: the key holds less of it`);
+  }
+}
+
+/** What is made, or undefined of a value that no row can have. */
+function unlessRefused<T>(make: () => T): T | undefined {
+  try {
+    return make();
+  } catch (error) {
+    if (error instanceof RefusedError) return undefined;
+    throw error;
+  }
+}
+
+function bytesOf(value: KeyValue): number {
+  return typeof value === "string" ? Buffer.byteLength(value) : 1;
+}
+
+/** The keys to ask, without those that no item can have. */
+function keysOf<T>(elements: readonly T[], make: (element: T) => Record<string, KeyValue | undefined>): Record<string, KeyValue>[] {
+  const keys: Record<string, KeyValue>[] = [];
+  for (const element of elements) {
+    const entries = Object.entries(unlessRefused(() => make(element)) ?? {});
+    for (const [name, value] of entries) if (value === undefined) throw new RefusedError(`${name}: a parameter of the key is not set`);
+    const key = Object.fromEntries(entries) as Record<string, KeyValue>;
+    const sizes = Object.values(key).map((value) => bytesOf(value));
+    if (sizes.length && sizes.every((size, place) => 0 < size && size <= (place ? 1024 : 2048))) keys.push(key);
+  }
+  return keys;
+}
+
+/** A condition on the sort key; undefined where a parameter of it is not given or all keys meet it, null where none can. */
+function sortedBy(name: string, is: Condition["is"], make: () => (KeyValue | undefined)[]): Condition | null | undefined {
+  const made = is === "=" || is === "begins_with" ? unlessRefused(make) : make();
+  if (made === undefined) return null;
+  if (made.some((value) => value === undefined)) return undefined;
+  const values = made as KeyValue[];
+  if (isReversed({ is, values })) return null;
+  const last = values[values.length - 1];
+  if (last === "" && ["=", "between", "<=", "<"].includes(is)) return null;
+  if (values.some((value) => bytesOf(value) > 1024)) {
+    if (is === "=" || is === "begins_with") return null;
+    throw new RefusedError(`a parameter makes a bound of ${name} longer than a key can be (1024 bytes)`);
+  }
+  if (values[0] !== "") return { name, is, values };
+  return is === "between" ? { name, is: "<=", values: values.slice(1) } : undefined;
+}
+
+/** Whether nothing can lie between the bounds. */
+function isReversed({ is, values }: { is: Condition["is"]; values: unknown[] }): boolean {
+  const [low, high] = values;
+  if (is !== "between" || values.some((value) => value === undefined || value === null)) return false;
+  return typeof low !== typeof high || order(low, high) > 0;
 }
 
 /** As DynamoDB sorts: numbers by value, texts by their bytes in UTF-8. */
@@ -292,8 +381,8 @@ function compared(one: Item, other: Item, names: readonly string[]): number {
 
 function limitOf(limit: Maybe<number>): number | undefined {
   if (limit === null || limit === undefined) return undefined;
-  if (!Number.isSafeInteger(limit) || limit < 1) throw new RangeError("the limit must be a whole number above 0");
-  return limit;
+  if (!Number.isSafeInteger(limit) || limit < 1) throw new RefusedError("the limit must be a whole number above 0");
+  return Math.min(limit, 2 ** 31 - 1);
 }
 
 /** Whether an attribute meets a condition of the pattern's filter; one without a value is left out. */
@@ -330,17 +419,20 @@ async function sideBySide<T, R>(pieces: readonly T[], work: (piece: T) => Promis
 
 /** The items of the answer, of all partitions in the order of the sort key, each once. */
 async function ask(question: Question, page: (partition: KeyValue, next: unknown, size: number | undefined) => Promise<Page>): Promise<Item[]> {
-  if (question.sort === null) return [];
-  const read = async (partition: KeyValue): Promise<Item[]> => {
+  const { sort, filters = [] } = question;
+  if (sort === null || filters.some((filter) => isReversed(filter))) return [];
+  const fits = (item: Item): boolean => filters.every(({ name, is, values }) => meets(item[name], is, values));
+  const read = async (key: Record<string, KeyValue>): Promise<Item[]> => {
+    const partition = key[question.hash] as KeyValue;
     const found: Item[] = [];
     let next: unknown;
     let size = question.limit;
     do {
       const answer = await page(partition, next, size);
-      found.push(...answer.items.filter((item) => isShown(item) && (question.fits?.(item) ?? true)));
+      found.push(...answer.items.filter((item) => isShown(item) && fits(item)));
       next = answer.next;
       // What was left out is paid for: a page twice as large costs one request less.
-      size = size === undefined ? undefined : size * 2;
+      size = size === undefined ? undefined : Math.min(size * 2, 2 ** 31 - 1);
     } while (next !== undefined && next !== null && (question.limit === undefined || found.length < question.limit));
     return found;
   };

@@ -1,0 +1,57 @@
+"""Item designs of a mapping's entities by type and attribute; made once, so that a pattern does not walk all of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from migrator.model.facts import EntityPlan, Kind, kept_columns, kind_of
+from migrator.model.mapping import Expression, ItemDesign, Part, Ref
+
+Behind = tuple[Kind, Ref] | None
+"""The column behind an attribute, with its filters; None for an attribute of several columns."""
+
+Written = Mapping[str, Expression]
+"""What an item's attributes are made of, those included that keep their column's name."""
+
+_TIMES = frozenset({"timestamp", "date"})
+
+
+class Designs:
+    def __init__(self, plans: Sequence[EntityPlan] = ()) -> None:
+        self._of_type: dict[str, list[tuple[EntityPlan, Written]]] = defaultdict(list)
+        self._columns: dict[tuple[str, str], set[Behind]] = defaultdict(set)
+        for plan in plans:
+            for item in plan.entity.items:
+                written = _written(plan, item)
+                for type_ in ("", item.type):
+                    self._of_type[type_].append((plan, written))
+                    for name, expression in written.items():
+                        self._columns[type_, name].add(_column(plan, expression))
+
+    def columns(self, type_: str, name: str) -> set[Behind]:
+        """Columns behind the attribute in items of the type; '': of any type."""
+        return set(self._columns.get((type_, name), ()))
+
+    def of_part(self, part: Part) -> Iterator[tuple[EntityPlan, Written]]:
+        """Items that may be in the part: of its type, or of any that has all of its attributes."""
+        for plan, written in self._of_type.get(part.type, ()):
+            if part.type or written.keys() >= set(part.attributes):
+                yield plan, written
+
+
+def _written(plan: EntityPlan, item: ItemDesign) -> Written:
+    kept: dict[str, Expression] = {name: Ref((name,)) for name in kept_columns(plan, item)}
+    return {**kept, **plan.entity.attributes, **item.attributes}
+
+
+def _column(plan: EntityPlan, expression: Expression) -> Behind:
+    if not isinstance(expression, Ref) or len(expression.paths) != 1:
+        return None
+    kind = kind_of(expression.paths[0], plan)
+    # A statement may already give the text that a filter makes; only for times can the two be told apart.
+    plain = not expression.filters and expression.format is None
+    if kind is None or not (plain or kind.name in _TIMES):
+        return None
+    return kind, replace(expression, paths=("",))
