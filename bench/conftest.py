@@ -13,6 +13,23 @@ import pytest
 
 from bench.measure import Tables
 from bench.shapes import ROWS, SHAPES, fill
+from tests.conftest import (
+    dynamodb_url,
+    mysql_database,
+    mysql_url,
+    postgres_database,
+    postgres_pool,
+    postgres_url,
+)
+
+__all__ = [
+    "dynamodb_url",
+    "mysql_database",
+    "mysql_url",
+    "postgres_database",
+    "postgres_pool",
+    "postgres_url",
+]
 
 _TABLES = pytest.StashKey[Tables]()
 IN_PYTHON = (sys.executable, "-m", "bench.sink")

@@ -9,18 +9,17 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import orjson
-import pytest
 
-from migrator.mapping.heart.encoder import EncodedItem
 from migrator.mapping.heart.wire import encode_sized
-from migrator.model.table import BATCH_WRITE_ITEMS, Item, KeyAttribute, TableDesign
+from migrator.model.table import BATCH_WRITE_ITEMS, EncodedItem, Item, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
-from migrator.target.exchange import REFERENCE
 from migrator.target.store import DynamoStore
 from tests.support_fence import no_fence
+from tests.support_lanes import by_botocore
 
 REQUESTS = 100
 ROUNDS = int(os.environ.get("MIGRATOR_TEST_ROUNDS", 15))
@@ -52,17 +51,18 @@ def encoded(made: Item) -> EncodedItem:
     return DESIGN.key_of(made), orjson.dumps(wired), size, None
 
 
-def test_cpu_of_a_request(sink: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    stores = {}
-    for lane in (REFERENCE, "exchange"):
-        monkeypatch.setenv("MIGRATOR_LANE", lane)
-        stores[lane] = DynamoStore(
-            dynamodb_client(region=None, profile=None, endpoint=sink), DESIGN, no_fence
-        )
-    as_json, ours = [encoded(made) for made in ITEMS], stores["exchange"]
+def client_of(sink: str) -> Any:
+    return dynamodb_client(region=None, profile=None, endpoint=sink)
+
+
+def test_cpu_of_a_request(sink: str) -> None:
+    ours, botocores = (
+        DynamoStore(client, DESIGN, no_fence) for client in (client_of(sink), by_botocore(client_of(sink)))
+    )
+    as_json = [encoded(made) for made in ITEMS]
     inserts = ConditionalWrites(ours)
     ways: dict[str, Callable[[], object]] = {
-        "items by botocore": lambda: stores[REFERENCE].put(ITEMS),
+        "items by botocore": lambda: botocores.put(ITEMS),
         "items": lambda: ours.put(ITEMS),
         "items as JSON": lambda: ours.put_encoded(as_json),
         "inserts of items": lambda: inserts.write(ITEMS, fresh=True),

@@ -15,17 +15,15 @@ from bench.measure import InTurn, Tables, alone
 from bench.recorder import recording, replay
 from bench.shapes import ROWS, SHAPES, engine_of
 from bench.ways import WAYS, by_backfill
-from migrator.target.exchange import BOTOCORE, REFERENCE
+from migrator.target.exchange import BOTOCORE
 from tests.support_capture import capturing
 from tests.support_lanes import PROXY
 
 TITLES = {
     "naive": ("naive", ""),
-    "by botocore and items_for()": ("backfill", REFERENCE),
     "prepared bodies by botocore": ("backfill", BOTOCORE),
     "the same through a proxy": ("backfill", PROXY),
     "backfill": ("backfill", ""),
-    "conditional by botocore": ("conditional", REFERENCE),
     "conditional backfill": ("conditional", ""),
 }
 """Of what is measured the way, and the lane that its requests go by."""

@@ -25,8 +25,9 @@ from bench.sink import answer_to
 from bench.ways import by_backfill, naively
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
-from migrator.mapping.heart.encoder import EncodedItem, compile_encoder, encode_page
+from migrator.mapping.heart.encoder import compile_encoder, encode_page
 from migrator.model.journal import RunIdentity, Tally
+from migrator.model.table import EncodedItem
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import pages_of

@@ -14,9 +14,8 @@ from bench.conftest import started
 from bench.measure import InTurn, Tables, alone
 from bench.shapes import ROWS, SHAPES, engine_of
 from bench.ways import WAYS
-from migrator.target.exchange import REFERENCE
 
-TITLES = {"backfill": ("backfill", ""), "verify": ("verify", ""), "by reference": ("verify", REFERENCE)}
+TITLES = ("backfill", "verify")
 
 
 @pytest.fixture
@@ -25,29 +24,22 @@ def table() -> Iterator[str]:
         yield url
 
 
-def test_cpu_of_an_item(
-    url: str, name: str, table: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cpu_of_an_item(url: str, name: str, table: str, tables: Tables) -> None:
     def taken(title: str) -> Callable[[], int]:
-        way, lane = TITLES[title]
-
         def work() -> int:
-            monkeypatch.setenv("MIGRATOR_LANE", lane)
-            items = WAYS[way](SHAPES[name], url, table)
+            items = WAYS[title](SHAPES[name], url, table)
             assert items == ROWS
             return items
 
         return work
 
     found = InTurn.of({title: taken(title) for title in TITLES})
-    monkeypatch.setenv("MIGRATOR_LANE", "")
     tables.add(
         f"Verify, {ROWS:,} rows, µs of CPU an item",
         rows=f"{engine_of(url)}, {name}",
         backfill=f"{found.cpu_us('backfill'):.1f}",
         verify=f"{found.cpu_us('verify'):.1f}",
         verify_in_backfills=f"{found.ratio('verify', 'backfill'):.2f}",
-        attribute_by_attribute=f"{found.cpu_us('by reference'):.1f}",
         items_a_second=f"{found.a_second('verify'):,.0f}",
         MB_at_most=f"{alone('verify', name, url, table).peak_mb:.0f}",
     )

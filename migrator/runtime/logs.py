@@ -74,12 +74,12 @@ def _version() -> str:
     return version("single-table-migrator")
 
 
-def _process() -> dict[str, Any]:
-    """What tells this process's lines from others' where many are gathered; a person at a terminal knows."""
+def _origin(room: str) -> dict[str, Any]:
+    """Fields for lines that are gathered from many processes; a person who reads text needs none of them."""
     if _look["is_text"]:
         return {}
     named = {"job": ",".join(_jobs)} if _jobs else {}
-    return named | {"host": socket.gethostname(), "pid": os.getpid(), "version": _version()}
+    return named | {"room": room, "host": socket.gethostname(), "pid": os.getpid(), "version": _version()}
 
 
 def bind_run(number: int) -> None:
@@ -96,9 +96,9 @@ def _bound_logger(room: str) -> Any:
 
     _set_up()
     if structlog.is_configured():
-        return structlog.get_logger(room=room, **_process())
+        return structlog.get_logger(**_origin(room))
     printed = structlog.PrintLogger(cast(TextIO, _Lines(_standard_error)))
-    return structlog.wrap_logger(printed, _processors(json=True), _from("warning"), room=room, **_process())
+    return structlog.wrap_logger(printed, _processors(json=True), _from("warning"), **_origin(room))
 
 
 def _set_up() -> None:

@@ -15,7 +15,7 @@ from typing import NoReturn, TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 from tenacity.stop import stop_base
 
-from migrator.model.errors import Interrupted, MigratorError, StoppedError
+from migrator.model.errors import AwayError, Interrupted, MigratorError, StoppedError
 from migrator.runtime.logs import get_logger
 
 Result = TypeVar("Result")
@@ -68,11 +68,17 @@ def ending_at(end: float, why: str) -> Iterator[None]:
         _END.reset(token)
 
 
-def refuse_late() -> None:
+def refuse_late(made: type[StoppedError] = StoppedError) -> None:
     """Raises: StoppedError where the time of `ending_at` is over."""
     end, why = _END.get()
     if time.monotonic() >= end:
-        raise StoppedError(why)
+        raise made(why)
+
+
+def cut_to_end(timeout_s: float | None) -> float | None:
+    """A timeout, no longer than what is left of the time of `ending_at`."""
+    left_s = _END.get()[0] - time.monotonic()
+    return timeout_s if math.isinf(left_s) else max(0.001, min(timeout_s or left_s, left_s))
 
 
 def in_context(work: Callable[..., Result]) -> Callable[..., Result]:
@@ -174,7 +180,7 @@ class Retry:
         began: float,
         gave_up: Callable[[BaseException, str], MigratorError] | None,
     ) -> NoReturn:
-        refuse_late()
+        refuse_late(AwayError)
         error = state.outcome.exception() if state.outcome else None
         tried = f"{state.attempt_number} tries in {self.clock() - began:.0f} s"
         if gave_up is not None and error is not None:

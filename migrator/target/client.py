@@ -22,7 +22,6 @@ from migrator.target.answers import WholeAnswers, watch_requests
 from migrator.target.exchange import (
     AT_MOST,
     BOTOCORE,
-    REFERENCE,
     Connections,
     Exchange,
     KeptSigning,
@@ -230,13 +229,9 @@ def is_loopback(endpoint: str) -> bool:
 
 def open_exchange(client: Any) -> None:
     """Gives a client that was made by `with_exchange` an exchange; logs once where botocore signs or sends, and why."""
-    lane = os.environ.get("MIGRATOR_LANE", "")
-    if lane == REFERENCE:
-        _say_all(_LANE_SAYS_SO)
-        return
     session, url = client._endpoint.http_session, client.meta.endpoint_url
     at_most = max(AT_MOST, int(client.meta.config.max_pool_connections))
-    reason = _signed_by_botocore(client, lane)
+    reason = _signed_by_botocore(client)
     signing = BotocoreSigning(client) if reason else KeptSigning(client)
     if session._proxy_config.proxy_url_for(url):
         reason = reason or "a proxy is set"
@@ -248,23 +243,15 @@ def open_exchange(client: Any) -> None:
 
 
 @functools.cache
-def _say_all(reason: str) -> None:
-    log.info("botocore_sends_everything", reason=reason)
-
-
-@functools.cache
 def _say_bodies(reason: str) -> None:
     log.info("botocore_sends_prepared_bodies", reason=reason)
 
 
-_LANE_SAYS_SO = "MIGRATOR_LANE says so"
-
-
-def _signed_by_botocore(client: Any, lane: str) -> str:
+def _signed_by_botocore(client: Any) -> str:
     """Why botocore must sign, which knows what is configured and we do not; '' for nothing."""
     config = client.meta.config
-    if lane == BOTOCORE:
-        return _LANE_SAYS_SO
+    if os.environ.get("MIGRATOR_LANE") == BOTOCORE:
+        return "MIGRATOR_LANE is set"
     if client._request_signer._credentials is None:
         return "there are no credentials"
     if config.signature_version != "v4":

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import orjson
 from botocore.exceptions import ClientError
 
-from migrator.mapping.heart.encoder import EncodedItem
 from migrator.mapping.heart.wire import (
     decode_item,
     encode,
@@ -21,7 +20,7 @@ from migrator.mapping.heart.wire import (
 )
 from migrator.model.errors import FullCollectionError, ItemRefusedError, NeverTakenError
 from migrator.model.live import Outcome, Verdict
-from migrator.model.table import STATEMENT_BYTES, TOMBSTONE, Item
+from migrator.model.table import STATEMENT_BYTES, TOMBSTONE, EncodedItem, Item
 from migrator.runtime.retry import in_context
 from migrator.runtime.system import Forked, tell_of_forks
 from migrator.target.failures import UNPROCESSED, Unprocessed, error_code, holds, passes_in_batch
@@ -102,10 +101,6 @@ class ConditionalWrites(Forked):
         puts = [ItemPut(items[number], request, self.refused) for number in left]
         refused = {left[number]: outcome for number, outcome in self._put_all(puts, before).items()}
         return [refused.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
-
-    @property
-    def takes_encoded(self) -> bool:
-        return self.store.takes_encoded
 
     def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
         before = self.store.sent.taken

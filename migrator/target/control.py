@@ -152,7 +152,7 @@ def control_item(design: TableDesign, state: ControlState, mark: str = "") -> It
 
 
 def state_of(design: TableDesign, item: Item | None) -> ControlState:
-    """The state in a control item, also in one of an older migrator. Raises: TargetError where it is none."""
+    """The state in a control item. Raises: TargetError where it is none."""
     if item is None:
         return ControlState()
     ticket = item.get(design.ticket_attribute)
@@ -165,7 +165,7 @@ def state_of(design: TableDesign, item: Item | None) -> ControlState:
         kept = {name: _read(written_kept) for name, written_kept in jobs.items()}
         return ControlState(ticket, str(item.get(_TABLE, "")), kept, int(version), is_there=True)
     except (AttributeError, LookupError, TypeError, ValueError):
-        what = f"table {design.name}: migrator's control item is not as this version writes it"
+        what = f"table {design.name}: migrator's control item cannot be read"
         raise TargetError(f"{what}; a newer version wrote it, or it was changed by hand") from None
 
 

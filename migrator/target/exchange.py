@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import os
 import ssl
 import time
 from base64 import b64encode
@@ -35,6 +34,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError as Urllib3ConnectTimeoutError
 from urllib3.exceptions import NewConnectionError
 
+from migrator.runtime.retry import cut_to_end
 from migrator.runtime.system import Places
 from migrator.target.answers import (
     BrokenFrameError,
@@ -60,10 +60,8 @@ _SERVICE = "dynamodb"
 _BLOCK = 64
 """Bytes of a block of SHA-256. Source: RFC 2104."""
 
-REFERENCE = "reference"
-"""What MIGRATOR_LANE says where botocore is to send everything, and nothing is encoded."""
 BOTOCORE = "botocore"
-"""What it says where botocore is to sign and send the bodies that are prepared here."""
+"""The value of MIGRATOR_LANE that lets botocore sign and send the bodies that are prepared here."""
 
 
 # ── Connections ──
@@ -82,6 +80,7 @@ class Connections:
     def __init__(self, session: Any, url: str, at_most: int) -> None:
         self._session = session
         self.url = url
+        self.timeout_s: float | None = session._timeout.read_timeout
         self._places = Places(at_most)
         self._idle: list[HTTPConnection] = []
 
@@ -95,6 +94,7 @@ class Connections:
             self.give_back(connection)
             raise
         try:
+            connection.sock.settimeout(cut_to_end(self.timeout_s))
             connection.sock.sendall(signed)
             answer = received(connection.sock)
         except TimeoutError as error:
@@ -155,6 +155,7 @@ class Connections:
         pool = self._session._manager.connection_from_url(self.url)
         self._session._setup_ssl_cert(pool, self.url, self._session._verify)
         connection: HTTPConnection = pool._new_conn()
+        connection.timeout = cut_to_end(connection.timeout)
         try:
             connection.connect()
         except NewConnectionError as error:
@@ -165,7 +166,6 @@ class Connections:
             raise SSLError(endpoint_url=self.url, error=error) from error
         except OSError as error:
             raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
-        connection.sock.settimeout(pool.timeout.read_timeout)
         return connection
 
 
@@ -418,11 +418,6 @@ def _refuse(
 
 
 # ── Clients that use it ──
-
-
-def is_reference() -> bool:
-    """Whether MIGRATOR_LANE says that botocore is to send everything, and `items_for()` to make all items."""
-    return os.environ.get("MIGRATOR_LANE") == REFERENCE
 
 
 class ExchangingClient:

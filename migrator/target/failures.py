@@ -26,6 +26,7 @@ from botocore.exceptions import (
 )
 
 from migrator.model.errors import (
+    AwayError,
     FullCollectionError,
     ItemRefusedError,
     MigratorError,
@@ -199,7 +200,7 @@ def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
     if isinstance(error, (BotoConnectionError, HTTPClientError)) and not is_incomplete:
         return _unanswered(what, error, f" (gave up after {tried})")
     throttled = isinstance(error, Unprocessed) or (isinstance(error, ClientError) and is_throttle(error))
-    made = NeverTakenError if throttled else StoppedError
+    made = NeverTakenError if throttled else AwayError
     code = error_code(error) if isinstance(error, ClientError) else ""
     why = str(error) if is_incomplete else code or type(error).__name__
     advice = (
@@ -267,9 +268,7 @@ def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: s
     asked = details.get("endpoint_url") or details.get("proxy_url") or endpoint
     where, text = str(asked).rstrip("/"), f"{type(error).__name__} {details.get('error', '')}"
     why = next(why for pattern, why in _UNANSWERED if re.search(pattern, text, re.IGNORECASE))
-    return StoppedError(
-        f"{what}: no answer from {where}: {type(error).__name__}: {why}, then {_AGAIN}{tried}"
-    )
+    return AwayError(f"{what}: no answer from {where}: {type(error).__name__}: {why}, then {_AGAIN}{tried}")
 
 
 _AGAIN = "the same command goes on"

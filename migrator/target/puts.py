@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedErro
 from urllib3.connection import HTTPConnection
 
 from migrator.model.live import Outcome
+from migrator.runtime.retry import cut_to_end
 from migrator.target.answers import BrokenFrameError, Received, checked_last, consumed_by_meter, received
 from migrator.target.exchange import Connections, SocketTransport
 from migrator.target.failures import is_throttle
@@ -162,8 +163,8 @@ class _Lane:
     """A connection, and the request on it whose answer is awaited until `ends_at`."""
 
     connection: HTTPConnection
-    timeout_s: float | None
     number: int = -1
+    timeout_s: float | None = None
     ends_at: float = 0.0
     piece: bytes = b""
 
@@ -229,6 +230,7 @@ class _Exchanges:
             self._fail(error)
             return
         lane.number, lane.piece = number, b""
+        lane.timeout_s = cut_to_end(self._connections.timeout_s)
         lane.ends_at = time.monotonic() + (lane.timeout_s or 0.0)
         self._waiting[number] = lane
         try:
@@ -241,7 +243,7 @@ class _Exchanges:
         connection = self._connections.take(waits=not self._waiting)
         if connection is None:
             return None
-        lane = _Lane(connection, connection.sock.gettimeout())
+        lane = _Lane(connection)
         connection.sock.settimeout(0.0)
         self._selector.register(connection.sock, selectors.EVENT_READ, lane)
         return lane
@@ -305,7 +307,6 @@ class _Exchanges:
         for lane in list(self._waiting.values()):
             self._break(lane, ConnectionClosedError(endpoint_url=self._connections.url))
         for lane in self._free:
-            lane.connection.sock.settimeout(lane.timeout_s)
             self._connections.give_back(lane.connection)
         self._selector.close()
 

@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.mapping.heart.encoder import EncodedItem
 from migrator.mapping.heart.wire import (
     decode_item,
     encode,
@@ -25,6 +24,7 @@ from migrator.model.table import (
     BATCH_GET_KEYS,
     BATCH_WRITE_BYTES,
     BATCH_WRITE_ITEMS,
+    EncodedItem,
     Item,
     ItemKey,
     TableDesign,
@@ -145,14 +145,10 @@ class DynamoStore(Forked):
         return self._put([(key, {"PutRequest": {"Item": item}}, size) for key, item, size in wired])
 
     @property
-    def takes_encoded(self) -> bool:
-        """Whether requests go by an exchange of ours, which puts JSON into them as it is."""
-        return getattr(self.client, "exchange", None) is not None
-
-    @property
     def sockets(self) -> SocketTransport | None:
         """The connections on which many requests go side by side, where they are ours."""
-        return self.client.exchange.sockets if self.takes_encoded else None
+        sockets: SocketTransport | None = self.client.exchange.sockets
+        return sockets
 
     def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
         """As `put`."""
@@ -205,7 +201,6 @@ class DynamoStore(Forked):
     def scan_encoded(
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
     ) -> Iterator[ScannedPage[Found]]:
-        """What `each` gives of every item. Needs `takes_encoded`."""
         return self._scanned(segment, segments, read_one_by_one(each), start)
 
     def scan_texts(
@@ -215,7 +210,6 @@ class DynamoStore(Forked):
         see: Callable[[list[bytes], bytes], list[Found]],
         start: ItemKey | None = None,
     ) -> Iterator[ScannedPage[Found]]:
-        """What `see` gives of the texts of each page's items. Needs `takes_encoded`."""
         return self._scanned(segment, segments, read_as_texts(see), start)
 
     def _scanned(

@@ -10,11 +10,10 @@ from typing import Any, Protocol, TypeAlias
 import orjson
 from botocore.exceptions import ClientError
 
-from migrator.mapping.heart.encoder import EncodedItem
 from migrator.mapping.heart.wire import decode_item, item_bytes, units_of_writes, write_units
 from migrator.model.errors import ItemRefusedError
 from migrator.model.live import Outcome
-from migrator.model.table import TOMBSTONE, Item
+from migrator.model.table import TOMBSTONE, EncodedItem, Item
 from migrator.target.exchange import json_of
 from migrator.target.failures import Unprocessed, error_code, passes_in_batch
 

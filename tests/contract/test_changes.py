@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.journal.at_work.changes import LONG_AGO, NEVER, SqlChanges, under_way
+from migrator.journal.at_work.changes import SqlChanges, under_way
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlRevisions
 from migrator.model.errors import OldRevisionError, SettingsError
@@ -25,9 +25,8 @@ def test_each_revision_that_becomes_the_newest_leaves_its_text(journal: SqlJourn
     revisions(journal, "a", "with other patterns").register()
     revisions(journal, "b").register()
     assert (changes.text("a"), changes.before("b")) == (pins.text("patterns"), "a")
-    changes.keep("c", "not yet", NEVER)
+    changes.keep("c", "not yet")
     assert (changes.text("c"), changes.before("b")) == ("not yet", "a")
-    changes.keep("d", "of an older release", LONG_AGO)
     assert (changes.before("b"), changes.before("a")) == ("a", "b")
     assert SqlChanges(journal.database, "another").text("a") is None
 
@@ -65,14 +64,7 @@ def test_while_it_is_under_way_no_third_revision_takes_the_job_over(journal: Sql
 
 
 @pytest.mark.parametrize(
-    ("goes_back", "own"),
-    [
-        (False, "c"),
-        (False, "a"),
-        (True, "a"),
-        (True, "b"),
-        (True, "c"),
-    ],
+    ("goes_back", "own"), [(False, "c"), (False, "a"), (True, "a"), (True, "b"), (True, "c")]
 )
 def test_a_command_by_another_mapping_is_told_what_to_do(goes_back: bool, own: str) -> None:
     change = RevisionChange(1, "a", "b", goes_back=goes_back, step="items")
@@ -83,11 +75,11 @@ def test_one_that_goes_back_takes_the_place_of_what_it_leaves(journal: SqlJourna
     old, new = revisions(journal, "a"), revisions(journal, "b")
     old.register()
     changes = SqlChanges(journal.database, "job")
-    changes.keep("b", "text of b", NEVER)
+    changes.keep("b", "text of b")
     changes.begin("a", "b", goes_back=False)
     back = changes.begin("b", "a", goes_back=True)
     assert back.step == "unasked", "no writer has worked by what it leaves"
-    assert [changes.was_newest(name) for name in ("a", "b", "of an older release")] == [True, False, True]
+    assert [changes.was_newest(name) for name in ("a", "b", "c")] == [True, False, True]
     changes.advance(back, "")
     changes.begin("a", "b", goes_back=False)
     new.register()

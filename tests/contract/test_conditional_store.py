@@ -14,7 +14,7 @@ import pytest
 from migrator.model.edges import ItemStore
 from migrator.model.live import ConditionalStore
 from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.stages.live.send import EncodedWrites, encoded_of
+from migrator.stages.live.send import encoded_of
 from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
@@ -41,7 +41,6 @@ class Table:
 
     def together_as_json(self, *groups: list[Item]) -> list[tuple[str, str]]:
         """The items of a group are of one source, and all of one ticket."""
-        assert isinstance(self.writes, EncodedWrites)
         as_json = [
             (str(group[0]["_src"]), [encoded_of(one, self.design) for one in group])
             for group in groups

@@ -34,8 +34,9 @@ from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import DynamoStore
 from tests import pins
 from tests.support_fence import no_fence
+from tests.support_lanes import by_botocore
 
-LANES = ["exchange", exchange.BOTOCORE, exchange.REFERENCE]
+LANES = ["exchange", exchange.BOTOCORE]
 NewClient = Callable[..., Any]
 
 
@@ -100,9 +101,9 @@ def requests_of(table: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "query", {**told, **asked, "TableName": "NoSuchTable"}
 
 
-def answers_of(url: str) -> list[Any]:
+def answers_of(client: Any) -> list[Any]:
     """What a client says to each of the requests on a new table, in one form: plain values, sorted where order is chance."""
-    client, table = client_of(url), f"T{secrets.token_hex(6)}"
+    table = f"T{secrets.token_hex(6)}"
     admin = DynamoTableAdmin(client)
     admin.create(TableDesign(table, (KeyAttribute("PK"), KeyAttribute("SK")), "type"))
     answers = []
@@ -133,10 +134,10 @@ def _plain(value: Any, table: str) -> Any:
 
 
 def test_every_operation_answers_the_same(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = answers_of(dynamodb_url)
-    for lane in (exchange.BOTOCORE, exchange.REFERENCE):
-        monkeypatch.setenv("MIGRATOR_LANE", lane)
-        assert ours == answers_of(dynamodb_url)
+    ours = answers_of(client_of(dynamodb_url))
+    assert ours == answers_of(by_botocore(client_of(dynamodb_url)))
+    monkeypatch.setenv("MIGRATOR_LANE", exchange.BOTOCORE)
+    assert ours == answers_of(client_of(dynamodb_url))
     assert {"".join(map(str.capitalize, name.split("_"))) for name, _ in ours} == exchange.OPERATIONS
 
 
@@ -248,10 +249,7 @@ def test_an_answer_that_is_not_whole_is_none(lane: str, body: bytes) -> None:
 
 @pytest.mark.parametrize("status", ["200 OK", "400 Bad Request", "500 Internal Server Error"])
 def test_an_answer_with_another_checksum_is_none(lane: str, status: str) -> None:
-    with (
-        saying(answer(WRITTEN, status, "x-amz-crc32: 1")) as (url, _),
-        pins.refused(IncompleteAnswerError),
-    ):
+    with saying(answer(WRITTEN, status, "x-amz-crc32: 1")) as (url, _), pins.refused(IncompleteAnswerError):
         put(url)
 
 
@@ -360,21 +358,19 @@ def certificate_for_localhost(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("environment", "event"),
+    "environment",
     [
-        ({"MIGRATOR_LANE": "reference"}, "botocore_sends_everything"),
-        ({"MIGRATOR_LANE": "botocore"}, "botocore_sends_prepared_bodies"),
-        ({"HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": ""}, "botocore_sends_prepared_bodies"),
-        ({"AWS_ACCOUNT_ID_ENDPOINT_MODE": "required"}, "botocore_sends_prepared_bodies"),
+        {"MIGRATOR_LANE": "botocore"},
+        {"HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": ""},
+        {"AWS_ACCOUNT_ID_ENDPOINT_MODE": "required"},
     ],
-    ids=["case", "case-prepared", "proxy-set", "endpoint-required"],
+    ids=["case", "proxy-set", "endpoint-required"],
 )
 def test_what_our_connections_do_not_know_is_left_to_botocore_and_said_once(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], event: str
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
 ) -> None:
     for name, value in {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", **environment}.items():
         monkeypatch.setenv(name, value)
-    client_module._say_all.cache_clear()
     client_module._say_bodies.cache_clear()
     with capture_logs() as lines:
         clients = [dynamodb_client(region="eu-central-1", profile=None, endpoint=None) for _ in range(2)]
@@ -382,8 +378,8 @@ def test_what_our_connections_do_not_know_is_left_to_botocore_and_said_once(
         DynamoStore(client, TableDesign("T", (KeyAttribute("PK"),), "type"), no_fence) for client in clients
     ]
     assert [store.sockets for store in stores] == [None, None]
-    assert {store.takes_encoded for store in stores} == {event == "botocore_sends_prepared_bodies"}
-    assert [(line["event"], line["reason"]) for line in lines] == [(event, pins.text())]
+    said = [("botocore_sends_prepared_bodies", pins.text())]
+    assert [(line["event"], line["reason"]) for line in lines] == said
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from migrator.mapping.heart.wire import decode_item, encode_sized
 from migrator.model.edges import ItemStore
 from migrator.model.table import Item, KeyAttribute, TableDesign
 from migrator.stages.backfill.encoded import EncodedPuts
-from migrator.stages.verify.digests import EncodedScans
 
 
 @pytest.fixture
@@ -56,7 +55,6 @@ def test_every_value_comes_back_as_it_went(store: ItemStore) -> None:
 
 def test_items_as_json_are_stored_as_items_are(store: ItemStore) -> None:
     assert isinstance(store, EncodedPuts)
-    assert store.takes_encoded
     stored = item(1, **VALUES)
     wired, size = encode_sized(stored)
     receipt = store.put_encoded([(("P#1", "S#0001"), orjson.dumps(wired, default=base64_text), size, None)])
@@ -104,7 +102,6 @@ def test_a_scan_goes_on_behind_a_key(store: ItemStore) -> None:
 
 
 def test_a_scan_gives_what_is_made_of_each_item_in_dynamodbs_form(store: ItemStore) -> None:
-    assert isinstance(store, EncodedScans)
     items = [item(number, **VALUES) for number in range(40)]
     store.put(items)
     pages = [page for segment in range(2) for page in store.scan_encoded(segment, 2, decode_item)]

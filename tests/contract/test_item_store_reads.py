@@ -108,10 +108,7 @@ def test_a_query_goes_on_behind_an_item_that_may_be_gone(store: ItemStore, *, fo
 
 @pytest.mark.parametrize(
     ("index", "condition", "expected"),
-    [
-        ("ByTenant", {":t": "acme", ":r": "us"}, [2, 0, 12, 10]),
-        ("ByCreated", {":p": "P#0"}, [2, 0]),
-    ],
+    [("ByTenant", {":t": "acme", ":r": "us"}, [2, 0, 12, 10]), ("ByCreated", {":p": "P#0"}, [2, 0])],
 )
 def test_a_query_of_an_index_goes_on_behind_an_item(
     store: ItemStore, index: str, condition: dict[str, Any], expected: list[int]

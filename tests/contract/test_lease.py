@@ -22,7 +22,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.model.errors import SettingsError, StoppedError
 from migrator.model.journal import RunIdentity
 from tests import pins
-from tests.unit.stages.live.test_instances import until
+from tests.support_waiting import until
 
 
 def test_others_are_told_what_the_holder_does(journal: SqlJournal) -> None:

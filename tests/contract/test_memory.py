@@ -176,11 +176,3 @@ def test_a_request_that_a_later_reading_made_is_not_withdrawn(memory: Memory) ->
     assert memory.requests_of([A]) == [request]
     memory.withdraw([request], 7)
     assert memory.requests_of([A]) == []
-
-
-def test_the_highest_ticket_stays_known_and_never_goes_back(make: MakeMemory) -> None:
-    one, other = make("table-1"), make("table-2")
-    assert one.highest() == 0
-    for ticket in (5, 3 * 10**12 + 7, 4):
-        one.reached(ticket)
-    assert (one.highest(), other.highest()) == (3 * 10**12 + 7, 0)

@@ -77,9 +77,5 @@ def test_our_attributes_come_back_to_what_a_service_wrote(
     # All else stays, what has a higher ticket too, and nothing comes where no item is.
     assert stripping.own(ours) == 2
     own = {"_src": "order:[1]", "_tk": 2 * 10**12, "_rev": "abc"}
-    assert stored(store) == {
-        "P#1": plain | own,
-        "P#2": copied | own | {"_src": "order:[2]"},
-        "P#3": newer,
-    }
+    assert stored(store) == {"P#1": plain | own, "P#2": copied | own | {"_src": "order:[2]"}, "P#3": newer}
     assert stripping.own([]) == 0

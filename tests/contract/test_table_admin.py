@@ -279,11 +279,7 @@ def test_indexes_change_one_at_a_time_and_it_is_told_how_far_they_are(
     admin.create(design)
     third = replace(GSI2, name="GSI3")
     told = change(admin, replace(design, indexes=(GSI2, third)))
-    assert told == [
-        pins.text("filled"),
-        pins.text("entries"),
-        "index GSI1 is DELETING",
-    ]
+    assert told == [pins.text("filled"), pins.text("entries"), "index GSI1 is DELETING"]
     assert slow.refused == 0
     state = DynamoTableAdmin(client).state(replace(design, indexes=(GSI2, third)))
     assert state is not None

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import update
 
 from migrator.journal.memory import SqlMemory
 from migrator.journal.phases import SqlEvidence
 from migrator.journal.runs import SqlJournal
-from migrator.journal.schema import finding
 from migrator.journal.traces import SqlTraces
 from migrator.model.evidence import DiffKey, Sample
-from migrator.model.journal import Finding, Page, Run, RunIdentity
+from migrator.model.journal import Finding, Page, RunIdentity
 from migrator.model.live import KeyRequest, Root
 
 TABLE, OTHER_TABLE = "table-1", "table-2"
@@ -38,16 +36,6 @@ def fill(journal: SqlJournal, table_id: str, job: str = "shop") -> None:
     for owner in (ANN, LIKE):
         named = Finding("collision", "user", "another has it", '["Cid"]', owner=f"{owner[0]}:{owner[1]}")
         journal.add_findings(run, [named])
-    _add_as_before(journal, run, f"Nick: {ANN[0]} {ANN[1]} makes the same key and was first")
-    _add_as_before(journal, run, f"Nick: the item under this key is that of {ANN[0]}:{ANN[1]}")
-
-
-def _add_as_before(journal: SqlJournal, run: Run, reason: str) -> None:
-    """A finding as a migrator wrote it that kept no owner."""
-    journal.add_findings(run, [Finding("collision", "user", reason, '["Cid"]')])
-    older = update(finding).where(finding.c.reason == reason).values(item_type=None, owner=None)
-    with journal.database.begin() as connection:
-        connection.execute(older)
 
 
 def traces(journal: SqlJournal, table_id: str = TABLE, job: str = "shop") -> SqlTraces:
@@ -57,7 +45,7 @@ def traces(journal: SqlJournal, table_id: str = TABLE, job: str = "shop") -> Sql
 def test_every_kind_is_counted(journal: SqlJournal) -> None:
     fill(journal, TABLE)
     assert traces(journal).count([ANN]) == {
-        "findings": 4,
+        "findings": 2,
         "claims": 1,
         "contests": 1,
         "remembered keys": 3,
@@ -71,7 +59,7 @@ def test_what_is_forgotten_is_gone_and_the_rest_is_as_it_was(journal: SqlJournal
     fill(journal, TABLE)
     others = [traces(journal).count([root]) | {"samples": 0} for root in (BOB, LIKE)]
     assert traces(journal).forget([ANN], KINDS, ticket=9) == {
-        "findings": 4,
+        "findings": 2,
         "claims": 1,
         "contests": 1,
         "remembered keys": 3,
@@ -102,7 +90,7 @@ def test_findings_of_an_item_without_its_row_go_by_the_items_key(journal: SqlJou
 
 def test_only_the_kinds_that_are_named_go(journal: SqlJournal) -> None:
     fill(journal, TABLE)
-    assert traces(journal).forget([ANN], ["findings"], ticket=9) == {"findings": 4}
+    assert traces(journal).forget([ANN], ["findings"], ticket=9) == {"findings": 2}
     counts = traces(journal).count([ANN])
     assert (counts["findings"], counts["claims"], counts["remembered keys"]) == (0, 1, 3)
     assert traces(journal).forget([ANN], [], ticket=9) == {}
@@ -129,7 +117,7 @@ def test_another_table_and_another_job_keep_theirs(journal: SqlJournal) -> None:
     fill(journal, OTHER_TABLE, "other")
     traces(journal).forget([ANN], KINDS, ticket=9)
     assert traces(journal, OTHER_TABLE, "other").count([ANN]) == {
-        "findings": 4,
+        "findings": 2,
         "claims": 1,
         "contests": 1,
         "remembered keys": 3,

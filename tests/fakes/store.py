@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from migrator.mapping.heart.encoder import EncodedItem
 from migrator.mapping.heart.encoder_values import base64_text
 from migrator.mapping.heart.wire import encode_item, item_bytes, write_units
 from migrator.model.edges import (
@@ -31,6 +30,7 @@ from migrator.model.table import (
     READ_UNIT_BYTES,
     TOMBSTONE,
     TRANSACTION_ACTIONS,
+    EncodedItem,
     Index,
     Item,
     ItemKey,
@@ -40,19 +40,18 @@ from migrator.model.table import (
 from migrator.stages.backfill.inserts import items_of
 from migrator.target.control import control_item, control_key, state_of, with_kept
 from tests.fakes.conditions import holds
+from tests.fakes.encoded import ByItems
 
 _PAGE = 7
 
 
-class FakeStore:
+class FakeStore(ByItems):
     """model.edges.ItemStore, model.live.ConditionalStore and OwnStore without a server, and what takes or
     gives encoded items.
 
     `check` stands before each write, and raises where nothing more must be written. A test may look at `items` and
     change them, and see the `queries` asked.
     """
-
-    takes_encoded = True
 
     def __init__(self, design: TableDesign, check: Callable[[], None]) -> None:
         self.design = design
@@ -79,30 +78,6 @@ class FakeStore:
         self.check()
         with self._lock:
             return [self._write(item) for item in items]
-
-    def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
-        assert len({key for key, *_ in items}) == len(items)
-        outcomes = self.write(items_of(items), fresh=True)
-        return [outcome for outcome in outcomes if outcome.verdict != "stored"]
-
-    def write_encoded(
-        self, items: Sequence[tuple[str, EncodedItem]], ticket: int, *, fresh: bool = False
-    ) -> list[Outcome]:
-        plain = items_of([item for _, item in items])
-        of_them = [(item[self.design.source_attribute], item[self.design.ticket_attribute]) for item in plain]
-        assert of_them == [(source, ticket) for source, _ in items]
-        return [outcome for outcome in self.write(plain, fresh=fresh) if outcome.verdict != "stored"]
-
-    def write_encoded_together(
-        self, groups: Sequence[tuple[str, Sequence[EncodedItem]]], ticket: int
-    ) -> list[Outcome]:
-        plain = [items_of(items) for _, items in groups]
-        for (source, _), group in zip(groups, plain, strict=True):
-            of_them = {
-                (item[self.design.source_attribute], item[self.design.ticket_attribute]) for item in group
-            }
-            assert of_them == {(source, ticket)}
-        return [outcome for outcome in self.write_together(plain) if outcome.verdict != "stored"]
 
     def write_own(self, items: Sequence[Item]) -> list[Outcome]:
         self.check()

@@ -1,4 +1,4 @@
-"""One empty database of each engine, with capture's edges."""
+"""One empty database of each engine, with capture's edges; `each` is one engine after the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support_capture import Capturing, capturing, new_sqlite
+from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 
 
 @pytest.fixture
@@ -26,3 +26,19 @@ def mariadb(mysql_database: str) -> Iterator[Capturing]:
 def sqlite(tmp_path: Path) -> Iterator[Capturing]:
     with capturing("sqlite", new_sqlite(tmp_path / "a.db")) as shop:
         yield shop
+
+
+@pytest.fixture(params=ENGINES)
+def each(request: pytest.FixtureRequest) -> Capturing:
+    """A test of some engines alone parametrizes it indirectly."""
+    made: Capturing = request.getfixturevalue(request.param)
+    return made
+
+
+@pytest.fixture
+def parts(each: Capturing) -> Capturing:
+    each.run(
+        "CREATE TABLE part (id integer PRIMARY KEY, name varchar(9), n integer)",
+        "INSERT INTO part VALUES (1, 'a', 1), (2, 'b', 1)",
+    )
+    return each

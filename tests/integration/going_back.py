@@ -127,12 +127,7 @@ def open_shop(folder: Path, url: str, server: str, endpoint: str, journal: str =
     """Its table made and filled by a relay that has worked, its changes captured."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(ROWS)
-    (folder / "mapping.yaml").write_text(MAPPING)
-    made = project(folder, url, endpoint, f"B{secrets.token_hex(4)}", tuning="request_life_s: 0.5")
-    lines = made.job.read_text().splitlines()
-    text = "\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines)
-    made.job.write_text(f"{text}\njournal: {journal}\n")
-    shop = Shop(made, url, server)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["relay", "--once"]):
-        shop.done(*words)
-    return shop
+    table = f"B{secrets.token_hex(4)}"
+    made = project(folder, url, endpoint, table, tuning="request_life_s: 0.5", text=MAPPING)
+    made.job.write_text(f"{made.job.read_text()}journal: {journal}\n")
+    return Shop(made.prepared("table create", "capture install", "backfill", "relay --once"), url, server)

@@ -42,16 +42,10 @@ class Keyed:
         self.tables = range(len(values))
         self.joined = [number for number, name in enumerate(values) if name.lower().startswith(JOINED)]
         self.sql = self.connection.cursor()
-        (folder / "mapping.yaml").write_text(
-            HEAD
-            + "".join(ENTITY.format(number=number) for number in self.tables)
-            + "".join(CHILD.format(number=number) for number in self.joined)
-        )
-        made = project(folder, url, endpoint, f"K{folder.name[-20:]}".replace("_", ""), tuning="page_rows: 2")
-        made.job.write_text(
-            made.job.read_text().replace(made.job.read_text().splitlines()[1], "mapping: mapping.yaml")
-        )
-        self.project: Project = made
+        entities = [ENTITY.format(number=number) for number in self.tables]
+        text = "".join([HEAD, *entities, *(CHILD.format(number=number) for number in self.joined)])
+        name = f"K{folder.name[-20:]}".replace("_", "")
+        self.project: Project = project(folder, url, endpoint, name, tuning="page_rows: 2", text=text)
         self._fill(engine)
 
     def _fill(self, engine: str) -> None:
@@ -118,10 +112,7 @@ class Keyed:
         expected, stored = self.expected(), self.stored()
         names = list(self.values)
         return {
-            f"{names[int(kind[1:])]} {kind[0]}{row}": (
-                stored.get((kind, row)),
-                expected.get((kind, row)),
-            )
+            f"{names[int(kind[1:])]} {kind[0]}{row}": (stored.get((kind, row)), expected.get((kind, row)))
             for kind, row in sorted(expected.keys() | stored.keys())
             if stored.get((kind, row)) != expected.get((kind, row))
         }

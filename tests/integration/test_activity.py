@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -16,7 +15,7 @@ from migrator.model.errors import SourceError
 from migrator.model.live import ActivityCounts
 from migrator.source.capture.install import SqlActivity
 from tests import pins
-from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
+from tests.support_capture import Capturing, captured, capturing
 
 SCHEMA = [
     "CREATE TABLE customer (id integer PRIMARY KEY, name varchar(40))",
@@ -25,14 +24,10 @@ SCHEMA = [
 ]
 
 
-@pytest.fixture(params=ENGINES)
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
-    urls = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
-    file = request.param == "sqlite"
-    url = new_sqlite(tmp_path / "a.db") if file else request.getfixturevalue(urls[request.param])
-    with capturing(request.param, url) as made:
-        made.run(*SCHEMA)
-        yield made
+@pytest.fixture
+def shop(each: Capturing) -> Capturing:
+    each.run(*SCHEMA)
+    return each
 
 
 @pytest.fixture
@@ -120,38 +115,6 @@ def test_a_transaction_that_has_written_and_not_ended_is_seen(shop: Capturing, a
         assert not set(found) & set(activity.look(names).open or {})
 
 
-def test_a_user_that_may_not_see_transactions_of_others_is_told_what_is_missing(
-    shop: Capturing, request: pytest.FixtureRequest
-) -> None:
-    if shop.engine == "sqlite":
-        return
-    names, user = tables(shop), f"u{uuid4().hex[:12]}"
-    parts = urlsplit(shop.url)
-    home = parts.path[1:]
-    grants = {
-        "postgresql": [
-            f"CREATE USER {user} PASSWORD 'x'",
-            f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}",
-        ],
-        "mariadb": [f"CREATE USER {user}@'%' IDENTIFIED BY 'x'", f"GRANT SELECT ON `{home}`.* TO {user}@'%'"],
-    }
-    shop.run(*grants[shop.engine])
-    place = parts.netloc.rpartition("@")[2]
-    url = parts._replace(netloc=f"{user}:x@{place}").geturl()
-    try:
-        with capturing(shop.engine, url) as theirs, shop.service() as other:
-            other.execute("BEGIN")
-            other.execute("INSERT INTO customer VALUES (7, 'Ann')")
-            found = SqlActivity(theirs.writing).look(names)
-            assert (found.open is None) == (shop.engine == "mariadb")
-            assert ("GRANT PROCESS" in found.unseen) == (shop.engine == "mariadb")
-            if shop.engine == "postgresql":
-                assert list((found.open or {}).values()) == ["public.customer"]
-            other.execute("ROLLBACK")
-    finally:
-        shop.run(*([f"DROP OWNED BY {user}"] if shop.engine == "postgresql" else []), f"DROP USER {user}")
-
-
 @contextmanager
 def plain_user(shop: Capturing) -> Iterator[tuple[str, Capturing]]:
     """A user that may read all tables, and its connections."""
@@ -169,6 +132,21 @@ def plain_user(shop: Capturing) -> Iterator[tuple[str, Capturing]]:
             yield user, theirs
     finally:
         shop.run(*([f"DROP OWNED BY {user}"] if shop.engine == "postgresql" else []), f"DROP USER {user}")
+
+
+def test_a_user_that_may_not_see_transactions_of_others_is_told_what_is_missing(shop: Capturing) -> None:
+    if shop.engine == "sqlite":
+        return
+    names = tables(shop)
+    with plain_user(shop) as (_, theirs), shop.service() as other:
+        other.execute("BEGIN")
+        other.execute("INSERT INTO customer VALUES (7, 'Ann')")
+        found = SqlActivity(theirs.writing).look(names)
+        assert (found.open is None) == (shop.engine == "mariadb")
+        assert ("GRANT PROCESS" in found.unseen) == (shop.engine == "mariadb")
+        if shop.engine == "postgresql":
+            assert list((found.open or {}).values()) == ["public.customer"]
+        other.execute("ROLLBACK")
 
 
 def test_a_user_that_owns_nothing_is_told_whose_rights_are_to_go(shop: Capturing) -> None:
@@ -203,8 +181,7 @@ def parts(postgres_database: str) -> Iterator[Capturing]:
 def test_rights_on_columns_and_on_partitions_and_those_handed_on_go_too(parts: Capturing) -> None:
     with plain_user(parts) as (one, _), plain_user(parts) as (other, _):
         parts.run(
-            f"GRANT UPDATE (day) ON orders TO {one}",
-            f"GRANT INSERT ON oldest TO {one} WITH GRANT OPTION",
+            f"GRANT UPDATE (day) ON orders TO {one}", f"GRANT INSERT ON oldest TO {one} WITH GRANT OPTION"
         )
         with parts.service() as service:
             service.execute(f"SET ROLE {one}")

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from migrator.model.errors import UnmarkedError
 from tests import pins
 from tests.support_adapter_service import heard
-from tests.support_capture import ENGINES, Capturing
+from tests.support_capture import Capturing
 
 NAME = sa.text("UPDATE part SET name = :name WHERE id = :id")
 MADE = sa.text("INSERT INTO part (id, name) VALUES (:id, :name)")
@@ -22,18 +22,18 @@ HELD = [(1, "a"), (2, "b"), (3, "c")]
 
 
 @pytest.fixture
-def parts(request: pytest.FixtureRequest) -> Capturing:
-    shop: Capturing = request.getfixturevalue(request.param)
-    shop.run("CREATE TABLE part (id integer PRIMARY KEY, name varchar(9) UNIQUE)")
-    shop.run("INSERT INTO part VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    return shop
+def parts(each: Capturing) -> Capturing:
+    each.run(
+        "CREATE TABLE part (id integer PRIMARY KEY, name varchar(9) UNIQUE)",
+        "INSERT INTO part VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+    )
+    return each
 
 
 def held(connection: sa.Connection) -> list[Any]:
     return [tuple(row) for row in connection.exec_driver_sql("SELECT id, name FROM part ORDER BY id")]
 
 
-@pytest.mark.parametrize("parts", ENGINES, indirect=True)
 @pytest.mark.parametrize(("statement", "values"), LISTS, ids=["update", "insert"])
 def test_of_a_list_that_fails_half_way_nothing_is_committed(
     parts: Capturing, statement: sa.TextClause, values: list[dict[str, Any]]
@@ -51,7 +51,6 @@ def test_of_a_list_that_fails_half_way_nothing_is_committed(
             assert held(connection) == HELD
 
 
-@pytest.mark.parametrize("parts", ENGINES, indirect=True)
 def test_a_list_that_is_taken_back_to_a_savepoint_stops_no_other(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, seen), engine.connect() as connection:
         connection.execute(NAME, {"id": 1, "name": "n"})
@@ -64,7 +63,7 @@ def test_a_list_that_is_taken_back_to_a_savepoint_stops_no_other(parts: Capturin
         assert len(seen.changed) == 1
 
 
-@pytest.mark.parametrize("parts", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("each", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -83,7 +82,7 @@ def test_on_sqlite_a_statement_that_keeps_what_it_did_is_one_as_well(
             connection.commit()
 
 
-@pytest.mark.parametrize("parts", ["sqlite", "mariadb"], indirect=True)
+@pytest.mark.parametrize("each", ["sqlite", "mariadb"], indirect=True)
 def test_a_statement_that_undoes_itself_where_it_fails_stops_no_other(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, seen), engine.connect() as connection:
         connection.execute(NAME, {"id": 1, "name": "n"})
@@ -94,7 +93,6 @@ def test_a_statement_that_undoes_itself_where_it_fails_stops_no_other(parts: Cap
         assert len(seen.changed) == 1
 
 
-@pytest.mark.parametrize("parts", ENGINES, indirect=True)
 def test_nor_is_a_statement_committed_after_which_a_listener_of_the_service_failed(parts: Capturing) -> None:
     def fail(*_: Any) -> None:
         raise ValueError

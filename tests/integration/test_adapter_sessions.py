@@ -164,10 +164,7 @@ def test_a_connection_that_commits_each_statement_is_refused(
     shop.run("CREATE TABLE part (id integer PRIMARY KEY, name varchar(9), n integer)")
     with heard(shop, ["part"], isolation_level="AUTOCOMMIT") as (engine, seen):
         _refusing(seen)
-        with (
-            engine.connect() as connection,
-            pins.refused(UnmarkedError),
-        ):
+        with engine.connect() as connection, pins.refused(UnmarkedError):
             connection.exec_driver_sql("INSERT INTO part (id) VALUES (1)")
         with engine.connect() as connection:
             assert connection.exec_driver_sql("SELECT count(*) FROM part").scalar_one() == 0

@@ -10,19 +10,10 @@ from tests import pins
 from tests.support_adapter_service import heard
 from tests.support_capture import Capturing
 
-
-@pytest.fixture
-def parts(request: pytest.FixtureRequest) -> Capturing:
-    shop: Capturing = request.getfixturevalue(request.param)
-    shop.run("CREATE TABLE part (id integer PRIMARY KEY, name varchar(9), n integer)")
-    shop.run("INSERT INTO part VALUES (1, 'a', 1), (2, 'b', 1)")
-    return shop
-
-
 _UPSERT = "INSERT INTO part VALUES (%s, %s, 1) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
 
 
-@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
 def test_an_upsert_knows_the_rows_that_it_makes_from_those_that_it_meets(parts: Capturing) -> None:
     parts.run(
         "CREATE TABLE kid (id serial PRIMARY KEY, part integer REFERENCES part)",
@@ -46,7 +37,7 @@ def test_an_upsert_knows_the_rows_that_it_makes_from_those_that_it_meets(parts: 
         connection.exec_driver_sql("INSERT INTO part VALUES (9, 'x', 1) ON CONFLICT DO NOTHING")
 
 
-@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
 def test_of_many_upserts_one_that_meets_a_row_that_came_in_between_is_refused(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, _), engine.connect() as connection:
         sa.event.listen(
@@ -58,7 +49,7 @@ def test_of_many_upserts_one_that_meets_a_row_that_came_in_between_is_refused(pa
         connection.exec_driver_sql(_UPSERT, [(7, "a"), (7, "b"), (3, "x")])
 
 
-@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
 def test_a_row_that_came_in_between_and_stays_as_it_is_stops_no_upsert(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, _), engine.begin() as connection:
         sa.event.listen(
@@ -67,7 +58,7 @@ def test_a_row_that_came_in_between_and_stays_as_it_is_stops_no_upsert(parts: Ca
         connection.exec_driver_sql("INSERT INTO part VALUES (3, 'x', 1) ON CONFLICT DO NOTHING")
 
 
-@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
 def test_an_upsert_whose_new_row_is_locked_by_its_own_foreign_key_is_told_what_to_do(
     parts: Capturing,
 ) -> None:
@@ -81,7 +72,7 @@ def test_an_upsert_whose_new_row_is_locked_by_its_own_foreign_key_is_told_what_t
         connection.exec_driver_sql(upsert)
 
 
-@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
 def test_an_upsert_that_meets_a_row_by_what_it_does_not_say_is_refused(parts: Capturing) -> None:
     parts.run("CREATE UNIQUE INDEX ON part (lower(name))")
     with heard(parts, ["part"]) as (engine, _), engine.connect() as connection:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -17,7 +15,7 @@ from migrator.model.table import KeyAttribute, TableDesign
 from migrator.output.text import alembic_text, sql_text
 from migrator.stages.live.capture import CaptureStage, still_fits
 from tests import pins
-from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
+from tests.support_capture import Capturing, capturing
 from tests.support_source import plan_of
 
 DESIGN = TableDesign("T", (KeyAttribute("PK"),), "type", ttl="expiresAt")
@@ -27,14 +25,10 @@ SCHEMA = [
 ]
 
 
-@pytest.fixture(params=ENGINES)
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
-    urls = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
-    file = request.param == "sqlite"
-    url = new_sqlite(tmp_path / "a.db") if file else request.getfixturevalue(urls[request.param])
-    with capturing(request.param, url) as made:
-        made.run(*SCHEMA)
-        yield made
+@pytest.fixture
+def shop(each: Capturing) -> Capturing:
+    each.run(*SCHEMA)
+    return each
 
 
 def plans(shop: Capturing) -> list[EntityPlan]:
@@ -167,7 +161,7 @@ def test_a_view_and_a_table_without_ttl_are_refused_by_services_too(shop: Captur
     assert pins.said(found)
 
 
-@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
 def test_a_user_that_owns_no_table_may_install_by_services_on_postgresql(shop: Capturing) -> None:
     role = f"poor_{secrets.token_hex(4)}"
     name = urlsplit(shop.url).path[1:]
@@ -186,7 +180,7 @@ def test_a_user_that_owns_no_table_may_install_by_services_on_postgresql(shop: C
         shop.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-@pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
+@pytest.mark.parametrize("each", ["mariadb"], indirect=True)
 def test_what_only_triggers_need_is_not_asked_of_services_on_mariadb(shop: Capturing) -> None:
     shop.run(
         "CREATE TABLE part (id integer PRIMARY KEY, of_id integer REFERENCES part (id) ON DELETE CASCADE)"

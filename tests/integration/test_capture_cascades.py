@@ -5,15 +5,13 @@ Every row that a statement changed has a mark, on every engine; on MariaDB and M
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from migrator.model.facts import Captured
 from tests import pins
-from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
+from tests.support_capture import Capturing, captured, capturing
 
 RENTALS = [
     "CREATE TABLE city (id integer PRIMARY KEY, name varchar(20))",
@@ -55,13 +53,9 @@ STAFF = [
 ]
 
 
-@pytest.fixture(params=ENGINES)
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
-    urls = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
-    is_file = request.param == "sqlite"
-    url = new_sqlite(tmp_path / "a.db") if is_file else request.getfixturevalue(urls[request.param])
-    with capturing(request.param, url) as made:
-        yield made
+@pytest.fixture
+def source(each: Capturing) -> Capturing:
+    return each
 
 
 def made_of(source: Capturing, schema: list[str], *more: str) -> list[Captured]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from migrator.model.live import Mark
 from migrator.model.table import encode_key
-from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite, rows
+from tests.support_capture import Capturing, captured, rows
 from tests.support_source import plan_of
 
 TABLE = "o\"rd`er's Ζεύς select"
@@ -115,19 +113,15 @@ USERS_TYPES = [
 ]
 
 
-@pytest.fixture(params=ENGINES)
-def typed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
-    """A captured table with a column of each type, in a session of hostile settings."""
-    engine = request.param
-    servers = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
-    url = request.getfixturevalue(servers[engine]) if engine in servers else new_sqlite(tmp_path / "typed.db")
-    with capturing(engine, url) as made:
-        columns = ", ".join(f"{_quoted(name)} {type_}" for name, type_, _ in COLUMNS[engine])
-        made.run(*(USERS_TYPES if engine == "postgresql" else []))
-        made.run(f"CREATE TABLE {_quoted(TABLE)} (id integer PRIMARY KEY, n integer, {columns})")
-        table = made.table(TABLE)
-        made.install(captured(table, [column.name for column in table.columns]))
-        yield made
+@pytest.fixture
+def typed(each: Capturing) -> Capturing:
+    """A captured table with a column of each type."""
+    columns = ", ".join(f"{_quoted(name)} {type_}" for name, type_, _ in COLUMNS[each.engine])
+    each.run(*(USERS_TYPES if each.engine == "postgresql" else []))
+    each.run(f"CREATE TABLE {_quoted(TABLE)} (id integer PRIMARY KEY, n integer, {columns})")
+    table = each.table(TABLE)
+    each.install(captured(table, [column.name for column in table.columns]))
+    return each
 
 
 def _quoted(name: str) -> str:

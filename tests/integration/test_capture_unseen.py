@@ -2,73 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import pins
 from tests.integration.test_capture_triggers import images
-from tests.support_capture import Capturing, captured, capturing, new_sqlite
-
-CHAIN = [
-    "CREATE TABLE region (id integer PRIMARY KEY, name varchar(9))",
-    """CREATE TABLE customer (id integer PRIMARY KEY, region_id integer,
-       FOREIGN KEY (region_id) REFERENCES region (id) ON DELETE CASCADE ON UPDATE CASCADE)""",
-    """CREATE TABLE purchase (id integer PRIMARY KEY, customer_id integer, seller_id integer,
-       FOREIGN KEY (customer_id) REFERENCES customer (id) ON DELETE CASCADE ON UPDATE CASCADE,
-       FOREIGN KEY (seller_id) REFERENCES customer (id) ON DELETE SET NULL)""",
-    "INSERT INTO region VALUES (1, 'a'), (2, 'b')",
-    "INSERT INTO customer VALUES (1, 1), (2, 1), (3, 2)",
-    "INSERT INTO purchase VALUES (10, 1, 3), (20, 2, NULL), (30, 3, 1)",
-]
-
-
-@pytest.fixture
-def chain(mysql_database: str) -> Iterator[Capturing]:
-    """Only the last table is captured; what stands above it changes it."""
-    with capturing("mariadb", mysql_database) as made:
-        made.run(*CHAIN)
-        made.install(captured(made.table("purchase"), ["id", "customer_id", "seller_id"]))
-        yield made
-
-
-def test_a_parent_that_goes_marks_all_that_go_or_change_with_it(chain: Capturing) -> None:
-    chain.run("DELETE FROM customer WHERE id = 1")
-    assert sorted(images(chain.left())) == [
-        ("purchase", (10, 1, 3), None),
-        ("purchase", (30, 3, 1), None),
-    ]
-    chain.run("DELETE FROM region WHERE id IN (1, 2)")
-    assert sorted(images(chain.left()), key=str) == [
-        ("purchase", (20, 2, None), None),
-        ("purchase", (30, 3, None), None),
-    ]
-    with chain.service() as service:
-        service.execute("SELECT COUNT(*) FROM purchase")
-        assert service.fetchone()[0] == 0
-
-
-def test_a_key_of_a_parent_that_changes_marks_children_before_and_after(chain: Capturing) -> None:
-    chain.run("UPDATE customer SET id = 9 WHERE id = 2")
-    assert sorted(images(chain.left()), key=str) == [
-        ("purchase", (20, 2, None), None),
-        ("purchase", None, (20, 9, None)),
-    ]
-    chain.run("UPDATE region SET name = 'other'", "UPDATE customer SET region_id = 2 WHERE id = 9")
-    assert chain.left() == []
-
-
-def test_what_covers_cascades_is_taken_away_again(chain: Capturing) -> None:
-    assert {one.table: one.state for one in chain.capture.states([])} == {
-        "customer": "extra",
-        "purchase": "extra",
-        "region": "extra",
-    }
-    chain.uninstall()
-    with chain.service() as service:
-        service.execute("SELECT COUNT(*) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()")
-        assert service.fetchone()[0] == 0
+from tests.support_capture import captured, capturing, new_sqlite
 
 
 def test_a_table_that_cascades_to_itself_is_refused_on_mariadb(mysql_database: str) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from migrator.mapping.heart.changes import captured_tables, needs_memory
@@ -14,7 +11,7 @@ from migrator.model.facts import EntityPlan
 from migrator.settings.transforms import checked_on
 from tests import pins
 from tests.integration.test_capture_triggers import images
-from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
+from tests.support_capture import Capturing
 
 SCHEMA = [
     "CREATE TABLE orders (id integer PRIMARY KEY, state varchar(9))",
@@ -34,14 +31,10 @@ entities:
 """
 
 
-@pytest.fixture(params=ENGINES)
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
-    urls = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
-    file = request.param == "sqlite"
-    url = new_sqlite(tmp_path / "a.db") if file else request.getfixturevalue(urls[request.param])
-    with capturing(request.param, url) as made:
-        made.run(*SCHEMA)
-        yield made
+@pytest.fixture
+def shop(each: Capturing) -> Capturing:
+    each.run(*SCHEMA)
+    return each
 
 
 def plans(shop: Capturing, changes: str) -> list[EntityPlan]:
@@ -77,14 +70,7 @@ def test_every_update_behind_a_view_counts_and_its_keys_are_remembered(shop: Cap
     assert [needs_memory(plan) for plan in said] == [True, False]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        "{order: id}",
-        "{orders: number}",
-        "{line: [order_id, no]}",
-    ],
-)
+@pytest.mark.parametrize("changes", ["{order: id}", "{orders: number}", "{line: [order_id, no]}"])
 def test_what_changes_names_must_be_there(shop: Capturing, changes: str) -> None:
     with pins.refused(MappingError):
         plans(shop, f"changes: {changes}")

@@ -71,7 +71,7 @@ INSERTS = pytest.mark.parametrize("way", ["insert", "insert as JSON"])
 
 
 def written(writes: ConditionalWrites, wanted: list[Item], way: str) -> list[Outcome]:
-    if way != "insert as JSON" or not writes.takes_encoded:
+    if way != "insert as JSON":
         return writes.write(wanted, fresh=way != "put")
     as_json = []
     for item in wanted:
@@ -109,14 +109,7 @@ def test_each_fault_by_itself_changes_no_outcome(
 
 
 @WAYS
-@pytest.mark.parametrize(
-    "faults",
-    [
-        Faults(expires_after=2),
-        Faults(clock_s=-734),
-    ],
-    ids=["expired", "clock"],
-)
+@pytest.mark.parametrize("faults", [Faults(expires_after=2), Faults(clock_s=-734)], ids=["expired", "clock"])
 def test_credentials_that_expire_and_a_clock_that_is_off_stop_the_run_and_it_goes_on(
     dynamodb_url: str, design: TableDesign, faults: Faults, way: str
 ) -> None:
@@ -195,10 +188,7 @@ def test_a_writer_that_is_cut_off_does_not_go_past_a_newer_one(
 @WAYS
 def test_a_table_that_takes_nothing_stops(dynamodb_url: str, design: TableDesign, way: str) -> None:
     faults = Faults(throttle=1.0)
-    with (
-        through(dynamodb_url, design, faults, QUICK) as writes,
-        pins.refused(StoppedError),
-    ):
+    with through(dynamodb_url, design, faults, QUICK) as writes, pins.refused(StoppedError):
         written(writes, items(200, 5), way)
     # What had not begun when the first one gave up does not begin.
     assert faults.counts["requests PutItem"] < 600
@@ -207,10 +197,7 @@ def test_a_table_that_takes_nothing_stops(dynamodb_url: str, design: TableDesign
 @WAYS
 def test_a_table_that_is_not_there_is_told_at_once(dynamodb_url: str, way: str) -> None:
     nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
-    with (
-        through(dynamodb_url, nowhere, Faults(), QUICK) as writes,
-        pins.refused(TargetError),
-    ):
+    with through(dynamodb_url, nowhere, Faults(), QUICK) as writes, pins.refused(TargetError):
         written(writes, items(3, 5), way)
 
 
@@ -246,7 +233,7 @@ GROUPS = pytest.mark.parametrize("way", ["items", "JSON"])
 
 
 def together(writes: ConditionalWrites, grouped: list[list[Item]], way: str) -> list[Outcome]:
-    if way == "items" or not writes.takes_encoded:
+    if way == "items":
         return writes.write_together(grouped)
     as_json = [
         (str(group[0]["_src"]), [encoded_of(one, writes.design) for one in group]) for group in grouped
@@ -316,10 +303,7 @@ def test_a_transaction_that_is_refused_for_good_is_told_at_once(
 def test_a_table_that_cancels_every_transaction_stops(
     dynamodb_url: str, design: TableDesign, way: str
 ) -> None:
-    with (
-        through(dynamodb_url, design, Faults(cancel=1.0), QUICK) as writes,
-        pins.refused(StoppedError),
-    ):
+    with through(dynamodb_url, design, Faults(cancel=1.0), QUICK) as writes, pins.refused(StoppedError):
         together(writes, groups(2, 5), way)
     assert stored(dynamodb_url, design) == []
 

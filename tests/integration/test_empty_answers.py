@@ -247,10 +247,7 @@ def test_a_delete_that_is_refused_without_the_item_is_tried_again(table: DynamoS
         outcomes = ConditionalWrites(store).write([dead(1), dead(2)])
     assert [one.verdict for one in outcomes] == ["newer", "stored"]
     assert faults.counts["altered"] == 2
-    with (
-        through(table, Faults(altered=ALWAYS, alters=without("Item"))) as store,
-        pins.refused(StoppedError),
-    ):
+    with through(table, Faults(altered=ALWAYS, alters=without("Item"))) as store, pins.refused(StoppedError):
         ConditionalWrites(store).write([dead(1)])
 
 

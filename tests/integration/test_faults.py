@@ -21,7 +21,7 @@ from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.support_fence import no_fence
-from tests.support_lanes import EACH_LANE, ENCODED, lane_of
+from tests.support_lanes import EACH_LANE, lane_of
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
 PATIENT = Backoff(attempts=40, base_s=0.001, cap_s=0.02, limit_s=60)
@@ -78,7 +78,6 @@ def test_nothing_is_lost_and_nothing_comes_twice(dynamodb_url: str, design: Tabl
         assert faults.counts[kind] > 0, kind
 
 
-@pytest.mark.parametrize("lane", ENCODED, indirect=True)
 def test_items_as_json_are_sent_again_and_one_that_is_refused_is_found_as_items_are(
     dynamodb_url: str, design: TableDesign
 ) -> None:
@@ -93,7 +92,6 @@ def test_items_as_json_are_sent_again_and_one_that_is_refused_is_found_as_items_
         seed=4,
     )
     with through(dynamodb_url, design, faults) as store:
-        assert store.takes_encoded
         receipt = store.put_encoded(json_items)
     assert (receipt.items, list(receipt.unwritten)) == (299, [("P#3", "S#00003")])
     assert receipt.bytes == sum(item_bytes(item) for item in items(300) if item["n"] != 3)
@@ -145,10 +143,7 @@ def test_keys_that_are_left_over_are_read_again(dynamodb_url: str, design: Table
 def test_a_refusal_is_sent_once(dynamodb_url: str) -> None:
     faults = Faults()
     nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
-    with (
-        through(dynamodb_url, nowhere, faults) as store,
-        pins.refused(TargetError),
-    ):
+    with through(dynamodb_url, nowhere, faults) as store, pins.refused(TargetError):
         store.put(items(1))
     assert faults.counts["requests BatchWriteItem"] == 1
 
@@ -187,9 +182,7 @@ def test_each_fault_by_itself_loses_nothing(dynamodb_url: str, design: TableDesi
 def test_an_answer_that_comes_too_late_is_asked_for_again(dynamodb_url: str, design: TableDesign) -> None:
     faults = Faults(late=0.3, late_s=1.0, seed=2)
     with FaultProxy(dynamodb_url, faults) as proxy:
-        client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
-        client._endpoint.http_session._timeout = 0.4
-        client._endpoint.http_session._manager.connection_pool_kw["timeout"] = 0.4
+        client = dynamodb_client(region=None, profile=None, endpoint=proxy.url, timeout_s=0.4)
         DynamoStore(client, design, no_fence, PATIENT).put(items(200))
     assert stored(dynamodb_url, design) == items(200)
     assert faults.counts["late"] > 0
@@ -239,10 +232,7 @@ def test_a_signature_that_is_wrong_is_a_matter_of_the_secret_key(
     dynamodb_url: str, design: TableDesign
 ) -> None:
     faults = Faults(aged=1, clock_message="The request signature we calculated does not match yours")
-    with (
-        through(dynamodb_url, design, faults) as store,
-        pins.refused(TargetError),
-    ):
+    with through(dynamodb_url, design, faults) as store, pins.refused(TargetError):
         store.put(items(1))
     assert faults.counts["requests BatchWriteItem"] == 1
 

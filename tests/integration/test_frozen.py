@@ -10,7 +10,7 @@ import pytest
 from migrator.journal.writers import SqlWriters
 from migrator.model.errors import StoppedError
 from migrator.stages.live.writers import Purge, WriterLease
-from migrator.target.exchange import BOTOCORE, REFERENCE
+from migrator.target.exchange import BOTOCORE
 from tests import pins
 from tests.faults.schedule import Faults
 from tests.races.conftest import race, sqlite_shop  # noqa: F401
@@ -36,9 +36,6 @@ def purge(race: Race, later_s: float) -> int:  # noqa: F811
 @pytest.mark.parametrize(
     ("lane", "moment"),
     [
-        (REFERENCE, "before-call"),
-        (REFERENCE, "before-sign"),
-        (REFERENCE, "request-created"),
         (BOTOCORE, "before-sign"),
         (BOTOCORE, "before-send"),
         ("exchange", "before-send"),

@@ -164,10 +164,7 @@ def test_the_first_statement_of_what_is_not_the_same_twice_may_break(journal: Sq
 def test_a_move_whose_answer_was_lost_is_told_and_not_made_twice(journal: SqlJournal) -> None:
     phases = SqlPhases(journal.database, "shop")
     move = Move("recent", OFF, State("shadow"), who="me", reason="", evidence="", revision="r")
-    with (
-        broken(journal, when="answer"),
-        pins.refused(StoppedError),
-    ):
+    with broken(journal, when="answer"), pins.refused(StoppedError):
         phases.move(move, 0)
     assert [str(one.after) for one in phases.history()] == ["shadow"]
     assert phases.all()["recent"].version == 1

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import URL, make_url
 
 from migrator.model.errors import MappingError
+from migrator.source.connect import source_url
+from migrator.source.engines.catalogue import UNREADABLE
+from migrator.source.reader import SqlSource
+from tests import pins
 from tests.golden.heart import HEAD, check
 from tests.journeys.in_process import run_here
-from tests.support_capture import Capturing
+from tests.support_capture import Capturing, captured
 
 SQLITE = [
     "CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT)",
@@ -52,6 +60,25 @@ def test_sqlite_leaves_out_virtual_and_shadow_tables(sqlite: Capturing) -> None:
     assert "shadow table" in left_out["notes_fts_data"]
 
 
+def test_capture_leaves_the_tables_of_full_text_and_spatial_indexes_alone(sqlite: Capturing) -> None:
+    sqlite.run(
+        *SQLITE[:2],
+        "CREATE VIRTUAL TABLE places USING rtree(id, west, east)",
+        "CREATE TRIGGER indexed AFTER INSERT ON notes BEGIN"
+        " INSERT INTO notes_fts (rowid, body) VALUES (new.id, new.body);"
+        " INSERT INTO places VALUES (new.id, 1, 2); END",
+    )
+    tables = sqlite.source.facts().tables.values()
+    sqlite.install(*(captured(table, [column.name for column in table.columns]) for table in tables))
+    sqlite.run("INSERT INTO notes (body) VALUES ('one word'), ('another word')")
+    assert [mark.table for mark in sqlite.left()] == ["notes", "notes"]
+    found = (
+        "SELECT count(*) FROM notes JOIN places USING (id) WHERE id IN (SELECT rowid FROM notes_fts('word'))"
+    )
+    with closing(sqlite3.connect(str(make_url(sqlite.url).database))) as connection:
+        assert connection.execute(found).fetchall() == [(2,)]
+
+
 def test_init_names_what_it_leaves_out(sqlite: Capturing, tmp_path: Path) -> None:
     seen(
         sqlite,
@@ -60,18 +87,18 @@ def test_init_names_what_it_leaves_out(sqlite: Capturing, tmp_path: Path) -> Non
     words = ["init", sqlite.url, "--out", str(tmp_path / "notes.yaml"), "--statements", "none"]
     words += ["--no-prove", "--leave-out", "audit"]
     ended = run_here(words, tmp_path, {})
-    assert "left out: notes_fts_data (a shadow table" in ended.out
-    assert "left out: audit (--leave-out)" in ended.out
+    assert pins.said(ended.out, "left")
+    assert pins.said(ended.out, "leave")
     assert not re.search("audit|fts|stale", (tmp_path / "notes.yaml").read_text())
     assert "region" not in (tmp_path / "notes.job.yaml").read_text()
     ended = run_here([*words[:-1], "autdi", "--force"], tmp_path, {})
-    assert "--leave-out: the source has no table 'autdi'" in ended.err
+    assert pins.said(ended.err, "source")
 
 
 def test_a_mapping_of_a_shadow_table_is_refused(sqlite: Capturing) -> None:
     seen(sqlite, SQLITE)
     text = 'entities: {notes_fts_data: {items: {Data: {key: ["D#{id}", D]}}}}'
-    with pytest.raises(MappingError, match="cannot be migrated: it is a shadow table"):
+    with pins.refused(MappingError):
         check(text, sqlite.source.facts(), HEAD)
 
 
@@ -79,6 +106,44 @@ def test_postgresql_leaves_out_unpopulated_views(postgresql: Capturing) -> None:
     tables, left_out = seen(postgresql, POSTGRESQL)
     assert tables == ["filled", "notes"]
     assert list(left_out) == ["empty"]
+
+
+SECRET = "CREATE TABLE secret (id INT PRIMARY KEY)"
+PUBLIC = "CREATE TABLE public_ (id INT PRIMARY KEY, secret INT REFERENCES secret (id), name VARCHAR(9))"
+
+
+def test_postgresql_leaves_out_unreadable_tables(postgresql: Capturing, tmp_path: Path) -> None:
+    role = f"reader_{uuid.uuid4().hex[:8]}"
+    postgresql.run(SECRET, PUBLIC, f"CREATE ROLE {role} LOGIN", f"GRANT SELECT ON public_ TO {role}")
+    try:
+        left_out(make_url(postgresql.url).set(username=role), tmp_path)
+    finally:
+        postgresql.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_mariadb_leaves_out_unreadable_tables(mariadb: Capturing, tmp_path: Path) -> None:
+    user = f"reader_{uuid.uuid4().hex[:8]}"
+    mariadb.run(SECRET, PUBLIC, f"CREATE USER {user}@'%'")
+    mariadb.run(f"GRANT SELECT ON public_ TO {user}@'%'", f"GRANT INSERT ON secret TO {user}@'%'")
+    try:
+        left_out(make_url(mariadb.url).set(username=user, password=None), tmp_path)
+    finally:
+        mariadb.run(f"DROP USER {user}@'%'")
+
+
+def left_out(url: URL, folder: Path) -> None:
+    """Assert that facts, init and check go on without the table that the user may not read, and name it."""
+    text = url.render_as_string(hide_password=False)
+    with closing(SqlSource(source_url(text))) as source:
+        facts = source.facts()
+    assert facts.tables.keys() == {"public_"}
+    assert facts.left_out["secret"] == UNREADABLE
+    words = ["init", text, "--out", str(folder / "shop.yaml"), "--statements", "none", "--no-prove"]
+    assert f"left out: secret ({UNREADABLE})" in run_here(words, folder, {}).out
+    assert run_here(["mapping", "check", str(folder / "shop.yaml"), "--source", text], folder, {}).code == 0
+    mapped = 'entities: {secret: {items: {Secret: {key: ["S#{id}", S]}}}}'
+    with pytest.raises(MappingError, match="cannot be migrated"):
+        check(mapped, facts, HEAD)
 
 
 def test_mariadb_leaves_out_broken_views(mariadb: Capturing) -> None:

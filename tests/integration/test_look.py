@@ -45,13 +45,7 @@ def look(library: Library, key: str, index: str | None = None, sort: str = "", l
     asked: AskedKey = asked_key(library.design, index, (key,), sort)
     checked = library.checked
     stage = Look(
-        library.source,
-        library.store,
-        checked.mapping,
-        library.design,
-        checked.entities,
-        DirectItems(),
-        limit,
+        library.source, library.store, checked.mapping, library.design, checked.entities, DirectItems(), limit
     )
     return stage.look(asked, NOW_S)
 
@@ -164,28 +158,7 @@ def report(library: Library, looked: Looked, *, whole: bool = False) -> LookRepo
 
 @pytest.mark.parametrize(
     ("index", "partition", "sort"),
-    [
-        (
-            "GSI2",
-            ("a",),
-            "",
-        ),
-        (
-            None,
-            ("a", "b"),
-            "",
-        ),
-        (
-            None,
-            ("",),
-            "",
-        ),
-        (
-            None,
-            ("\udcff",),
-            "",
-        ),
-    ],
+    [("GSI2", ("a",), ""), (None, ("a", "b"), ""), (None, ("",), ""), (None, ("\udcff",), "")],
     ids=["you-mean", "value-partition", "empty-item", "given"],
 )
 def test_wrong_use_says_what_to_write(

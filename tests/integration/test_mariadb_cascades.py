@@ -102,6 +102,17 @@ def test_a_new_key_of_a_parent_marks_children_that_are_newer_than_the_snapshot(c
         ("purchase", None, (30, 9)),
         ("purchase", None, (31, 9)),
     ]
+    chain.run("UPDATE region SET name = 'other'", "UPDATE customer SET region_id = 1 WHERE id = 9")
+    assert chain.left() == []
+
+
+def test_what_covers_cascades_is_taken_away_again(chain: Capturing) -> None:
+    extra = dict.fromkeys(("customer", "purchase", "region"), "extra")
+    assert {one.table: one.state for one in chain.capture.states([])} == extra
+    chain.uninstall()
+    with chain.service() as service:
+        service.execute("SELECT COUNT(*) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()")
+        assert service.fetchone()[0] == 0
 
 
 def test_a_child_that_comes_while_one_delete_of_many_rows_runs_is_marked(chain: Capturing) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from migrator.wiring.live import job_journal_of
 from tests import pins
 from tests.journeys.command import ROOT, Project
 from tests.journeys.small import MAPPING, small_shop
+from tests.support_waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +37,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     old_host(made).write_text(text.replace("mapping.yaml", "before.yaml"))
     for name in ("mapping.yaml", "before.yaml"):
         (tmp_path / name).write_text(BEFORE)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["relay", "--once"]):
-        made.done(*words, str(made.job))
+    made.prepared("table create", "capture install", "backfill", "relay --once")
     change(made, "ALTER TABLE customer ADD COLUMN city TEXT DEFAULT 'Rome'")
     return made
 
@@ -68,13 +66,6 @@ def clean(shop: Project) -> bool:
     return bool(shop.done("verify", str(shop.job), "--settle", "0", "--json").data["clean"])
 
 
-def until(holds: Callable[[], bool], limit_s: float = 120) -> None:
-    ends_at = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < ends_at
-        time.sleep(0.1)
-
-
 def commands(place: str, job: str) -> list[list[str]]:
     """The commands that docs/schema-changes.md shows after a text, as it shows them."""
     page = (ROOT / "docs" / "schema-changes.md").read_text()
@@ -97,10 +88,7 @@ def test_a_relay_of_the_old_mapping_is_refused_and_takes_nothing_away(shop: Proj
     change(shop, RENAME)
     for words in (["relay", "--once"], ["backfill"], ["backfill", "--restart"], ["capture", "install"]):
         refused = shop.run(*words, old)
-        assert (refused.code, pins.said(refused.err, old=old)) == (
-            2,
-            True,
-        ), words
+        assert (refused.code, pins.said(refused.err, old=old)) == (2, True), words
     assert (marks(shop), cities(shop)) == (1, {"Rome"})
     shop.done("relay", job, "--once")
     assert (marks(shop), cities(shop), clean(shop)) == (0, {"Rome"}, True)

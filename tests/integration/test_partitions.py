@@ -33,12 +33,8 @@ PARTITION = (
 def sensors(tmp_path: Path, postgres_database: str, dynamodb_url: str) -> Project:
     """Captured and filled; a partition came since."""
     run(postgres_database, *TABLES)
-    (tmp_path / "mapping.yaml").write_text(MAPPING)
-    made = project(tmp_path, postgres_database, dynamodb_url, f"S{secrets.token_hex(4)}")
-    lines = made.job.read_text().splitlines()
-    made.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
-    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-        made.done(*words, str(made.job))
+    made = project(tmp_path, postgres_database, dynamodb_url, f"S{secrets.token_hex(4)}", text=MAPPING)
+    made.prepared("table create", "capture install", "backfill")
     run(postgres_database, *PARTITION)
     return made
 
@@ -53,12 +49,9 @@ def test_a_relay_works_the_rows_of_a_new_partition_and_says_what_leaves_no_mark(
     worked = sensors.run("relay", str(sensors.job), "--once")
     assert {item["PK"] for item in sensors.items()} >= {"S#1", "S#2"}
     assert "truncate_leaves_no_mark" in worked.err
-    assert (
-        "warning: public.sensor_24: every row's change leaves a mark, a TRUNCATE of this partition"
-        in worked.err
-    )
+    assert pins.said(worked.err, "warning")
     assert worked.code == 1
-    assert "changes of public.sensor_24 may leave no mark" in sensors.done("status", str(sensors.job)).out
+    assert pins.said(sensors.done("status", str(sensors.job)).out, "changes")
 
 
 def test_a_backfill_goes_on_beside_a_new_partition(sensors: Project) -> None:
@@ -68,10 +61,7 @@ def test_a_backfill_goes_on_beside_a_new_partition(sensors: Project) -> None:
 def test_status_and_doctor_name_the_new_partition_until_the_next_install(sensors: Project) -> None:
     job = str(sensors.job)
     status = sensors.run("capture", "status", job)
-    assert (status.code, pins.said(status.out)) == (
-        1,
-        True,
-    )
+    assert (status.code, pins.said(status.out)) == (1, True)
     checks = json.loads(sensors.run("doctor", job, "--json").out)["checks"]
     (capture,) = [one for one in checks if one["name"] == "capture"]
     assert (capture["state"], "TRUNCATE of public.sensor_24" in capture["what"]) == ("warning", True)

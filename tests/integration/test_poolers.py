@@ -38,13 +38,10 @@ CUSTOMER = plan_of(TableFacts("customer", "customer", (column("id", INTEGER, nul
 
 
 def shop(folder: Path, url: str, endpoint: str, journal: str = "source") -> Project:
-    (folder / "mapping.yaml").write_text(MAPPING.replace("type: type", "type: type, ttl: expiresAt"))
-    made = project(folder, url, endpoint, f"P{secrets.token_hex(4)}")
-    lines = made.job.read_text().splitlines()
-    text = "\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines)
-    made.job.write_text(f"{text}\njournal: {journal}\n")
-    made.done("table", "create", str(made.job))
-    return made
+    text = MAPPING.replace("type: type", "type: type, ttl: expiresAt")
+    made = project(folder, url, endpoint, f"P{secrets.token_hex(4)}", text=text)
+    made.job.write_text(f"{made.job.read_text()}journal: {journal}\n")
+    return made.prepared("table create")
 
 
 @contextmanager

@@ -13,22 +13,21 @@ from migrator.model.errors import MigratorError, StoppedError
 from migrator.model.table import KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff
 from migrator.target.client import dynamodb_client
-from migrator.target.exchange import BOTOCORE, REFERENCE
+from migrator.target.exchange import BOTOCORE
 from migrator.target.store import DynamoStore
 from tests import pins
 from tests.contract.test_exchange import WRITTEN, answer, certificate_for_localhost, put, saying
 from tests.faults.forward import ForwardProxy
 from tests.support_fence import no_fence
+from tests.support_lanes import by_botocore
 
 QUICK = Backoff(attempts=3, base_s=0.001, cap_s=0.01, limit_s=120)
 DESIGN = TableDesign("T", (KeyAttribute("PK"),), "type")
 
 
-@pytest.fixture(params=["", REFERENCE], ids=["prepared", REFERENCE], autouse=True)
-def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("MIGRATOR_LANE", request.param)
+@pytest.fixture(autouse=True)
+def proxied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "")
-    return str(request.param)
 
 
 def tls(folder: Path, patch: pytest.MonkeyPatch) -> ssl.SSLContext:
@@ -103,9 +102,10 @@ class SeenError(Exception):
     """What was to be sent is seen, and does not go out."""
 
 
-def sent_to(region: str) -> tuple[str, dict[str, str], list[str]]:
-    """The URL of a put, the headers that say what it is and who asks, and the scope and headers of its signature."""
+def sent_to(region: str, *, alone: bool = False) -> tuple[str, dict[str, str], list[str]]:
+    """`alone`: by botocore alone. The URL of a put, the headers that say what it is and who asks, and the scope and headers of its signature."""
     client: Any = dynamodb_client(region=region, profile=None, endpoint=None)
+    client = by_botocore(client) if alone else client
     requests: list[Any] = []
 
     def see(request: Any, **_: Any) -> None:
@@ -153,18 +153,16 @@ _SETTINGS: dict[str, tuple[str, dict[str, str], str]] = {
 
 @pytest.mark.parametrize("name", _SETTINGS)
 def test_requests_go_where_botocores_own_do_and_are_signed_for_the_same(
-    monkeypatch: pytest.MonkeyPatch, lane: str, name: str
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     region, settings, url = _SETTINGS[name]
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_SESSION_TOKEN": "t"}
     for variable, value in {**keys, **settings}.items():
-        if not (lane == REFERENCE and variable == "MIGRATOR_LANE"):
-            monkeypatch.setenv(variable, value)
+        monkeypatch.setenv(variable, value)
     told = sent_to(region)
     assert told[0] == url
     assert told[1]["x-amz-security-token"] == "t"
-    monkeypatch.setenv("MIGRATOR_LANE", REFERENCE)
-    assert told == sent_to(region)
+    assert told == sent_to(region, alone=True)
 
 
 def test_an_account_that_is_not_known_is_refused_by_either(monkeypatch: pytest.MonkeyPatch) -> None:

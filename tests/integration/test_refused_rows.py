@@ -76,13 +76,10 @@ REFUSALS = {
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     """Captured, filled, and a relay has been there, so that backfills write beside others."""
     change(tmp_path, *TABLES)
-    (tmp_path / "mapping.yaml").write_text(MAPPING)
     (tmp_path / "own.py").write_text(OWN)
-    made = project(tmp_path, f"sqlite:///{tmp_path}/shop.db", dynamodb_url, f"R{secrets.token_hex(4)}")
-    lines = made.job.read_text().splitlines()
-    made.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["relay", "--once"]):
-        made.done(*words, str(made.job))
+    url = f"sqlite:///{tmp_path}/shop.db"
+    made = project(tmp_path, url, dynamodb_url, f"R{secrets.token_hex(4)}", text=MAPPING)
+    made.prepared("table create", "capture install", "backfill", "relay --once")
     assert keys(made) == ALL
     return made
 

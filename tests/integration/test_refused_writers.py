@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from migrator.stages.reverse.daemon import SqlWriters, sql_writers
 from migrator.wiring.job import secret_providers
 from tests import pins
 from tests.integration.test_capture_install import catalogue
-from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
+from tests.support_capture import Capturing, captured
 
 SCHEMA = (
     "CREATE TABLE buyer (id integer PRIMARY KEY, name varchar(20))",
@@ -44,14 +43,10 @@ COMMON = (
 )
 
 
-@pytest.fixture(params=ENGINES)
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
-    urls = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
-    is_file = request.param == "sqlite"
-    url = new_sqlite(tmp_path / "a.db") if is_file else request.getfixturevalue(urls[request.param])
-    with capturing(request.param, url) as shop:
-        shop.run(*SCHEMA)
-        yield shop
+@pytest.fixture
+def shop(each: Capturing) -> Capturing:
+    each.run(*SCHEMA)
+    return each
 
 
 def bill(shop: Capturing) -> TableFacts:
@@ -150,7 +145,7 @@ def test_an_uninstall_takes_it_away_and_without_capture_there_is_none(shop: Capt
     shop.run("DELETE FROM bill")
 
 
-@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("each", ["postgresql"], indirect=True)
 def test_rows_that_a_cascade_deletes_are_refused(shop: Capturing) -> None:
     shop.install()
     refused(shop)
@@ -158,7 +153,7 @@ def test_rows_that_a_cascade_deletes_are_refused(shop: Capturing) -> None:
         shop.run("DELETE FROM buyer WHERE id = 1")
 
 
-@pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
+@pytest.mark.parametrize("each", ["mariadb"], indirect=True)
 def test_no_trigger_of_mariadb_sees_a_cascade(shop: Capturing) -> None:
     shop.install()
     refused(shop)

@@ -74,12 +74,8 @@ def mariadb(url: str) -> Iterator[MariaDb]:
 
 
 def shop_of(folder: Path, url: str, endpoint: str) -> Project:
-    (folder / "mapping.yaml").write_text(MAPPING.replace("type: type", "type: type, ttl: ttl") + PATTERN)
-    made = project(folder, url, endpoint, f"R{secrets.token_hex(4)}")
-    lines = made.job.read_text().splitlines()
-    made.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
-    made.done("table", "create", str(made.job))
-    return made
+    text = MAPPING.replace("type: type", "type: type, ttl: ttl") + PATTERN
+    return project(folder, url, endpoint, f"R{secrets.token_hex(4)}", text=text).prepared("table create")
 
 
 def test_grants_on_tables_are_enough_on_mariadb(

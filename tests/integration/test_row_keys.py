@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,21 +16,12 @@ from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import types
 from migrator.source.engines.sqlite import facts as sqlite_facts
 from tests import pins
-from tests.integration.keyed import JOINED, Keyed, Values
+from tests.integration.keyed import Keyed, Values
 from tests.language.context import HEAD, checked
 from tests.support_adapter_service import assert_same, heard
-from tests.support_capture import ENGINES, Capturing, capturing, connect, new_sqlite
+from tests.support_capture import Capturing, connect, new_sqlite
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(params=ENGINES)
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
-    fixtures = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
-    name = fixtures.get(request.param)
-    url = request.getfixturevalue(name) if name else new_sqlite(tmp_path / "a.db")
-    with capturing(request.param, url) as opened:
-        yield opened
 
 
 POSTGRESQL: Values = {
@@ -170,12 +160,7 @@ def _bare(declared: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("tried", "rules"),
-    [
-        (POSTGRESQL, types.RULES),
-        (MARIADB, facts.RULES),
-        (SQLITE, sqlite_facts.RULES),
-    ],
+    ("tried", "rules"), [(POSTGRESQL, types.RULES), (MARIADB, facts.RULES), (SQLITE, sqlite_facts.RULES)]
 )
 def test_each_type_that_can_name_rows_is_tried(tried: Values, rules: tuple[TypeRule, ...]) -> None:
     names = {_bare(declared) for declared in tried} | {declared.upper() for declared in tried}
@@ -211,9 +196,7 @@ def test_the_others_are_refused_with_the_reason(postgres_database: str, mysql_da
 def stays_true(keyed: Keyed) -> None:
     """Filled page by page, followed by a relay, and judged by plain SQL and by verify."""
     made = keyed.project
-    made.done("table", "create", str(made.job))
-    made.done("capture", "install", str(made.job))
-    made.done("backfill", str(made.job))
+    made.prepared("table create", "capture install", "backfill")
     assert keyed.wrong() == {}
     for change in (keyed.rows_change, keyed.children_change):
         keyed.each(change)
@@ -223,21 +206,14 @@ def stays_true(keyed: Keyed) -> None:
     made.done("verify", str(made.job))
 
 
-def test_floats_on_postgresql(postgres_database: str, dynamodb_url: str, tmp_path: Path) -> None:
-    with psycopg.connect(postgres_database) as connection:
-        connection.execute(MAKE_TYPES)
-    few = {name: of_it for name, of_it in POSTGRESQL.items() if name.startswith(JOINED)}
-    keyed = Keyed("postgresql", postgres_database, tmp_path, dynamodb_url, few)
-    stays_true(keyed)
-    made = keyed.project
-    kept = made.run("forget", str(made.job), "--entity", "t0", "--key", "0.1", "--dry-run", "--json").data
-    assert (kept["row_in_source"], kept["items"]) == (True, 1)
-
-
 def test_on_postgresql(postgres_database: str, dynamodb_url: str, tmp_path: Path) -> None:
     with psycopg.connect(postgres_database) as connection:
         connection.execute(MAKE_TYPES)
-    stays_true(Keyed("postgresql", postgres_database, tmp_path, dynamodb_url, POSTGRESQL))
+    keyed = Keyed("postgresql", postgres_database, tmp_path, dynamodb_url, POSTGRESQL)
+    stays_true(keyed)
+    job = str(keyed.project.job)
+    kept = keyed.project.run("forget", job, "--entity", "t0", "--key", "0.1", "--dry-run", "--json").data
+    assert (kept["row_in_source"], kept["items"]) == (True, 1)
 
 
 def test_on_mariadb(mysql_database: str, dynamodb_url: str, tmp_path: Path) -> None:
@@ -251,11 +227,11 @@ def test_on_sqlite(dynamodb_url: str, tmp_path: Path) -> None:
 FLOATS = {"postgresql": "real", "mariadb": "float", "sqlite": "FLOAT4"}
 
 
-def test_the_adapter_knows_rows_by_a_float(shop: Capturing) -> None:
-    declared = FLOATS[shop.engine]
-    shop.run(f"CREATE TABLE t (k {declared} NOT NULL, n integer, PRIMARY KEY (k))")
+def test_the_adapter_knows_rows_by_a_float(each: Capturing) -> None:
+    declared = FLOATS[each.engine]
+    each.run(f"CREATE TABLE t (k {declared} NOT NULL, n integer, PRIMARY KEY (k))")
     table = sa.table("t", sa.column("k"), sa.column("n"))
-    with heard(shop, ["t"], "lock") as (engine, seen):
+    with heard(each, ["t"], "lock") as (engine, seen):
         for statement in (
             "INSERT INTO t VALUES (0.1, 1), (16777217, 1), (-2.7, 1), (0.5, 1)",
             "UPDATE t SET n = 2 WHERE k = 0.5",
@@ -267,4 +243,4 @@ def test_the_adapter_knows_rows_by_a_float(shop: Capturing) -> None:
                 connection.exec_driver_sql(statement)
         with engine.begin() as connection:
             connection.execute(sa.insert(table), [{"k": 0.7, "n": 1}, {"k": 1e20, "n": 1}])
-        assert_same(shop, seen, 14)
+        assert_same(each, seen, 14)

@@ -67,16 +67,14 @@ class Shop:
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str, postgres_database: str) -> Iterator[Shop]:
     role = f"reader_{secrets.token_hex(4)}"
-    (tmp_path / "mapping.yaml").write_text(MAPPING)
-    own = project(tmp_path, postgres_database, dynamodb_url, f"R{secrets.token_hex(4)}", tuning="lease_s: 1")
-    lines = own.job.read_text().splitlines()
-    own.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
+    table = f"R{secrets.token_hex(4)}"
+    own = project(tmp_path, postgres_database, dynamodb_url, table, tuning="lease_s: 1", text=MAPPING)
     url = make_url(postgres_database).set(username=role, password=None).render_as_string(hide_password=False)
     plain = replace(own, environment={**own.environment, "MIGRATOR_SOURCE_URL": url})
     made = Shop(own, plain, postgres_database, role)
     made.sql(SCHEMA)
     made.sql(f"CREATE ROLE {role} LOGIN; {READS}")
-    own.done("table", "create", str(own.job))
+    own.prepared("table create")
     yield made
     made.sql("DROP OWNED BY {role}; DROP ROLE {role};")
 

@@ -31,11 +31,7 @@ from tests.language.typed import Case, script_of
 from tests.support_capture import connect
 from tests.support_mysql import run_script
 
-ENGINES = [
-    pytest.param("sqlite"),
-    pytest.param("postgresql"),
-    "mariadb",
-]
+ENGINES = [pytest.param("sqlite"), pytest.param("postgresql"), "mariadb"]
 SCRIPT = """
 CREATE TABLE parent (id {counter}, name VARCHAR(10) NOT NULL, amount DECIMAL(6, 2), CHECK (amount >= 0));
 CREATE UNIQUE INDEX parent_name ON parent (name);
@@ -347,14 +343,7 @@ def _types_of(engine: str) -> tuple[Sequence[Case], str]:
     return cases, test_types_postgresql.MAKE_TYPES + script_of(cases)
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [
-        pytest.param("sqlite"),
-        "postgresql",
-        "mariadb",
-    ],
-)
+@pytest.mark.parametrize("engine", [pytest.param("sqlite"), "postgresql", "mariadb"])
 def test_a_value_of_every_type_comes_back_as_it_was(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

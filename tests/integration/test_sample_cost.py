@@ -172,11 +172,7 @@ def sampled(url: str, kind: str, sample: Sample) -> tuple[Work, list[Any]]:
         with measured(source) as work:
             expected = source.rows_expected(plan)
             plan_sample(
-                *(source, journal, run, plan),
-                sample=sample,
-                page_rows=500,
-                rows=expected,
-                total=expected,
+                *(source, journal, run, plan), sample=sample, page_rows=500, rows=expected, total=expected
             )
             pages = list(journal.open_pages(run, "note"))
             rows = [row for page in pages for row in source.read_page(plan, page.after, page.upto)]

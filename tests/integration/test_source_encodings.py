@@ -19,6 +19,7 @@ from migrator.model.journal import RunIdentity
 from migrator.model.table import encode_key
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
+from tests import pins
 from tests.support_capture import captured, capturing
 from tests.support_source import INTEGER, TEXT, column, plan_of
 
@@ -80,7 +81,7 @@ def test_a_text_of_other_bytes_refuses_its_row_and_no_page(postgres_url: str) ->
     decode = decoder(Kind("text"))
     assert [row[0] for row in rows] == [1, 2, 3]
     assert decode(rows[2][1]) == "Zoë"
-    with pytest.raises(RowError, match="not valid Unicode"):
+    with pins.refused(RowError):
         decode(rows[1][1])
     assert sorted(again) == rows[1:]
 

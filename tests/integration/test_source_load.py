@@ -92,10 +92,7 @@ def test_a_user_of_mariadb_who_sees_no_other_s_session_is_told_the_right(
 @pytest.mark.parametrize("question", ["SELECT NULL", "SELECT 'much'", "SELECT 1 WHERE 1 = 0"])
 def test_a_question_that_gives_no_number_is_said_so(question: str, tmp_path: Path) -> None:
     a_file(tmp_path)
-    with (
-        opened(f"sqlite:///{tmp_path}/shop.db") as source,
-        pins.refused(SourceError),
-    ):
+    with opened(f"sqlite:///{tmp_path}/shop.db") as source, pins.refused(SourceError):
         source.strain("load", question)
 
 

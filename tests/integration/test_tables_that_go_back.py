@@ -68,6 +68,13 @@ def changed(race: Race, restore: Restore) -> None:
     restore(race, items)
 
 
+def doctor(race: Race) -> str:
+    """The state of the check that looks for a table that went back."""
+    checks = race.command("doctor", "--json").data["checks"]
+    (found,) = [check["state"] for check in checks if check["name"] == "table on record"]
+    return str(found)
+
+
 @pytest.mark.parametrize("restore", [in_place, anew, before_any_relay])
 def test_no_writer_goes_on_until_it_is_repaired(race: Race, restore: Restore) -> None:
     changed(race, restore)
@@ -76,12 +83,14 @@ def test_no_writer_goes_on_until_it_is_repaired(race: Race, restore: Restore) ->
     for words in (["relay", "--once"], ["backfill", "--into-existing"]):
         refused = race.command(*words)
         assert (refused.code, OLDER in refused.err) == (2, True), refused.err
+    assert doctor(race) == "failed"
     assert (race.whole(), race.mark_ids()) == (before, marks)
     # Looking at it, or counting, is no repair.
     assert race.command("verify", "--settle", "0s").code == 1
     assert race.command("verify", "--repair", "--dry-run", "--settle", "0s").code == 1
     assert race.command("relay", "--once").code == 2
     assert race.command("verify", "--repair", "--settle", "0s").code == 1
+    assert doctor(race) == "ok"
     assert race.command("relay", "--once").code == 0
     verified = race.command("verify", "--settle", "0s")
     assert verified.code == 0, verified.out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from tests import pins
 from tests.journeys.command import Project, project
 from tests.language import context
 from tests.support_capture import connect, new_sqlite
+from tests.support_waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -48,13 +48,9 @@ class Place:
         self.run(*(f"INSERT INTO {table} VALUES {row}" for row in rows))
 
     def job(self, entities: str, tuning: str = "page_rows: 2") -> Project:
-        (self.folder / "mapping.yaml").write_text(HEAD + entities)
-        made = project(self.folder, self.url, self.endpoint, f"T{secrets.token_hex(6)}", tuning=tuning)
-        lines = made.job.read_text().splitlines()
-        lines[1] = "mapping: mapping.yaml"
-        made.job.write_text("\n".join(lines))
-        made.done("table", "create", str(made.job))
-        return made
+        name, text = f"T{secrets.token_hex(6)}", HEAD + entities
+        made = project(self.folder, self.url, self.endpoint, name, tuning=tuning, text=text)
+        return made.prepared("table create")
 
     def warnings(self, entities: str) -> list[str]:
         return [str(one) for one in context.checked(self.url, HEAD + entities).warnings]
@@ -143,18 +139,14 @@ def test_a_relay_writes_all_but_twins(place: Place) -> None:
     place.run("CREATE TABLE t (id integer, k integer)")
     place.rows("t", [(1, 1), (2, 2)])
     made = place.job(entity("t"))
-    made.done("capture", "install", str(made.job))
-    made.done("backfill", str(made.job))
+    made.prepared("capture install", "backfill")
     place.rows("t", [(3, 2), (4, 4)])
     assert made.run("relay", str(made.job), "--once").code == 1
     assert ids(made) == {1, 2, 4}
     assert pins.said(made.run("findings", str(made.job)).out)
     place.run("DELETE FROM t WHERE id = 2")
     # A mark that failed comes again after a moment.
-    ends_at = time.monotonic() + 120
-    while made.run("relay", str(made.job), "--once").code:
-        assert time.monotonic() < ends_at
-        time.sleep(0.3)
+    until(lambda: not made.run("relay", str(made.job), "--once").code)
     assert ids(made) == {1, 3, 4}
 
 

@@ -11,21 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
-from migrator.mapping.heart.encoder import EncodedItem, Encoder, compile_encoder, encode_page
+from migrator.mapping.heart.encoder import Encoder, compile_encoder, encode_page
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.model.edges import RawRows, Receipt
+from migrator.model.table import EncodedItem
 from migrator.stages.backfill.write import NO_TICKET, Copied, FastPath, PagePath, Read
 
 
 @runtime_checkable
 class EncodedPuts(Protocol):
-    """A store that also takes items as JSON in DynamoDB's form.
-
-    `takes_encoded`: whether it does now, for which its requests must go by our own exchange.
-    """
-
-    @property
-    def takes_encoded(self) -> bool: ...
+    """A store that also takes items as JSON in DynamoDB's form."""
 
     def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt: ...
 
@@ -55,7 +50,7 @@ def put_alone(path: FastPath, store: EncodedPuts, encoder: Encoder, read: Read) 
 def encoded_where_possible(path: FastPath, entities: Sequence[CompiledEntity]) -> PagePath:
     """The path with generated functions for the entities whose keys are neither claimed nor remembered."""
     store = path.store
-    if not isinstance(store, EncodedPuts) or not store.takes_encoded:
+    if not isinstance(store, EncodedPuts):
         return path
     plain = [
         entity

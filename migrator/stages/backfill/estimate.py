@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any
 
 from migrator.mapping.heart.items import CompiledEntity, project
 from migrator.mapping.heart.wire import Estimate, item_bytes, measure
-from migrator.model.edges import QueryPage, Receipt, Rows, ScanPage
+from migrator.model.edges import Receipt, Rows
 from migrator.model.errors import TooSlowError, TwinRowsError
-from migrator.model.table import BATCH_WRITE_ITEMS, Item, ItemKey, RowTree, TableDesign
+from migrator.model.table import BATCH_WRITE_ITEMS, Item, RowTree, TableDesign
 
 SPOTS = 8
 SPOT_ROWS = 50
@@ -74,7 +73,7 @@ def sends_nothing() -> None:
 
 
 class DryStore:
-    """An ItemStore for --dry-run; its write units are those of a table with nothing in it, indexes included."""
+    """Puts for --dry-run; the write units are those of a table with nothing in it, indexes included."""
 
     def __init__(self, design: TableDesign) -> None:
         self.design = design
@@ -83,27 +82,3 @@ class DryStore:
         sizes = [item_bytes(item) for item in items]
         units = measure(0, items, self.design).write_units
         return Receipt(len(items), sum(sizes), float(units), -(-len(items) // BATCH_WRITE_ITEMS))
-
-    def delete(self, keys: Sequence[ItemKey]) -> None:
-        return None
-
-    def delete_own(self, items: Sequence[Item]) -> int:
-        return 0
-
-    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
-        return {}
-
-    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
-        yield ScanPage([], None)
-
-    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
-        return QueryPage([])
-
-    def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
-        return {}
-
-    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
-        return QueryPage([])
-
-    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
-        return QueryPage([])

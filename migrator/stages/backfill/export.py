@@ -16,15 +16,16 @@ from urllib.parse import quote
 
 import orjson
 
-from migrator.mapping.heart.encoder import EncodedItem, Encoder, compile_encoder
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.heart.encoder import Encoder, compile_encoder
 from migrator.mapping.heart.encoder_values import base64_text
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.heart.wire import decode, encode_sized
 from migrator.model.bulk.files import MANIFEST, PAGES, PARTS, Files, Manifest, PartFile, manifest_digest
 from migrator.model.edges import Receipt
 from migrator.model.errors import SettingsError
-from migrator.model.journal import Journal, Run, SegmentState
-from migrator.model.table import Item, TableDesign
+from migrator.model.journal import Run, SegmentState
+from migrator.model.table import EncodedItem, Item, TableDesign
 from migrator.stages.backfill.encoded import encoders_of, put_alone
 from migrator.stages.backfill.write import Copied, FastPath, Read, key_digest
 
@@ -45,8 +46,6 @@ _GZIP = 31
 
 class ItemLines:
     """A store of one page: what is put becomes lines, each behind the digest of its key."""
-
-    takes_encoded = True
 
     def __init__(self, table: TableDesign) -> None:
         self.table = table
@@ -84,12 +83,10 @@ class ExportPath:
         return copied
 
 
-def export_path(
-    alone: FastPath, files: Files, folder: str, entities: Sequence[CompiledEntity], *, encodes: bool
-) -> ExportPath:
-    """`encodes`: with generated functions for the entities whose keys are not claimed; the files are the same without."""
+def export_path(alone: FastPath, files: Files, folder: str, entities: Sequence[CompiledEntity]) -> ExportPath:
+    """The path with generated functions for the entities whose keys are not claimed; the files are the same without."""
     unproved = alone.claims.unproved
-    plain = [entity for entity in entities if encodes and not unproved.get(entity.name)]
+    plain = [entity for entity in entities if not unproved.get(entity.name)]
     return ExportPath(alone, encoders_of(alone.claims.source, plain, compile_encoder), files, folder)
 
 
@@ -126,7 +123,7 @@ class Publication:
     """
 
     files: Files
-    journal: Journal
+    journal: SqlJournal
     run: Run
     table: TableDesign
     unproved: Mapping[str, frozenset[str]]
@@ -233,17 +230,17 @@ def _digest_of(line: bytes) -> bytes:
 _STATE = 0
 
 
-def keep_state(journal: Journal, run: Run, **values: Any) -> None:
+def keep_state(journal: SqlJournal, run: Run, **values: Any) -> None:
     """Adds values to what the journal keeps of a run."""
     state = SegmentState(tally={**state_of(journal, run), **values})
     journal.save_segment(run, _STATE, state, [])
 
 
-def state_of(journal: Journal, run: Run) -> Mapping[str, Any]:
+def state_of(journal: SqlJournal, run: Run) -> Mapping[str, Any]:
     return journal.segment(run, _STATE).tally
 
 
-def is_published(journal: Journal, run: Run, files: Files) -> bool:
+def is_published(journal: SqlJournal, run: Run, files: Files) -> bool:
     """Whether the run's manifest is there as it was written."""
     data = files.read(MANIFEST)
     return data is not None and state_of(journal, run).get("manifest") == manifest_digest(data)

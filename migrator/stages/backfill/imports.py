@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.heart.items import key_text
 from migrator.mapping.heart.wire import decode_item
 from migrator.model.bulk.files import (
@@ -28,7 +29,7 @@ from migrator.model.bulk.files import (
 )
 from migrator.model.edges import UNIMPORTED, Control, Identity, TableState
 from migrator.model.errors import RefusedError, SettingsError, TargetError
-from migrator.model.journal import Finding, Journal, Run
+from migrator.model.journal import Finding, Run
 from migrator.model.table import Item, TableDesign, split_source
 from migrator.stages.adoption import KeysOfItems
 from migrator.stages.backfill.export import keep_state, state_of
@@ -51,7 +52,7 @@ class Export:
     run: Run
 
 
-def exported(files: Files, journal: Journal, job: str, journal_id: str, revision: str) -> Export:
+def exported(files: Files, journal: SqlJournal, job: str, journal_id: str, revision: str) -> Export:
     """The export of these files. `revision`: what the job's mapping, columns and capture are now.
 
     Raises: SettingsError where there is none, where it was edited, and where it is of another journal or revision.
@@ -98,7 +99,7 @@ def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> N
         raise SettingsError(f"{files.name}: {'; '.join(sorted(faults))}; {_AGAIN}")
 
 
-def need_untouched(export: Export, journal: Journal, ticket: int) -> None:
+def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
     """`ticket`: the highest that was drawn.
 
     Raises: SettingsError where a writer was at work since the export began: what it made of changed rows is not in the
@@ -154,7 +155,7 @@ class Import:
 
     imports: TableImports
     files: Files
-    journal: Journal
+    journal: SqlJournal
     design: TableDesign
     keys: Callable[[str], KeysOfItems]
     there: Callable[[], TableState | None]

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import orjson
 
-from migrator.mapping.heart.encoder import EncodedItem, Encoder, compile_encoder, encode_page
+from migrator.mapping.heart.encoder import Encoder, compile_encoder, encode_page
 from migrator.mapping.heart.items import CompiledEntity, row_key
 from migrator.mapping.heart.wire import decode_item
 from migrator.model.live import Outcome
-from migrator.model.table import Item
+from migrator.model.table import EncodedItem, Item
 from migrator.stages.backfill.encoded import EncodedPath, encoders_of
 from migrator.stages.backfill.only import keys_by_root
 from migrator.stages.backfill.write import (
@@ -33,26 +32,11 @@ from migrator.stages.live.refresh import drawn
 from migrator.stages.live.send import TransactionGroups, send
 
 
-@runtime_checkable
-class EncodedInserts(Protocol):
-    """A store that also inserts items as JSON in DynamoDB's form.
-
-    `takes_encoded`: whether it does now, for which its requests must go by our own exchange.
-    """
-
-    @property
-    def takes_encoded(self) -> bool: ...
-
-    def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
-        """As `ConditionalStore.write` of fresh items; the outcomes of those alone that were not inserted."""
-
-
 @dataclass(frozen=True)
 class Inserting:
     """Writes a page's items on the conditional path."""
 
     path: ConditionalPath
-    store: EncodedInserts
 
     def __call__(self, encoder: Encoder, read: Read) -> Copied:
         return self.path.copied(self._written(encoder, read))
@@ -93,7 +77,7 @@ class Inserting:
         if not items:
             return []
         refresh.check()
-        return self.store.insert_encoded(items)
+        return refresh.store.insert_encoded(items)
 
 
 def items_of(encoded: Sequence[EncodedItem]) -> list[Item]:
@@ -106,8 +90,7 @@ def inserts_where_possible(path: ConditionalPath) -> PagePath:
 
     One that writes a part alone stays as it is: those functions write all of a row.
     """
-    store = path.refresh.store
-    if path.only or not isinstance(store, EncodedInserts) or not store.takes_encoded:
+    if path.only:
         return path
     plain = [
         entity.compiled
@@ -119,4 +102,4 @@ def inserts_where_possible(path: ConditionalPath) -> PagePath:
         # Not those of the key, by which the rows of a page are named.
         return compile_encoder(entity, offered - frozenset(entity.key_places))
 
-    return EncodedPath(path, encoders_of(path.refresh.rows, plain, compiled), Inserting(path, store))
+    return EncodedPath(path, encoders_of(path.refresh.rows, plain, compiled), Inserting(path))

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.model.edges import RawPage, RawRows, Receipt, Rows
 from migrator.model.facts import EntityPlan
-from migrator.model.journal import Finding, Journal, Page, Run, Tally
+from migrator.model.journal import Finding, Page, Run, Tally
 from migrator.model.table import ItemKey, RowTree, item_key_text
 from migrator.stages.backfill.write import PagePath
 
@@ -41,7 +42,7 @@ class PageWork:
     """
 
     source: Rows
-    journal: Journal
+    journal: SqlJournal
     path: PagePath
     run: Run
     entity: CompiledEntity

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
 
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.model.edges import Rows
 from migrator.model.errors import StoppedError
 from migrator.model.facts import EntityPlan
-from migrator.model.journal import Finding, Journal, Page, Progress, Run, Tally
+from migrator.model.journal import Finding, Page, Progress, Run, Tally
 from migrator.model.results import BackfillResult
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.page_work import PageWork
@@ -25,7 +26,7 @@ from migrator.stages.source_checks import need_no_twins, pinned_columns, recordi
 
 
 def plan_pages(
-    source: Rows, journal: Journal, run: Run, plan: EntityPlan, page_rows: int, progress: Progress
+    source: Rows, journal: SqlJournal, run: Run, plan: EntityPlan, page_rows: int, progress: Progress
 ) -> None:
     """Plans the entity's pages, unless that is done already: all of them or none.
 
@@ -49,7 +50,7 @@ def _reported(pages: Iterator[Page], progress: Progress) -> Iterator[Page]:
         yield page
 
 
-def plan_one_page(journal: Journal, run: Run, plan: EntityPlan) -> None:
+def plan_one_page(journal: SqlJournal, run: Run, plan: EntityPlan) -> None:
     """Plans one page over everything, for runs that take the first rows only."""
     name = plan.entity.name
     if name not in journal.planned(run):
@@ -98,7 +99,7 @@ class OthersWork:
         """Of this process, or before it began."""
         self.known[entity] = self.known.get(entity, Tally()) + tally
 
-    def look(self, journal: Journal, run: Run, progress: Progress) -> None:
+    def look(self, journal: SqlJournal, run: Run, progress: Progress) -> None:
         began = time.monotonic()
         if began < self._next_at:
             return
@@ -118,7 +119,7 @@ class Backfill:
     others work on the run, too. `pages`: opens what works on the run's pages."""
 
     source: Rows
-    journal: Journal
+    journal: SqlJournal
     path: PagePath
     progress: Progress
     options: BackfillOptions = field(default_factory=BackfillOptions)

@@ -6,11 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 import orjson
 
-from migrator.mapping.heart.encoder import EncodedItem
 from migrator.mapping.heart.encoder_values import base64_text
 from migrator.mapping.heart.wire import decode, decode_item, encode_sized, item_bytes
 from migrator.model.errors import ItemRefusedError, NeverTakenError
@@ -21,6 +20,7 @@ from migrator.model.table import (
     TOMBSTONE,
     TRANSACTION_ACTIONS,
     TRANSACTION_BYTES,
+    EncodedItem,
     Item,
     ItemKey,
     TableDesign,
@@ -33,33 +33,6 @@ EncodedGroup: TypeAlias = tuple[Root, list[EncodedItem]]
 """The items and tombstones of one root that are written in one transaction."""
 _AS_TOMBSTONE = TOMBSTONE.encode()
 _SO = "so they were written one by one, and a reader may see a mix of them"
-
-
-@runtime_checkable
-class EncodedWrites(ConditionalStore, Protocol):
-    """A ConditionalStore that also takes items as JSON in DynamoDB's form.
-
-    `takes_encoded`: whether it does now, for which its requests must go by our own exchange.
-    """
-
-    @property
-    def takes_encoded(self) -> bool: ...
-
-    def write_encoded(
-        self, items: Sequence[tuple[str, EncodedItem]], ticket: int, *, fresh: bool = False
-    ) -> list[Outcome]:
-        """As `ConditionalStore.write`; the outcomes of those alone that are not stored.
-
-        Each item with what its `_src` holds; `ticket`: which all of them carry.
-        """
-
-    def write_encoded_together(
-        self, groups: Sequence[tuple[str, Sequence[EncodedItem]]], ticket: int
-    ) -> list[Outcome]:
-        """As `ConditionalStore.write_together`; the outcomes of those alone that are not stored.
-
-        Each group with what the `_src` of its items holds; `ticket`: which all of them carry.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +65,17 @@ class TransactionGroups:
         for item in items:
             (self.tombstones if _is_tombstone(item, table) else self.live).append(item)
 
-    def as_items(self, table: TableDesign, keys: Collection[ItemKey] | None) -> None:
-        """Makes items of what is JSON, or of what of it has one of the keys: those go one after the other, in order."""
+    def as_items(self, table: TableDesign, keys: Collection[ItemKey]) -> None:
+        """Makes items of what is JSON and has one of the keys: those go one after the other, in order."""
         groups, singles = self.encoded_groups, self.encoded
         self.encoded_groups, self.encoded = [], []
         for root, items in groups:
-            if keys is None or any(item[0] in keys for item in items):
+            if any(item[0] in keys for item in items):
                 self.groups.append([item_of(item) for item in items])
             else:
                 self.encoded_groups.append((root, items))
         for root, item in singles:
-            if keys is None or item[0] in keys:
+            if item[0] in keys:
                 self.add([item_of(item)], table)
             else:
                 self.encoded.append((root, item))
@@ -203,9 +176,7 @@ def send(
     A group that DynamoDB does not take as one is added to those that are too big.
     """
     sent = _Sent()
-    takes_encoded = isinstance(store, EncodedWrites) and store.takes_encoded
-    keys = _keys_of_many(sending, table) if takes_encoded else None
-    if keys is None or keys:
+    if keys := _keys_of_many(sending, table):
         sending.as_items(table, keys)
     # Tombstones before puts: a key that moves from one root to another is free when it is wanted.
     for wave in waves(sending.tombstones, table):
@@ -222,10 +193,9 @@ def send(
         for is_fresh, items in by_freshness.items():
             check()
             sent.add(items, partial(store.write, items, fresh=is_fresh))
-    if isinstance(store, EncodedWrites):
-        if sending.encoded_groups:
-            _send_encoded_groups(store, sending, sent, table, check)
-        _send_encoded(store, sending, sent, table, check, fresh)
+    if sending.encoded_groups:
+        _send_encoded_groups(store, sending, sent, table, check)
+    _send_encoded(store, sending, sent, table, check, fresh)
     return sent.result(is_taken=bool(sending.stored))
 
 
@@ -238,7 +208,7 @@ def _keys_of_many(sending: TransactionGroups, table: TableDesign) -> set[ItemKey
 
 
 def _send_encoded_groups(
-    store: EncodedWrites,
+    store: ConditionalStore,
     sending: TransactionGroups,
     sent: _Sent,
     table: TableDesign,
@@ -270,7 +240,7 @@ def _send_encoded_groups(
 
 
 def _send_encoded(
-    store: EncodedWrites,
+    store: ConditionalStore,
     sending: TransactionGroups,
     sent: _Sent,
     table: TableDesign,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 from migrator.model.capture import Capture, Installation
-from migrator.model.errors import MigratorError, OldRevisionError, SettingsError, StoppedError
+from migrator.model.errors import AwayError, MigratorError, OldRevisionError, SettingsError, StoppedError
 from migrator.model.instances import Lifetimes, Revisions, Standing
 from migrator.model.live import Change, ChangeMarks, Mark, Root, RootFinder, ShownMarks, WriterKind, Writers
 from migrator.model.table import ItemKey
@@ -103,6 +103,25 @@ def begin_beside(
         outlive(writers, revisions, lifetimes, wait)
 
 
+REST_S = 10.0
+"""So long nothing is tried after a failure: a table that does not answer would cost each commit its longest wait."""
+
+
+@dataclass
+class Rest:
+    """The time after a failure in which nothing is tried."""
+
+    clock: Callable[[], float] = time.monotonic
+    _ends_at: float = float("-inf")
+
+    @property
+    def is_on(self) -> bool:
+        return self.clock() < self._ends_at
+
+    def begin(self) -> None:
+        self._ends_at = self.clock() + REST_S
+
+
 # ── Strict mode: a service's items are written before its transaction commits, or the transaction fails ──
 
 RelayOf = Callable[[RootFinder, Callable[[], None]], Relay]
@@ -167,6 +186,7 @@ class BeforeCommit:
     inside: Callable[[Any], AbstractContextManager[RootFinder]]
     aside: Callable[[Callable[[], Any]], Any]
     left: LeftToTheRelay
+    rest: Rest = field(default_factory=Rest)
 
     def __call__(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
         """Raises: as Strict.write_first; SettingsError where the transaction does not read what others committed.
@@ -174,8 +194,13 @@ class BeforeCommit:
         Where another mapping is the newest it writes nothing: the marks commit with the change, and a relay by that one
         makes the items.
         """
-        if self.left.rests:
+        if self.left.rest.is_on:
             return
+        if self.rest.is_on:
+            what = (
+                f"dual write: DynamoDB did not answer a commit before this one, within the last {REST_S:g} s"
+            )
+            raise StoppedError(f"{what}; roll the transaction back, and try it later")
         level = connection.get_isolation_level()
         if level != "READ COMMITTED":
             what = f"dual write: strict mode reads what others committed, and this transaction is {level}"
@@ -184,6 +209,9 @@ class BeforeCommit:
             self._write(connection, changes, begun_at)
         except OldRevisionError as error:
             self.left.say(error)
+        except AwayError:
+            self.rest.begin()
+            raise
 
     def _write(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
         slot = self.aside(self.shared_leases.enter)
@@ -207,25 +235,19 @@ def reached(relay: Relay, marks: Sequence[Mark]) -> dict[Root, set[ItemKey]]:
 
 # ── What a service of an older mapping does not write itself ──
 
-REST_S = 10.0
-"""So long nothing is tried after a failure: a table that does not answer would cost each commit LONGEST_S."""
-
 
 @dataclass
 class LeftToTheRelay:
-    """Says once that another mapping is the newest, so that this service leaves marks and writes no items."""
+    """Says once that another mapping is the newest, so that this service leaves marks and writes no items.
 
-    clock: Callable[[], float] = time.monotonic
+    `rest`: the journal said so just now, and need not be asked for each commit.
+    """
+
+    rest: Rest = field(default_factory=Rest)
     _said: bool = False
-    _old_at: float = float("-inf")
-
-    @property
-    def rests(self) -> bool:
-        """Whether the journal said so just now, and need not be asked for each commit."""
-        return self.clock() - self._old_at < REST_S
 
     def say(self, error: OldRevisionError) -> None:
-        self._old_at = self.clock()
+        self.rest.begin()
         if not self._said:
             self._said = True
             _log.warning("left_to_the_relay", reason=str(error))
@@ -246,21 +268,19 @@ class Flush:
     relay: Callable[[], Relay]
     shared_leases: SharedLeases
     left: LeftToTheRelay
-    clock: Callable[[], float] = time.monotonic
-    _failed_at: list[float] = field(default_factory=list)
-    """The time of the last failure, or nothing."""
+    rest: Rest = field(default_factory=Rest)
 
     def __call__(self, changes: Sequence[Change]) -> bool:
         """Whether the items of what was committed are written. Never raises: the service's commit is done."""
-        if self.left.rests or (self._failed_at and self.clock() - self._failed_at[0] < REST_S):
+        if self.left.rest.is_on or self.rest.is_on:
             return False
         try:
             why = self._why_not(changes)
         except OldRevisionError as error:
             self.left.say(error)
             return False
-        self._failed_at[:] = [self.clock()] if why else []
         if why:
+            self.rest.begin()
             _log.warning("flush_left_to_the_relay", reason=why, rests_s=REST_S)
         return not why
 
@@ -273,7 +293,7 @@ class Flush:
         Raises: StoppedError where the items are not written. Where another mapping is the newest a relay makes them.
         """
         try:
-            why = "" if self.left.rests else self._why_not(changes)
+            why = "" if self.left.rest.is_on else self._why_not(changes)
         except OldRevisionError as error:
             self.left.say(error)
             return

@@ -18,7 +18,7 @@ from migrator.mapping.heart.rows import Row, compile_ref, places_of
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.param_sources import EntityParamSources, ParamSource, origins_of
 from migrator.mapping.patterns.params import absent_value, bucket_text, list_text, param_text
-from migrator.mapping.patterns.requests import Requests
+from migrator.mapping.patterns.requests import Requests, cut_params
 from migrator.model.edges import Rows
 from migrator.model.errors import RowError, SettingsError
 from migrator.model.facts import Alike, EntityPlan, column_of
@@ -190,6 +190,7 @@ class _Drawing:
     ) -> None:
         self.pattern = pattern
         self._requests = Requests(mapping, pattern)
+        self._cut = cut_params(pattern)
         self.origins = origins
         self.rows = rows
         self.rng = rng
@@ -240,6 +241,9 @@ class _Drawing:
         for name, param in self._params.items():
             if name in chosen and name not in texts:
                 texts[name] = self._other(param, anchor, texts)
+        for name, unit in self._cut.items():
+            if name in texts:
+                texts[name] = bucket_text(datetime.fromisoformat(texts[name]), unit, self._params[name])
         return texts
 
     def _from_rows(self, param: Param, anchor: Row, other: Row | None) -> str:

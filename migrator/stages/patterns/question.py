@@ -21,6 +21,7 @@ from migrator.mapping.patterns.answers import (
     sample_params,
     schema_of,
 )
+from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.diff import diffs, row_key
 from migrator.mapping.patterns.handed import kinds_for
 from migrator.mapping.patterns.normalisers import ruled
@@ -224,7 +225,7 @@ def ask(
 
     Raises: SettingsError where the parameters make no request.
     """
-    question = Question(mapping, pattern, plans, clock)
+    question = Question(mapping, pattern, Designs(plans), clock)
     metered = ReadMeter(store)
     table = question.of_table(params, metered)  # type: ignore[arg-type]
     sql = question.of_sql(params, source)
@@ -310,16 +311,16 @@ class Question:
         self,
         mapping: MappingModel,
         pattern: Pattern,
-        plans: Sequence[EntityPlan] = (),
+        designs: Designs,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.mapping = mapping
         self.pattern = pattern
         self.clock = clock
         self.requests = Requests(mapping, pattern)
-        self.readers = {part.name: readers_for(mapping, plans, part) for part in pattern.parts}
-        self.kinds = {part.name: kinds_for(plans, part) for part in pattern.parts}
-        self.keys = {part.name: row_key(mapping, plans, pattern, part) for part in pattern.parts}
+        self.readers = {part.name: readers_for(mapping, designs, part) for part in pattern.parts}
+        self.kinds = {part.name: kinds_for(designs, part) for part in pattern.parts}
+        self.keys = {part.name: row_key(mapping, designs, pattern, part) for part in pattern.parts}
 
     def refuse_unfit(self, params: Mapping[str, Any]) -> None:
         """Refuses parameters that make no request, whichever side answers, so that a move of phase refuses nothing new.

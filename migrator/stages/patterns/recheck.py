@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.diff import as_text
 from migrator.mapping.show.redaction import mask, value_texts
 from migrator.model.edges import ItemStore, Questions
 from migrator.model.errors import Interrupted, MigratorError
 from migrator.model.evidence import Diff, DiffKey, Sample, Side
-from migrator.model.facts import EntityPlan
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.mapping import Pattern
 from migrator.model.results import Example, Hidden, PartAnswer, PatternReplay
@@ -90,11 +90,11 @@ class Comparer:
         self,
         mapping: MappingModel,
         pattern: Pattern,
-        plans: Sequence[EntityPlan],
+        designs: Designs,
         source: Questions,
         store: ItemStore | None,
     ) -> None:
-        self._question = Question(mapping, pattern, plans)
+        self._question = Question(mapping, pattern, designs)
         self._source = source
         self._store = store
 

@@ -12,6 +12,7 @@ from threading import Event
 from typing import Protocol
 
 from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.show.redaction import hidden_by_pattern
 from migrator.model.edges import ItemStore, Source
 from migrator.model.evidence import SAMPLES_KEPT, Evidence, Sample, Side, Window
@@ -89,7 +90,8 @@ class Replay:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.mapping = mapping
-        self.plans = [entity.plan for entity in entities]
+        plans = [entity.plan for entity in entities]
+        self.designs = Designs(plans)
         self.source = source
         self.store = store
         self.options = options
@@ -97,7 +99,7 @@ class Replay:
         self.stop = stop or Event()
         self.lag_s = lag_s
         self.sleep = sleep
-        self._hidden = hidden_by_pattern(mapping, self.plans)
+        self._hidden = hidden_by_pattern(mapping, plans)
         self._pool = RowSample(source, entities, options.seed)
 
     def run(self, patterns: Sequence[Pattern]) -> ReplayResult:
@@ -124,7 +126,7 @@ class Replay:
         drawn = draw(self.mapping, pattern, self._pool, self.options.samples, self.options.seed)
         hidden = self._hidden[pattern.name]
         replay = PatternReplay(pattern, 0, drawn.origins, hidden, missing_why=drawn.why)
-        comparer = Comparer(self.mapping, pattern, self.plans, self.source, self.store)
+        comparer = Comparer(self.mapping, pattern, self.designs, self.source, self.store)
         suspects: list[ReplayMismatch] = []
         latencies: dict[Side, Latencies] = {"table": Latencies(), "sql": Latencies()}
         failing = 0

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from botocore.awsrequest import AWSPreparedRequest, create_request_object, prepare_request_dict
 
+from migrator.runtime.retry import cut_to_end
 from migrator.runtime.system import Places
 from migrator.target.answers import Received
 
@@ -63,7 +64,10 @@ class SessionTransport:
         with self._places.free:
             request = self.signing.signed(client, operation, params, body)
             client.meta.events.emit(f"before-send.dynamodb.{operation}", request=request)
-            answer = client._endpoint.http_session.send(request)
+            session = client._endpoint.http_session
+            timeout_s = cut_to_end(session._timeout.read_timeout)
+            request.context = {**(getattr(request, "context", None) or {}), "read_timeout": timeout_s}
+            answer = session.send(request)
             headers = {name.lower(): value for name, value in answer.headers.items()}
             return Received(answer.status_code, headers, answer.content, ends=False)
 

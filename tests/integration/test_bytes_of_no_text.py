@@ -1,0 +1,120 @@
+"""A text that is not UTF-8, in a value and in a key: each command ends, and a finding names the row."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.integration.test_source_encodings import database
+from tests.journeys.command import Project, project
+
+pytestmark = pytest.mark.slow
+
+MAPPING = """\
+mapping: 1
+table: {name: Bytes, key: [PK, SK], type: type, ttl: expiresAt}
+entities:
+  customer: {items: {Customer: {key: ["C#{id}", META], attributes: {name: name}}}}
+  named: {items: {Named: {key: ["N#{name}", META], keep: [n]}}}
+  note:
+    join: {customer: customer_id}
+    items: {Note: {key: ["C#{customer_id}", "NOTE#{id}"], attributes: {by: customer.name}}}
+access_patterns:
+  get_customer:
+    params: {id: integer}
+    get: {key: ["C#{id}", META]}
+    returns: [name]
+    sql: SELECT name FROM customer WHERE id = :id
+"""
+TABLES = (
+    "CREATE TABLE customer (id integer PRIMARY KEY, name text)",
+    "CREATE TABLE named (name varchar(40) PRIMARY KEY NOT NULL, n integer)",
+    "CREATE TABLE note (id integer PRIMARY KEY, customer_id integer REFERENCES customer)",
+    "INSERT INTO customer VALUES (1, 'a'), (2, {bad}), (3, 'c')",
+    "INSERT INTO named VALUES ('a', 1), ({bad}, 2)",
+    "INSERT INTO note VALUES (1, 1), (2, 2)",
+)
+CHANGES = (
+    "UPDATE customer SET name = 'd' WHERE id = 1",
+    "UPDATE customer SET name = {worse} WHERE id = 2",
+    "UPDATE customer SET name = {bad} WHERE id = 3",
+    "UPDATE named SET n = 3 WHERE name = {bad}",
+)
+
+
+@dataclass(frozen=True)
+class Shop:
+    """`run`: statements as a service sends them, with their bytes in the engine's words."""
+
+    project: Project
+    run: Callable[..., None]
+
+    def findings(self) -> set[tuple[str, str]]:
+        """(entity, key) of each finding of the newest run."""
+        told = self.project.run("findings", str(self.project.job), "--json", "--show-keys")
+        return {(one["entity"], one["source_key"]) for one in told.data["findings"]}
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
+    """MariaDB and MySQL refuse such a text themselves, whatever the column's character set."""
+    (tmp_path / "mapping.yaml").write_text(MAPPING)
+    if request.param == "sqlite":
+        words = {"bad": "CAST(X'5ae9' AS TEXT)", "worse": "CAST(X'ff61' AS TEXT)"}
+
+        def on_sqlite(*statements: str) -> None:
+            with closing(sqlite3.connect(tmp_path / "shop.db")) as rows, rows:
+                for statement in statements:
+                    rows.execute(statement.format(**words))
+
+        yield made(tmp_path, f"sqlite:///{tmp_path / 'shop.db'}", dynamodb_url, on_sqlite)
+        return
+    words = {
+        "bad": "convert_from('\\x5ae9', 'SQL_ASCII')",
+        "worse": "convert_from('\\xff61', 'SQL_ASCII')",
+    }
+    with database(request.getfixturevalue("postgres_url"), "SQL_ASCII") as url:
+
+        def on_postgresql(*statements: str) -> None:
+            with psycopg.connect(url) as server:
+                for statement in statements:
+                    server.execute(statement.format(**words))
+
+        yield made(tmp_path, url, dynamodb_url, on_postgresql)
+
+
+def made(folder: Path, url: str, endpoint: str, run: Callable[..., None]) -> Shop:
+    run(*TABLES)
+    new = project(folder, url, endpoint, f"B{secrets.token_hex(4)}", tuning="lease_s: 1")
+    lines = new.job.read_text().splitlines()
+    new.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
+    new.done("table", "create", str(new.job))
+    return Shop(new, run)
+
+
+def test_every_command_ends_and_a_finding_names_the_row(shop: Shop) -> None:
+    job, run = str(shop.project.job), shop.project.run
+    shop.project.done("mapping", "check", str(shop.project.folder / "mapping.yaml"), "--source", job)
+    shop.project.done("capture", "install", job)
+    assert run("backfill", job).code == 1
+    assert shop.findings() == {("customer", "[2]"), ("named", r'["Z\udce9"]'), ("note", "[2]")}
+    assert run("verify", "--settle", "0s", job).code == 1
+    shop.run(*CHANGES)
+    assert run("relay", "--once", job).code == 1
+    assert run("verify", "--settle", "0s", job).code == 1
+    assert {item["PK"]: item["name"] for item in shop.project.items() if item["type"] == "Customer"} == {
+        "C#1": "d"
+    }
+    for words in (["status"], ["findings"], ["report"], ["query", "get_customer", "-p", "id=2"]):
+        ended = run(words[0], job, *words[1:])
+        assert ended.code in (0, 1), (words, ended.err)
+    shop.run("UPDATE customer SET name = 'e'", "DELETE FROM named WHERE n = 3")
+    assert run("relay", "--once", job).code == 0
+    assert run("verify", "--settle", "0s", job).code == 0
