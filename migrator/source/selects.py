@@ -75,6 +75,11 @@ class ColumnType(TypeDecorator[Any]):
         """A value of a key or a condition, so that the server compares it as the column's own type."""
         return engine_of(dialect.name).sql.comparable(value, self.kind)
 
+    def bind_expression(self, bindvalue: Any) -> Any:
+        if self.kind.name != "text":
+            return bindvalue
+        return Where("binds bytes as text", bindvalue, sa.cast(bindvalue, sa.Text))
+
 
 # ── columns ──
 

@@ -15,6 +15,7 @@ from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.forking import Python
 from tests.service.reading import ReadShop, open_read_shop
+from tests.support_waiting import until
 
 READERS = 4
 ASKED = (
@@ -84,8 +85,13 @@ def _writer(shop: ReadShop) -> Iterator[None]:
         thread.join(120)
 
 
-def read_all(shop: ReadShop, reads: int, pause_s: float = 0.0) -> tuple[dict[str, Window], list[Sample]]:
-    """What so many reads came to, when all that was doubted has settled."""
+def read_all(
+    shop: ReadShop, reads: int, pause_s: float = 0.0, *, compared: int = 0
+) -> tuple[dict[str, Window], list[Sample]]:
+    """What so many reads came to, and more until `compared` of each pattern were, when all that was doubted has settled.
+
+    A busy machine compares few of them: shadows give way to the service.
+    """
     shop.move("shadow")
     with shop.migration() as migration:
         migration.begin_reading()
@@ -97,8 +103,18 @@ def read_all(shop: ReadShop, reads: int, pause_s: float = 0.0) -> tuple[dict[str
 
         with ThreadPoolExecutor(READERS) as readers:
             list(readers.map(read, range(reads)))
-        time.sleep(0.5)
         ledger = migration._reads().reads.ledger
+
+        def are_compared() -> bool:
+            ledger.flush()
+            found = shop.windows()
+            fewer = [number for number, (name, _, _) in enumerate(ASKED) if found[name].compared < compared]
+            for number in fewer:
+                read(number)
+            return not fewer
+
+        until(are_compared, f"{compared} reads of each pattern compared")
+        time.sleep(0.5)
         ends_at = time.monotonic() + 120
         while migration._reads().reads.shadow.waiting and time.monotonic() < ends_at:
             time.sleep(0.1)

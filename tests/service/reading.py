@@ -25,6 +25,7 @@ from migrator.wiring import job as job_wiring
 from tests.journeys.in_process import run_here
 from tests.support_adapter import DRIVERS, service_url
 from tests.support_fence import no_fence
+from tests.support_waiting import until
 
 MAPPING = """\
 mapping: 1
@@ -245,7 +246,4 @@ def open_read_shop(
 
 def seen(migration: Migration, phase: str, pattern: str = "recent_orders") -> None:
     """Waits until the migration acts by the phase."""
-    ends_at = time.monotonic() + 120
-    while migration._reads().reads.phases.state(pattern).phase != phase:
-        assert time.monotonic() < ends_at
-        time.sleep(0.01)
+    until(lambda: migration._reads().reads.phases.state(pattern).phase == phase)

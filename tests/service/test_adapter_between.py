@@ -10,7 +10,9 @@ import sqlalchemy as sa
 
 from migrator.model.errors import UnmarkedError
 from tests import pins
+from tests.integration.conftest import each as each
 from tests.integration.conftest import mariadb as mariadb
+from tests.integration.conftest import parts as parts
 from tests.integration.conftest import postgresql as postgresql
 from tests.support_adapter import Seen, left_marks, seen_marks
 from tests.support_adapter_service import assert_same, heard
@@ -20,19 +22,8 @@ SERVERS = ["postgresql", "mariadb"]
 
 
 @pytest.fixture
-def parts(request: pytest.FixtureRequest) -> Capturing:
-    shop: Capturing = request.getfixturevalue(request.param)
-    shop.run(
-        "CREATE TABLE part (id integer PRIMARY KEY, name varchar(9), n integer)",
-        "INSERT INTO part VALUES (1, 'a', 1), (2, 'b', 1)",
-    )
-    return shop
-
-
-@pytest.fixture
-def mariadb_chain(request: pytest.FixtureRequest) -> Capturing:
-    shop: Capturing = request.getfixturevalue("mariadb")
-    shop.run(
+def mariadb_chain(mariadb: Capturing) -> Capturing:
+    mariadb.run(
         "CREATE TABLE region (id integer PRIMARY KEY)",
         "CREATE TABLE customer (id integer PRIMARY KEY, r integer, FOREIGN KEY (r) REFERENCES region (id)"
         " ON DELETE CASCADE ON UPDATE CASCADE)",
@@ -42,7 +33,7 @@ def mariadb_chain(request: pytest.FixtureRequest) -> Capturing:
         "INSERT INTO customer VALUES (1, 1)",
         "INSERT INTO purchase VALUES (1, 1)",
     )
-    return shop
+    return mariadb
 
 
 @contextmanager
@@ -74,7 +65,7 @@ def test_children_that_are_newer_than_the_snapshot_are_marked(
 _UPSERT = "INSERT INTO part VALUES {} ON DUPLICATE KEY UPDATE name = VALUES(name)"
 
 
-@pytest.mark.parametrize("parts", ["mariadb"], indirect=True)
+@pytest.mark.parametrize("each", ["mariadb"], indirect=True)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -104,7 +95,7 @@ def test_an_upsert_of_many_rows_that_meets_one_that_came_in_between_is_refused(
         )
 
 
-@pytest.mark.parametrize("parts", ["mariadb"], indirect=True)
+@pytest.mark.parametrize("each", ["mariadb"], indirect=True)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -122,7 +113,7 @@ def test_an_upsert_beside_which_nothing_comes_is_not_refused(parts: Capturing, s
         assert seen.changed
 
 
-@pytest.mark.parametrize("parts", ["mariadb"], indirect=True)
+@pytest.mark.parametrize("each", ["mariadb"], indirect=True)
 def test_a_connection_that_counts_in_another_way_makes_no_upserts_of_many_rows(parts: Capturing) -> None:
     with (
         heard(parts, ["part"], connect_args={"client_flag": 0}) as (engine, _),
@@ -133,7 +124,7 @@ def test_a_connection_that_counts_in_another_way_makes_no_upserts_of_many_rows(p
             connection.exec_driver_sql(_UPSERT.format("(1, 'x', 1), (3, 'x', 1)"))
 
 
-@pytest.mark.parametrize("parts", SERVERS, indirect=True)
+@pytest.mark.parametrize("each", SERVERS, indirect=True)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -153,7 +144,7 @@ def test_a_row_that_came_in_between_does_not_take_the_place_of_one_that_was_read
         connection.exec_driver_sql(statement)
 
 
-@pytest.mark.parametrize("parts", SERVERS, indirect=True)
+@pytest.mark.parametrize("each", SERVERS, indirect=True)
 def test_a_delete_that_takes_another_row_than_those_that_its_where_chose_is_refused(parts: Capturing) -> None:
     """What WHERE chooses may hang on a clock: here a row leaves it while another one comes."""
     parts.run(*_CLOCKS[parts.engine])
@@ -170,10 +161,7 @@ def test_a_delete_that_takes_another_row_than_those_that_its_where_chose_is_refu
         connection.exec_driver_sql("DELETE FROM part WHERE id IN (1, 3) AND n > clock_at()")
 
 
-_CLOCK = (
-    "CREATE TABLE clock (at integer)",
-    "INSERT INTO clock VALUES (0)",
-)
+_CLOCK = ("CREATE TABLE clock (at integer)", "INSERT INTO clock VALUES (0)")
 _CLOCKS = {
     "postgresql": (
         *_CLOCK,

@@ -9,7 +9,6 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
-from migrator.model.errors import UnmarkedError
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user
 from tests.support_adapter import ASYNC_DRIVERS, service_url
@@ -33,28 +32,6 @@ def run(shop: Shop, work: Callable[[Sessions], Awaitable[None]]) -> None:
             await engine.dispose()
 
     asyncio.run(whole())
-
-
-def test_an_async_service_leaves_marks(shop: Shop) -> None:
-    async def work(sessions: Sessions) -> None:
-        with shop.migration() as migration:
-            migration.dual_write(sessions, unknown_rows="lock")
-            async with sessions.begin() as session:
-                session.add(a_user(1, orders=[Order(id=10, total=1), Order(id=11, total=2)]))
-            async with sessions.begin() as session:
-                (await session.get_one(User, 1)).name = "Ada"
-                await session.execute(sa.update(Order).where(Order.total == 2).values(total=3))
-            async with sessions.begin() as session:
-                await session.execute(sa.text("DELETE FROM orders WHERE id = 10"))
-            with pytest.raises(UnmarkedError):
-                async with sessions.begin() as session:
-                    await session.execute(
-                        sa.text("INSERT INTO orders (id, user_id, total) SELECT 5, id, 1 FROM users")
-                    )
-
-    run(shop, work)
-    assert shop.marks() == 6
-    shop.comes_to_rest()
 
 
 def test_flush_goes_on_beside_the_loop(shop: Shop) -> None:

@@ -48,19 +48,6 @@ def test_capture_that_is_not_installed(shop: Shop) -> None:
         migration.dual_write(shop.sessions)
 
 
-def test_a_marks_table_that_is_gone_fails_the_write(shop: Shop) -> None:
-    sessions = shop.sessions
-    with shop.migration() as migration:
-        migration.dual_write(sessions)
-        mark = "migrator.mark" if shop.engine_name == "postgresql" else "migrator_mark"
-        with shop.engine.begin() as connection:
-            connection.execute(sa.text(f"DROP TABLE {mark}"))
-        with pins.refused(UnmarkedError), sessions.begin() as session:
-            session.add(a_user(1))
-        with sessions() as session:
-            assert session.get(User, 1) is None
-
-
 @pytest.mark.engines("sqlite")
 def test_what_makes_no_sessions(shop: Shop) -> None:
     with shop.migration() as migration:
@@ -95,14 +82,6 @@ def test_two_migrations_on_one_session(shop: Shop) -> None:
         with sessions.begin() as session:
             session.add(a_user(1))
     assert shop.marks() == 1
-
-
-def test_a_connection_that_commits_by_itself(shop: Shop) -> None:
-    engine = shop.engine.execution_options(isolation_level="AUTOCOMMIT")
-    with shop.migration() as migration:
-        migration.dual_write(engine)
-        with pytest.raises(UnmarkedError, match="AUTOCOMMIT"), engine.connect() as connection:
-            connection.execute(sa.text("INSERT INTO users (id, name) VALUES (1, 'Ada')"))
 
 
 @pytest.mark.engines("postgresql", "sqlite")

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
-from migrator.model.errors import MigratorError
+from migrator.model.errors import MigratorError, UnmarkedError
+from tests import pins
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user
 
@@ -107,16 +108,18 @@ async def _write_awaiting(shop: Shop, url: sa.URL) -> None:
             await session.delete(await session.get_one(Order, 11))
         async with sessions.begin() as session:
             await session.delete(await session.get_one(User, 1))
+        with pytest.raises(UnmarkedError):
+            async with sessions.begin() as session:
+                await session.execute(sa.text("INSERT INTO orders (id, total) SELECT id, 1 FROM users"))
     await engine.dispose()
 
 
-@pytest.mark.engines("postgresql", "mariadb")
 def test_autocommit_is_refused_with_each_sync_driver(shop: Shop) -> None:
     for url in urls(shop, SYNC):
         engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
         with shop.migration() as migration:
             migration.dual_write(sessionmaker(engine))
-            with engine.connect() as connection, pytest.raises(MigratorError, match="commits every"):
+            with engine.connect() as connection, pins.refused(MigratorError):
                 connection.execute(sa.text("DELETE FROM orders WHERE id = 1"))
         engine.dispose()
 
@@ -128,7 +131,7 @@ def test_autocommit_is_refused_with_each_async_driver(shop: Shop) -> None:
         with shop.migration() as migration:
             migration.dual_write(async_sessionmaker(engine))
             async with engine.connect() as connection:
-                with pytest.raises(MigratorError, match="commits every statement"):
+                with pins.refused(MigratorError):
                     await connection.execute(sa.text("DELETE FROM orders WHERE id = 1"))
         await engine.dispose()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -19,6 +18,7 @@ from migrator.runtime.system import visible_processes
 from tests import pins
 from tests.forking import Python, run_python
 from tests.service.reading import ReadShop
+from tests.support_waiting import until
 
 LOADED = """\
 import os
@@ -85,13 +85,6 @@ def known(shop: ReadShop) -> list[Instance]:
 def answered(shop: ReadShop) -> int:
     found = shop.windows().get("by_status")
     return found.answered.get("sql", 0) if found else 0
-
-
-def until(holds: Callable[[], bool], what: str = "", limit_s: float = 120) -> None:
-    ends_at = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < ends_at, what
-        time.sleep(0.05)
 
 
 def ran(shop: ReadShop, program: str) -> subprocess.CompletedProcess[str]:

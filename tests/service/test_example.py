@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.in_process import run_here
+from tests.support_waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -89,10 +89,7 @@ def served(folder: Path, environment: dict[str, str]) -> Iterator[tuple[subproce
     with log.open("w") as out:
         server = subprocess.Popen(words, cwd=folder, env=environment, stdout=out, stderr=out)
     try:
-        ends_at = time.monotonic() + 120
-        while "running on http" not in log.read_text():
-            assert time.monotonic() < ends_at, log.read_text()
-            time.sleep(0.1)
+        until(lambda: "running on http" in log.read_text())
         yield server, log
     finally:
         server.kill()

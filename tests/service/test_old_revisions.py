@@ -135,18 +135,12 @@ def test_a_service_that_marks_itself_stops_where_the_new_mapping_asks_for_more(s
         with pins.refused(SettingsError, "orders"):
             service.writes_until_it_fails(ends_at)
     (shop.folder / "mapping.yaml").write_text(MAPPING)
-    with (
-        pins.refused(SettingsError, "public"),
-        of_before(shop, mode),
-    ):
+    with pins.refused(SettingsError, "public"), of_before(shop, mode):
         pass
 
 
 @pytest.mark.engines("sqlite")
 def test_one_of_a_mapping_that_no_relay_has_worked_by_is_refused(triggered_shop: Shop) -> None:
     (triggered_shop.folder / "mapping.yaml").write_text(NEWER)
-    with (
-        pins.refused(SettingsError),
-        of_before(triggered_shop, "outbox"),
-    ):
+    with pins.refused(SettingsError), of_before(triggered_shop, "outbox"):
         pass

@@ -39,17 +39,6 @@ def test_two_lines_are_enough(shop: Shop) -> None:
         assert shop.items() == {}
 
 
-def test_a_rollback_leaves_no_mark(shop: Shop) -> None:
-    sessions = shop.sessions
-    with shop.migration() as migration:
-        migration.dual_write(sessions)
-        with sessions() as session:
-            session.add(a_user(1))
-            session.flush()
-            session.rollback()
-        assert shop.marks() == 0
-
-
 def test_where_triggers_mark_the_adapter_marks_nothing_twice(triggered_shop: Shop) -> None:
     shop, sessions = triggered_shop, triggered_shop.sessions
     with shop.migration() as migration:

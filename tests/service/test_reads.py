@@ -64,21 +64,6 @@ def test_both_sides_give_the_same_values_of_the_same_types(read_shop: ReadShop) 
 
 
 @pytest.mark.engines("sqlite")
-def test_each_phase_has_its_side(read_shop: ReadShop) -> None:
-    """A difference between the sides says which of them answered."""
-    read_shop.sql("UPDATE orders SET status = 'sql'")
-    expected = {"off": "sql", "shadow": "sql", "ramp": "open", "live": "open", "complete": "open"}
-    with read_shop.migration() as migration:
-        for phase, status in expected.items():
-            read_shop.move(phase, 100 if phase == "ramp" else 0, "recent_orders")
-            seen(migration, phase)
-            (order,) = records(migration.read("recent_orders", user_id=2, limit=1))
-            assert order["status"] == status
-        # The others were never moved.
-        assert migration.read("by_status", status="sql")
-
-
-@pytest.mark.engines("sqlite")
 def test_a_ramp_is_sticky_and_has_its_share(read_shop: ReadShop) -> None:
     read_shop.sql("UPDATE orders SET status = 'sql'", "DELETE FROM orders WHERE id > 2")
     read_shop.move("ramp", 50, "user_and_orders")
@@ -204,14 +189,8 @@ def test_a_cursor_of_something_else_is_refused(read_shop: ReadShop) -> None:
             migration.read_page("user_and_orders", user_id=2)
     changed = (read_shop.folder / "mapping.yaml").read_text().replace("ORDER#{id:06}", "ORDER#{id:07}")
     (read_shop.folder / "mapping.yaml").write_text(changed)
-    with (
-        read_shop.migration() as migration,
-        pins.refused(SettingsError, "revision"),
-    ):
+    with read_shop.migration() as migration, pins.refused(SettingsError, "revision"):
         migration.read_page("recent_orders", user_id=2, cursor=cursor)
     read_shop.job.write_text(read_shop.job.read_text().replace("  cursor_key: 0123456789abcdef\n", ""))
-    with (
-        read_shop.migration() as migration,
-        pins.refused(SettingsError, "cursors"),
-    ):
+    with read_shop.migration() as migration, pins.refused(SettingsError, "cursors"):
         migration.read_page("recent_orders", user_id=2)

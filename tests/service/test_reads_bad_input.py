@@ -31,11 +31,7 @@ WRONG_CALLS: list[tuple[Any, dict[str, Any], str]] = [
     (["by_status"], {}, "this list is none"),
     ("recent_orders", {"user_id": 10**30}, "parameter 'user_id' is an integer beyond 64 bits"),
     ("recent_orders", {"user_id": 2**63}, "an integer that SQLite cannot hold"),
-    (
-        "recent_order",
-        {},
-        "the mapping has no access pattern 'recent_order'; did you mean 'recent_orders'?",
-    ),
+    ("recent_order", {}, "the mapping has no access pattern 'recent_order'; did you mean 'recent_orders'?"),
     ("recent_orders", {"usr_id": 1}, "recent_orders has no parameter 'usr_id'; did you mean 'user_id'?"),
     ("recent_orders", {}, "parameter 'user_id' (integer) is missing"),
     ("recent_orders", {"user_id": "1"}, "parameter 'user_id' is of type integer; this str is not"),

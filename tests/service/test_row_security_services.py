@@ -14,10 +14,7 @@ from migrator.model.errors import MigratorError, UnmarkedError
 from tests import pins
 from tests.service.shop import Shop, open_shop
 
-HIDE = (
-    "ALTER TABLE orders ENABLE ROW LEVEL SECURITY",
-    "CREATE POLICY few ON orders USING (id < 100)",
-)
+HIDE = ("ALTER TABLE orders ENABLE ROW LEVEL SECURITY", "CREATE POLICY few ON orders USING (id < 100)")
 
 
 @dataclass

@@ -17,9 +17,8 @@ def test_what_is_in_flight_is_never_counted(
     with noisy_shop(
         "postgresql", postgres_database, dynamodb_url, tmp_path, lag_s=2.0, settle_s=30.0
     ) as shop:
-        found, samples = read_all(shop, 100)
+        found, samples = read_all(shop, 100, compared=6)
     # A busy machine may let a deadline pass; that is an error, and no difference.
     assert [one for one in samples if one.key.kind != "error"] == []
     assert sum(one.different for one in found.values()) == 0
     assert sum(one.transient for one in found.values()) > 0
-    assert all(one.compared > 5 for one in found.values()), found

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 from migrator.mapping.heart.filters import DIGITS, FILTERS, MOMENT
@@ -326,12 +327,16 @@ def meeting_items(
     """All pairs of item designs whose keys can be equal, judged by the forms of the keys."""
     designs = [(plan, item) for plan in plans for item in plan.entity.items]
     forms = [[_form(template, plan, table.separator) for template in item.key] for plan, item in designs]
-    return [
-        (design, designs[second])
-        for first, design in enumerate(designs)
-        for second in range(first + 1, len(designs))
-        if not any(_apart(a, b) for a, b in zip(forms[first], forms[second], strict=False))
-    ]
+    # Only a beginning of a beginning can meet it, and the sorted ones that begin with it follow it.
+    order = sorted(range(len(designs)), key=lambda at: forms[at][0].beginning)
+    pairs = []
+    for place, first in enumerate(order, 1):
+        for second in islice(order, place, None):
+            if not forms[second][0].beginning.startswith(forms[first][0].beginning):
+                break
+            if not any(_apart(a, b) for a, b in zip(forms[first], forms[second], strict=False)):
+                pairs.append(tuple(sorted((first, second))))
+    return [(designs[first], designs[second]) for first, second in sorted(pairs)]
 
 
 def _injective(ref: Ref, plan: EntityPlan) -> bool:

@@ -140,13 +140,18 @@ class _Placing:
     def design(self, questions: Sequence[Question]) -> Design:
         """With each access named, by the order of its question."""
         places = {id(question): place for place, question in enumerate(questions)}
-        accesses: list[Access] = []
+        named: dict[str, Access] = {}
         for access in sorted(self.accesses, key=lambda access: places[id(access.question)]):
-            name = free_name(self._name(access.question), (other.name for other in accesses))
-            accesses.append(replace(access, name=name))
+            name = free_name(self._name(access.question), named)
+            named[name] = replace(access, name=name)
         unserved = tuple(sorted(self.unserved, key=lambda other: _place(other.statement)))
         return Design(
-            self.names, self.homes, self.entries, tuple(accesses), unserved, tuple(sorted(self.without_key))
+            self.names,
+            self.homes,
+            self.entries,
+            tuple(named.values()),
+            unserved,
+            tuple(sorted(self.without_key)),
         )
 
     def _name(self, question: Question) -> str:

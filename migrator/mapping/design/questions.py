@@ -19,9 +19,9 @@ Bound = Literal["=", "in", "<", "<=", ">", ">=", "is null", "is not null"]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement as it was recorded. `calls`: in the log, or a second where a rate is given; `times`: how often it stands
+    """One statement as it was recorded. `calls`: in all, or a second where a rate is given; `times`: how often it stands
     there in other constants or spacing. `name`: what the file calls it, '' for none. `per_s`: calls a second, None where
-    that is not known. `elsewhere`: the other database that it was sent to, '' for this one.
+    that is not known.
 
     Of a team's list: `words` that say what it asks, `who` asks it, and `p99_ms`, its budget.
     """
@@ -31,7 +31,6 @@ class Statement:
     name: str = ""
     times: int = 1
     per_s: float | None = None
-    elsewhere: str = ""
     words: str = ""
     who: str = ""
     p99_ms: float | None = None
@@ -130,12 +129,11 @@ REASONS: Dict[str, tuple[str, str]] = {
         "make the constant a parameter",
     ),
     "cut": (
-        "the log holds a part of it only, or may do so",
+        "the server recorded only a part of it, or may have",
         "let the server keep whole statements (max_digest_length), or give it in a file",
     ),
     "definition": ("it changes the schema", "nothing: it is no question"),
     "distinct": ("it asks for different values only", "keep these values in a table of their own"),
-    "elsewhere": ("it was sent to another database of the server", "nothing: it is no question of this one"),
     "fault": (
         "the pattern made for it has a fault",
         "mend what is said of it, then write the pattern by hand",
@@ -162,7 +160,7 @@ REASONS: Dict[str, tuple[str, str]] = {
         "it is more than one SELECT of rows (UNION, WITH, a subquery, HAVING, a window)",
         "split it, or ask a warehouse",
     ),
-    "unknown": ("it is no SQL of this database, as far as it can be read", "look at the file or the log"),
+    "unknown": ("it cannot be read as SQL of this database", "look at the file"),
     "unordered": (
         "it asks for the first n rows in no order",
         "order by the key or by a time, or leave out the LIMIT",
@@ -176,7 +174,7 @@ REASONS: Dict[str, tuple[str, str]] = {
 }
 """By its word, why a statement is not served, and what to do."""
 
-NO_QUESTIONS = frozenset({"catalogue", "definition", "elsewhere", "session", "write"})
+NO_QUESTIONS = frozenset({"catalogue", "definition", "session", "write"})
 """Reasons of statements that ask for nothing."""
 
 _CATALOGUES = frozenset({"information_schema", "performance_schema", "pg_catalog", "sys"})

@@ -29,12 +29,9 @@ from migrator.model.edges import RawPage
 from migrator.model.errors import RowError
 from migrator.model.journal import Finding
 from migrator.model.table import (
-    ItemKey,
+    EncodedItem,
     RowTree,
 )
-
-EncodedItem: TypeAlias = tuple[ItemKey, bytes, int, int | None]
-"""An item's key, its attributes as JSON in DynamoDB's form, its bytes, and when it expires (epoch seconds)."""
 
 Row: TypeAlias = tuple[Any, ...]
 """A row tree, or a row with raw texts at the places of `Encoder.raw`."""

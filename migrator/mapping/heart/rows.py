@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from migrator.mapping.heart import values
@@ -335,6 +335,23 @@ def _formatted(get: Compiled, format_spec: str) -> Compiled:
         return text
 
     return formatted
+
+
+def bound_text(value: Any, format_spec: str, *, up: bool) -> str:
+    """In place of a number that the format cannot hold, the text of the next one up, or down, that it can.
+
+    Beyond the last one: a character that sorts before all digits, or behind them.
+    """
+    width, decimals = format_width(format_spec)
+    quantum = Decimal(1).scaleb(-decimals)
+    most = Decimal(10) ** (width - decimals - 1 if decimals else width) - quantum
+    if value < 0 and not up:
+        return "-"
+    if value > most and up:
+        return ":"
+    held = Decimal(min(max(value, 0), most))
+    rounded = held.quantize(quantum, ROUND_CEILING if up else ROUND_FLOOR, _EXACT)
+    return format(rounded, f"0{width}.{decimals}f")
 
 
 def _map(entries: tuple[tuple[str, Compiled], ...]) -> Compiled:

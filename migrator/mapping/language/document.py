@@ -17,7 +17,7 @@ from migrator.model.errors import Fault, MappingError, did_you_mean
 
 Path = tuple[str | int, ...]
 
-MAX_BYTES = 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 100
 _ENOUGH_WORDS = 2
 _QUOTED = re.compile(r"'(?!<)[^']{2,}'|\"[^\"]{2,}\"")
@@ -116,7 +116,7 @@ def load_document(text: str, file: str, ours: Ours) -> Document:
                     file,
                     0,
                     "",
-                    f"the file is larger than 1 MB ({MAX_BYTES:,} bytes): more than a mapping may have",
+                    f"the file is larger than 4 MB ({MAX_BYTES:,} bytes): more than a mapping may have",
                 )
             ]
         )

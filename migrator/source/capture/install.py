@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -16,7 +18,15 @@ from migrator.model.facts import Captured, EntityPlan, TableFacts
 from migrator.model.live import ActivityCounts
 from migrator.source.capture.marks import FIRST_EPOCH, counter
 from migrator.source.connect import engine_at
-from migrator.source.engines.ddl import VERSION, Ddl, ExistingTrigger, Trigger, columns_named, noted_words
+from migrator.source.engines.ddl import (
+    VERSION,
+    Ddl,
+    ExistingTrigger,
+    Trigger,
+    columns_named,
+    noted_words,
+    words_of,
+)
 from migrator.source.engines.postgresql.capture import PARTS
 from migrator.source.reflect import view_names
 from migrator.source.transactions import Writing
@@ -127,7 +137,8 @@ class SqlCapture:
             before = _installation(connection, ddl)
             own = _own_steps(connection, ddl, job, marked_by)
             if marked_by == "services":
-                return [*own, *_drop_steps(_Existing.of(connection, ddl, tables).in_the_way)]
+                in_the_way = _drop_steps(_Existing.of(connection, ddl, tables).in_the_way)
+                return [*own, *in_the_way, *_words_step(connection, ddl, tables)]
             steps = [*own, *_trigger_steps(connection, ddl, tables)]
             return [*steps, _switch_step(ddl)] if before and before.marked_by == "services" else steps
 
@@ -172,7 +183,7 @@ class SqlCapture:
             ]
             by_services = here is not None and here.marked_by == "services"
             if by_services and not existing:
-                return [*(TableCapture(table.name, "services") for table in tables), *refused]
+                return [*_spelled(_kept_words(connection, ddl), tables), *refused]
             expected = _expected_triggers(connection, ddl, tables)
             extra = dict.fromkeys(table.table for table in existing if table.table not in expected)
             compared_tables = [_compared(name, own, _of(existing, name)) for name, own in expected.items()]
@@ -236,6 +247,43 @@ def _trigger_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured])
     return [*(step for step in steps if step.statements), *_cleanup(connection, expected, of.refusing)]
 
 
+# ── The words of values, where services leave the marks and no trigger can keep them ──
+
+
+def _words_step(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
+    """What keeps the words by which values are spelled now, if others are kept."""
+    kept = _kept_words(connection, ddl) if has_tables(connection, ddl) else {}
+    words = {table.name: found for table in tables if (found := words_of(table))}
+    if kept == {name: {column: list(of) for column, of in found.items()} for name, found in words.items()}:
+        return []
+    # Without the characters that a literal of SQL, or of one engine, has a use for.
+    text = quote(json.dumps(words, sort_keys=True), safe='{}[]":, ')
+    return [Step("", (f"UPDATE {ddl.ticket} SET words = '{text}' WHERE id = 1",))]
+
+
+def _kept_words(connection: Connection, ddl: Ddl) -> dict[str, dict[str, list[str]]]:
+    text = connection.execute(sa.text(f"SELECT words FROM {ddl.ticket} WHERE id = 1")).scalar()
+    kept: dict[str, dict[str, list[str]]] = json.loads(unquote(text or "{}"))
+    return kept
+
+
+def _spelled(
+    kept: Mapping[str, Mapping[str, Sequence[str]]], tables: Sequence[Captured]
+) -> list[TableCapture]:
+    """The state of each table: stale if a value's word is gone since the install."""
+    states = []
+    for table in tables:
+        words = words_of(table)
+        gone = [
+            f"{column}: {word}"
+            for column, noted in sorted(kept.get(table.name, {}).items())
+            if column in words
+            for word in sorted({*noted} - {*words.get(column, ())})
+        ]
+        states.append(TableCapture(table.name, "stale" if gone else "services", (), tuple(gone)))
+    return states
+
+
 def _switch_step(ddl: Ddl) -> Step:
     """The last step: until every trigger exists, services still leave their marks, some of which are then doubled."""
 
@@ -248,8 +296,10 @@ def _switch_step(ddl: Ddl) -> Step:
 def _first_step(ddl: Ddl, job: str, marked_by: MarkedBy) -> Step:
     """The step that creates our tables and the counter's row."""
     name = "'" + job.replace("'", "''") + "'"
-    row = f"VALUES (1, {FIRST_EPOCH}, 0, '{uuid.uuid4().hex}', {VERSION}, {name}, '{marked_by}')"
-    begin = f"INSERT INTO {ddl.ticket} (id, epoch, number, installation, version, job, marked_by) {row}"
+    row = f"VALUES (1, {FIRST_EPOCH}, 0, '{uuid.uuid4().hex}', {VERSION}, {name}, '{marked_by}', '')"
+    begin = (
+        f"INSERT INTO {ddl.ticket} (id, epoch, number, installation, version, job, marked_by, words) {row}"
+    )
     return Step("", (*ddl.tables(), begin), tuple(ddl.no_tables()))
 
 

@@ -181,6 +181,7 @@ class Schema:
 
 
 Trait: TypeAlias = Literal[
+    "binds bytes as text",
     "casts to read",
     "collates",
     "compares in hex",
@@ -203,9 +204,10 @@ class Sql:
     names. `forms`: conversions of values for the driver, by type. `comparable`: a value in the form in which a column of
     the kind is compared with it. `integer_bits`: the most that the driver binds, with the sign; None for any. `between`:
     blanks and comments. `sets_variables`: `:=` sets one. `escapes_names`: U&"…" is a name. `refused`: patterns of functions
-    that reach past the tables; `refused_columns`: of those that x.name calls, too. `volatile`: functions and words that
-    give another value at another time; `routines`: SQL for reasons in the catalogue why one is. `folds_names`: unquoted
-    names are lower case. `tables_in_any_case`, `columns_in_any_case`: names ignore case, also in quotes.
+    that reach past the tables; `refused_columns`: of those, what x.name calls. `sized`: functions that make a value of
+    any size, and which argument is the size; empty if connections limit values. `volatile`: functions and words that give
+    another value at another time; `routines`: SQL for reasons in the catalogue why one is. `folds_names`: unquoted names
+    are lower case. `tables_in_any_case`, `columns_in_any_case`: names ignore case, also in quotes.
     `takes_unknown_for_text`: an unknown name in double quotes is a text. `recurses_unasked`: WITH needs no RECURSIVE.
     """
 
@@ -220,6 +222,7 @@ class Sql:
     escapes_names: bool
     refused: tuple[str, ...]
     refused_columns: tuple[str, ...]
+    sized: Mapping[str, int]
     volatile: frozenset[str]
     routines: sa.TextClause | None
     folds_names: bool

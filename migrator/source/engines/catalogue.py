@@ -114,6 +114,9 @@ class Reflected:
     """Tables that are not the application's, or that cannot be read, and why."""
 
 
+UNREADABLE = "a table that this user may not read; GRANT SELECT on it"
+
+
 def the_users(names: Iterable[str]) -> Iterator[str]:
     """The names in order, without the system's and ours."""
     return (name for name in sorted(names) if not name.lower().startswith(_NOT_THE_USERS))
@@ -242,11 +245,10 @@ class Links:
 class Recorded:
     """Statements that a server recorded. `select`: SQL for (statement, calls) of this database. `hidden`: what stands in
     place of a statement that this user may not read, '' where nothing does. `advice`: what makes the server record; `grant`:
-    what lets a user read it. `changed`: SQL for (schema, table, rows that were written, in so many seconds).
+    what lets a user read it.
     """
 
     select: str
-    changed: str
     hidden: str
     advice: str
     grant: str

@@ -91,11 +91,16 @@ def _plain(name: str) -> str:
     return name[1:-1].replace(quote * 2, quote) if quote in '"`' else name
 
 
-def words_note(captured: Captured) -> str:
-    """A comment of SQL, one line, that keeps the words by which values of the columns are spelled; '' for none."""
+def words_of(captured: Captured) -> dict[str, tuple[str, ...]]:
+    """By column the words by which its values are spelled, if there are any."""
     names = [column.name for column in captured.table.columns if column.sql is None]
     read = names if captured.watched is None else [*captured.columns, *captured.watched]
-    words = {column.name: column.words for column in columns_of(captured, read) if column.words}
+    return {column.name: column.words for column in columns_of(captured, read) if column.words}
+
+
+def words_note(captured: Captured) -> str:
+    """A comment of SQL, one line, that keeps these words; '' for none."""
+    words = words_of(captured)
     text = json.dumps(words, sort_keys=True).replace("$", "\\u0024")
     return f"-- words: {text}" if words else ""
 

@@ -57,6 +57,8 @@ CLOCKS = frozenset(
 """Words that are functions without parentheses, too."""
 OF_SEQUENCES = ("nextval", "setval")
 """Functions that write."""
+SIZED = {"repeat": 1, "lpad": 1, "rpad": 1}
+"""Functions that make a text of any size, and which of their arguments is the size."""
 AS_TEXT: Mapping[type, Callable[[Any], Any]] = {
     # PostgreSQL converts text to the type it is compared with; SQLite by custom stores such values as text.
     datetime: lambda moment: moment.isoformat(" "),

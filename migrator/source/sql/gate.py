@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import sqlalchemy as sa
@@ -256,6 +257,10 @@ def _check(sql: str, select: exp.Expr, dialect: str) -> None:
             f"{what} (files, programs, sessions, locks, time); leave it out, see docs/trust.md"
         )
 
+    for token in _unlimited(tokens, dialect):
+        what = f"{_where(token)}: {token.text.lower()} may make a value of any size"
+        raise SettingsError(f"{what}; write its size as a number up to {_MOST_CHARACTERS}")
+
 
 def _check_words(tokens: Sequence[Token], dialect: str) -> None:
     for token in tokens:
@@ -311,6 +316,39 @@ def _refused_calls(tokens: Sequence[Token], dialect: str) -> Iterator[Token]:
         called = _is(after, TokenType.L_PAREN) and _fits(name, words.refused) and name not in _HARMLESS
         if called or (_is(before, TokenType.DOT) and _fits(name, words.refused_columns)):
             yield token
+
+
+_MOST_CHARACTERS = 100_000
+
+
+def _unlimited(tokens: Sequence[Token], dialect: str) -> Iterator[Token]:
+    """Calls of sized functions without a small number as the size, in any schema."""
+    sized = engine_of(dialect).sql.sized
+    for number, (token, after) in enumerate(pairwise(tokens)):
+        place = sized.get(token.text.lower())
+        if place is not None and _is(after, TokenType.L_PAREN):
+            size = _argument(tokens[number + 2 :], place)
+            is_number = len(size) == 1 and size[0].token_type == TokenType.NUMBER
+            if not is_number or not float(size[0].text) <= _MOST_CHARACTERS:
+                yield token
+
+
+def _argument(tokens: Sequence[Token], place: int) -> list[Token]:
+    """The tokens of one argument of a call; `tokens`: behind its parenthesis."""
+    found, depth = list[Token](), 0
+    for token in tokens:
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if depth < 0 or place < 0:
+            break
+        if depth == 0 and token.token_type == TokenType.COMMA:
+            place -= 1
+        elif place == 0:
+            found.append(token)
+    return found
+
+
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 
 
 def _is(token: Token | None, kind: TokenType) -> bool:

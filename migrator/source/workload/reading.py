@@ -148,8 +148,6 @@ class _Reader:
 
     def _text(self) -> str:
         sql = self.statement.sql.strip().rstrip(";").rstrip()
-        if self.statement.elsewhere:
-            raise NoQuestion("elsewhere", self.statement.elsewhere)
         word = first_word(sql)
         if word in _REASON_OF_WORD:
             raise NoQuestion(_REASON_OF_WORD[word])

@@ -33,10 +33,10 @@ def merged(statements: Iterable[Statement], dialect: str) -> list[Statement]:
 
     Blanks and the case of keywords make no difference.
     """
-    forms: dict[tuple[str, str], Statement] = {}
+    forms: dict[str, Statement] = {}
     for statement in statements:
         sql = spelled(without_values(statement.sql, dialect), dialect)
-        form = statement.elsewhere, _outside_names(sql, dialect, str.lower)
+        form = _outside_names(sql, dialect, str.lower)
         alike = replace(statement, sql=sql)
         forms[form] = _together(forms[form], alike) if form in forms else alike
     return sorted(forms.values(), key=lambda statement: (-statement.calls, statement.sql))
@@ -53,7 +53,6 @@ def _together(one: Statement, other: Statement) -> Statement:
         min(filter(None, (one.name, other.name)), default=""),
         one.times + other.times,
         sum(rates) if len(rates) == 2 else None,
-        one.elsewhere,
         min(filter(None, (one.words, other.words)), default=""),
         "; ".join(sorted(asking)),
         min(budgets, default=None),

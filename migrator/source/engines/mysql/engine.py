@@ -34,6 +34,7 @@ from migrator.source.engines.shared import (
     CONNECT_TIMEOUT_S,
     OF_SEQUENCES,
     PARAMETER,
+    SIZED,
     lexer,
     refuse_stray_at,
     server_engine,
@@ -68,6 +69,8 @@ _REFUSED = (
         "audit_*",
         "group_replication_*",
         "asynchronous_*",
+        # Aurora's calls of Lambda functions.
+        "lambda_*",
     ),
 )
 _VOLATILE = (
@@ -117,6 +120,7 @@ SQL = Sql(
     escapes_names=False,
     refused=_REFUSED,
     refused_columns=(),
+    sized=SIZED | {"space": 0},
     volatile=_VOLATILE,
     routines=_ROUTINES,
     folds_names=False,

@@ -225,6 +225,12 @@ _COLUMNS = sa.text("""
     ORDER BY c.TABLE_NAME, c.ORDINAL_POSITION
 """)
 
+# A table on which the user has no right is not listed at all.
+_UNREADABLE = sa.text("""
+    SELECT TABLE_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE())
+    GROUP BY TABLE_NAME HAVING MAX(FIND_IN_SET('select', PRIVILEGES)) = 0
+""")
+
 # MySQL keeps the columns of a broken view, MariaDB its comment.
 _BROKEN_VIEWS = sa.text("""
     SELECT t.TABLE_NAME FROM information_schema.TABLES t
@@ -271,7 +277,10 @@ _JSON_CHECK = re.compile(r"""json_valid\((?P<quote>[`"])(?P<name>.+)(?P=quote)\)
 
 def reflected(connection: Connection, schema: str | None) -> Reflected:
     """Tables and views of a schema (None: the default one)."""
-    columns_by_table = columns(connection, schema)
+    unreadable = list(the_users(connection.scalars(_UNREADABLE, {"schema": schema})))
+    columns_by_table = {
+        name: found for name, found in columns(connection, schema).items() if name not in unreadable
+    }
     keys = primary_keys(connection, schema)
     unique = unique_columns(connection, schema)
     return Reflected(
@@ -284,7 +293,8 @@ def reflected(connection: Connection, schema: str | None) -> Reflected:
             table: [(tuple(key), why) for key in [keys.get(table, []), *unique.get(table, [])] if key]
             for table, why in unkept(connection, schema).items()
         },
-        left_out=dict.fromkeys(
+        left_out=dict.fromkeys(unreadable, catalogue.UNREADABLE)
+        | dict.fromkeys(
             connection.scalars(_BROKEN_VIEWS, {"schema": schema}),
             "a view that cannot be read: its tables, columns or definer no longer exist",
         ),
@@ -312,6 +322,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             widest=catalogue.widest_on_mysql(row.collation),
             default=bool(row.has_default),
             generated=bool(row.computed),
+            words=(row.declared,) if listed else (),
         )
         by_table.setdefault(row.table_name, []).append(column)
     return by_table
@@ -392,7 +403,7 @@ def _grouped(
     return by_table
 
 
-# ── What the server records of its statements and of its tables' writes ──
+# ── What the server records of its statements ──
 
 # A digest ends where the next token does not fit, and MariaDB does not say so: two bytes a token, four and its letters a
 # name of at most 64. What is nearer to the end than that may be cut.
@@ -403,10 +414,6 @@ _DIGEST = (
 RECORDED = Recorded(
     select=f"SELECT {_DIGEST}, COUNT_STAR FROM performance_schema.events_statements_summary_by_digest"
     " WHERE SCHEMA_NAME = DATABASE() AND DIGEST_TEXT IS NOT NULL",
-    changed="SELECT OBJECT_SCHEMA, OBJECT_NAME, COUNT_INSERT + COUNT_UPDATE + COUNT_DELETE, (SELECT VARIABLE_VALUE FROM"
-    " performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime')"
-    " FROM performance_schema.table_io_waits_summary_by_table"
-    " WHERE OBJECT_TYPE = 'TABLE' AND OBJECT_SCHEMA = DATABASE()",
     hidden="",
     advice="set performance_schema=ON in the server's configuration and restart it; statements since then are recorded",
     grant="GRANT SELECT ON performance_schema.* TO the user of the source",

@@ -61,7 +61,7 @@ class MysqlDdl:
         ticket = (
             "id INT NOT NULL PRIMARY KEY, epoch BIGINT NOT NULL, number BIGINT NOT NULL,"
             " installation VARCHAR(64) NOT NULL, version INT NOT NULL, job VARCHAR(255) NOT NULL,"
-            " marked_by VARCHAR(16) NOT NULL"
+            " marked_by VARCHAR(16) NOT NULL, words MEDIUMTEXT NOT NULL"
         )
         return [
             f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n) {_FORM}",
@@ -123,7 +123,7 @@ class MysqlDdl:
 def _is_read(captured: Captured, column: Column) -> bool:
     """Whether it is an ENUM or a SET that items are made of."""
     read = captured.watched is None or column.name in (*captured.columns, *captured.watched)
-    return read and column.sql is None and column.declared.lower().startswith(("enum(", "set("))
+    return read and column.sql is None and bool(column.words)
 
 
 def trigger_name(table: str, event: str, digest: str, *, whole: bool = False) -> str:

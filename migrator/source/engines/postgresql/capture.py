@@ -70,7 +70,8 @@ class PostgresqlDdl:
     def tables(self) -> list[str]:
         ticket = (
             "id integer PRIMARY KEY CHECK (id = 1), epoch bigint NOT NULL, number bigint NOT NULL,"
-            " installation text NOT NULL, version integer NOT NULL, job text NOT NULL, marked_by text NOT NULL"
+            " installation text NOT NULL, version integer NOT NULL, job text NOT NULL, marked_by text NOT NULL,"
+            " words text NOT NULL"
         )
         return [
             f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",

@@ -169,7 +169,7 @@ def _tolerant_loader(type_name: str) -> type[Loader]:
 
 _ANY_BYTES = "SQL_ASCII"
 _UNKNOWN = 705
-_LETTERS: tuple[int | str, ...] = ("text", "varchar", "bpchar", "name", _UNKNOWN, 0, *_TEXTS)
+_LETTERS: tuple[int | str, ...] = ("text", "varchar", "bpchar", "name", '"char"', _UNKNOWN, 0, *_TEXTS)
 """Types whose values are loaded as text; 0 stands for those that psycopg does not know (enums, citext)."""
 
 

@@ -30,6 +30,7 @@ from migrator.source.engines.shared import (
     CONNECT_TIMEOUT_S,
     OF_SEQUENCES,
     PARAMETER,
+    SIZED,
     lexer,
     refuse_stray_at,
     server_engine,
@@ -75,7 +76,7 @@ _AS_A_COLUMN = (
 """Functions of one argument, which PostgreSQL also calls for x.name; only names that are unlikely for a column."""
 _OF_EXTENSIONS = (
     # aws_lambda, aws_s3, azure_storage: programs, files and rows of other services.
-    *("invoke", "query_export_to_s3", "table_import_from_s3", "aws_*", "blob_*"),
+    *("invoke", "lambda_*", "query_export_to_s3", "table_import_from_s3", "aws_*", "blob_*"),
     # pg_cron: statements that the server runs later.
     *("schedule", "schedule_in_database", "unschedule", "alter_job"),
     # Citus: statements on other nodes, and their tables.
@@ -127,6 +128,7 @@ SQL = Sql(
     escapes_names=True,
     refused=_REFUSED,
     refused_columns=_AS_A_COLUMN,
+    sized=SIZED,
     volatile=_VOLATILE,
     routines=_ROUTINES,
     folds_names=True,

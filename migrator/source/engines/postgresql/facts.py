@@ -30,12 +30,18 @@ _COLUMNS = sa.text("""
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND c.relispopulated
+        AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+        AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
     ORDER BY c.relname, a.attnum
 """)
 
-_UNPOPULATED = sa.text("""
-    SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = :schema AND c.relkind = 'm' AND NOT c.relispopulated
+_LEFT_OUT = sa.text("""
+    SELECT c.relname, CASE WHEN c.relispopulated THEN :unreadable ELSE :unpopulated END
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = :schema AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+        AND NOT (c.relispopulated AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+            AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT'))
+    ORDER BY c.relname
 """)
 
 # Indexes of columns only that cover every row: those from unique_columns, and the primary key.
@@ -67,11 +73,15 @@ def reflected(connection: Connection, schema: str | None) -> Reflected:
         unique,
         foreign_keys_of(inspector, schema),
         doubts=doubts(connection, schema),
-        left_out=dict.fromkeys(
-            connection.scalars(_UNPOPULATED, {"schema": schema}),
-            "a materialized view that is not populated; REFRESH MATERIALIZED VIEW fills it",
-        ),
+        left_out=_left_out(connection, schema),
     )
+
+
+def _left_out(connection: Connection, schema: str | None) -> dict[str, str]:
+    unpopulated = "a materialized view that is not populated; REFRESH MATERIALIZED VIEW fills it"
+    why = {"unpopulated": unpopulated, "unreadable": catalogue.UNREADABLE}
+    found = {row[0]: row[1] for row in connection.execute(_LEFT_OUT, {"schema": schema, **why})}
+    return {name: found[name] for name in the_users(found)}
 
 
 def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:

@@ -150,9 +150,6 @@ SERVER = Server(
     recorded=Recorded(
         select="SELECT s.query, s.calls FROM pg_stat_statements s JOIN pg_catalog.pg_database d ON d.oid = s.dbid"
         " WHERE d.datname = current_database() AND s.calls > 0",
-        changed="SELECT t.schemaname, t.relname, t.n_tup_ins + t.n_tup_upd + t.n_tup_del,"
-        " EXTRACT(EPOCH FROM now() - COALESCE(d.stats_reset, (SELECT min(backend_start) FROM pg_stat_activity)))"
-        " FROM pg_stat_user_tables t, pg_stat_database d WHERE d.datname = current_database()",
         hidden="<insufficient privilege>",
         advice="add pg_stat_statements to shared_preload_libraries, restart the server, and run CREATE EXTENSION"
         " pg_stat_statements in this database",

@@ -44,7 +44,8 @@ class SqliteDdl:
     def tables(self) -> list[str]:
         ticket = (
             "id INTEGER PRIMARY KEY CHECK (id = 1), epoch INTEGER NOT NULL, number INTEGER NOT NULL,"
-            " installation TEXT NOT NULL, version INTEGER NOT NULL, job TEXT NOT NULL, marked_by TEXT NOT NULL"
+            " installation TEXT NOT NULL, version INTEGER NOT NULL, job TEXT NOT NULL, marked_by TEXT NOT NULL,"
+            " words TEXT NOT NULL"
         )
         return [
             f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n)",

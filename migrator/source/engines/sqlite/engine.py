@@ -21,6 +21,7 @@ from sqlglot.dialects.sqlite import SQLite
 
 from migrator.model.edges import RawPage
 from migrator.model.errors import SettingsError
+from migrator.model.facts import Kind
 from migrator.source.engines import shared
 from migrator.source.engines.base import (
     Connecting,
@@ -61,6 +62,11 @@ _BY_SQLITE_NAME = {
     "SQLITE_CORRUPT": "the file is damaged; run PRAGMA integrity_check on it",
     "SQLITE_CANTOPEN": "it cannot be opened; let this user read it (and, in WAL mode, write its folder)",
     "SQLITE_READONLY": shared.WOULD_WRITE,
+    **dict.fromkeys(
+        ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY"),
+        "a killed process left an unfinished write, which this user may not roll back; let the service open the file, "
+        f"then {shared.RESUME}",
+    ),
     "SQLITE_IOERR": "the file cannot be read; look at the disk",
     "SQLITE_PERM": "no permission; let this user read the file",
     "SQLITE_AUTH": "no permission; let this user read the file",
@@ -69,9 +75,10 @@ _BY_SQLITE_NAME = {
 
 
 def _reasons(cause: BaseException) -> Iterator[str]:
-    name = "_".join((getattr(cause, "sqlite_errorname", None) or "").split("_")[:2])
-    if name in _BY_SQLITE_NAME:
-        yield _BY_SQLITE_NAME[name]
+    name = getattr(cause, "sqlite_errorname", None) or ""
+    for known in (name, "_".join(name.split("_")[:2])):
+        if known in _BY_SQLITE_NAME:
+            yield _BY_SQLITE_NAME[known]
 
 
 ERRORS = Errors(_reasons, lambda _: False, lambda _: None)
@@ -91,18 +98,26 @@ def _number(value: Decimal) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
+def _comparable(value: Any, kind: Kind) -> Any:
+    """A text as its bytes: the driver binds none that is not UTF-8."""
+    if kind.name != "text" or not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode(errors="surrogateescape")
+
+
 SQL = Sql(
     reader=SQLite,
     quote='"',
     parameters=_PARAMETERS,
     forms={**AS_TEXT, Decimal: _number},
-    comparable=lambda value, _: value,
+    comparable=_comparable,
     integer_bits=64,
     between=BETWEEN,
     sets_variables=False,
     escapes_names=False,
     refused=_REFUSED,
     refused_columns=(),
+    sized={},
     volatile=_VOLATILE,
     routines=None,
     folds_names=False,
@@ -110,7 +125,7 @@ SQL = Sql(
     tables_in_any_case=True,
     columns_in_any_case=True,
     takes_unknown_for_text=True,
-    traits=frozenset(),
+    traits=frozenset({"binds bytes as text"}),
 )
 
 
@@ -128,9 +143,9 @@ class _TimedConnection(sqlite3.Connection):
 
 
 def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
-    # as_uri() escapes special characters of the file name; mode=ro never creates a file.
-    mode = "rw" if connection_options.writes else "ro"
-    uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode={mode}"
+    # as_uri() escapes special characters of the file name; mode=rw never creates a file. Reads use it also: with mode=ro
+    # SQLite refuses to roll back what a killed process left unfinished. A protected file is opened for reading only.
+    uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode=rw"
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -142,8 +157,9 @@ def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Eng
             factory=_TimedConnection,
         )
         connection.text_factory = _TOLERANT
-        # With mode=ro alone an ATTACH in a query could create a file.
+        # An ATTACH in a query could create a file.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_BYTES)
         connection.execute(
             "PRAGMA synchronous = FULL" if connection_options.writes else "PRAGMA query_only = ON"
         )
@@ -155,6 +171,9 @@ def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Eng
         _limit_sqlite(engine, limit_s)
     return engine
 
+
+_LONGEST_BYTES = 2**28
+"""Of one value or row, stored or computed. SQLite's own limit is 10⁹, of the memory of this process."""
 
 # One text that is not UTF-8 then refuses its row; sqlite3's own way, which is sooner, would end the whole page.
 _TOLERANT = partial(str, encoding="utf-8", errors="surrogateescape")
