@@ -250,7 +250,7 @@ def _join(command_job: CommandJob, job: Job, flags: BackfillFlags, address: tupl
         joined = stack.enter_context(opened)
         with stopped_says(lambda: "stopped; the run goes on without this process"):
             joined.until_over()
-    click.echo(f"run {joined.run.id} is done", err=True)
+    say(f"run {joined.run.id} is done")
     return 0
 
 
@@ -267,7 +267,7 @@ def _explain(context: JobContext, entities: list[CompiledEntity]) -> None:
         for line in explained_lines(
             entity.name, context.source.explain(entity.plan, context.job.tuning.page_rows)
         ):
-            click.echo(line, err=True)
+            say(line)
 
 
 def _session(
@@ -323,7 +323,7 @@ def _bill(
     left = estimate(context.source, entities, time.time(), limit=flags.limit, done=done)
     bill = bill_of(context.job, left, reading)
     if bill.estimate.rows:
-        click.echo(bill.line(), err=True)
+        say(bill.line())
     return bill
 
 
@@ -337,9 +337,9 @@ def _begin(session: Session, identity: RunIdentity, flags: BackfillFlags) -> Run
     run = begin(session.journal, identity, again=flags.restart, after=_runs_before(session, identity))
     if run.state == "done":
         what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart writes everything once more)"
-        click.echo(what, err=True)
+        say(what)
     elif run.resumed:
-        click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
+        say(f"run {run.id} of {run.started_at} goes on")
     return run
 
 

@@ -1,4 +1,4 @@
-"""What commands are declared with (`Leaf`, `Branch`): options of the log, spelling advice, former names, shared options."""
+"""What commands are declared with (`Leaf`, `Branch`): options of the log, spelling advice, shared options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 import json
 import re
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,12 +35,11 @@ LOG = "migrator.log"
 def log_from(
     *, verbose: bool = False, quiet: bool = False, log_format: str = "", log_file: Path | None = None
 ) -> None:
-    """Nothing; from now on the log is as asked; else it is text for people, and JSON in a file."""
+    """Set up the log as asked; without options it is text with warnings for people, and JSON with events in a file."""
     from migrator.runtime import logs  # here, so that --version does not wait for it
 
-    is_terminal = log_file is None and sys.stderr.isatty()
-    level = "debug" if verbose else "error" if quiet else "warning" if is_terminal else "info"
     is_json = log_format == "json" or (not log_format and log_file is not None)
+    level = "debug" if verbose else "error" if quiet else "info" if is_json else "warning"
     logs.configure(json=is_json, level=level, file=log_file)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 import click
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.control import Control
 from rich.segment import Segment
@@ -63,8 +65,8 @@ from migrator.wiring.live import ONCE, Live
 
 
 def say(line: str) -> None:
-    """A line for the operator, on standard error: standard output is for results alone."""
-    click.echo(line, err=True)
+    """Print a line for the operator on standard error: standard output is for results alone."""
+    console_on(sys.stderr).print(Text(line), soft_wrap=True)
 
 
 def need_yes(question: str) -> None:
@@ -100,13 +102,13 @@ def shown_path(path: str) -> str:
 
 
 def stdout() -> Console:
-    """The console that results go to; as wide as needed where it is no terminal."""
-    return console_on(sys.stdout, None if sys.stdout.isatty() else 160)
+    """The console of results: as wide as its terminal or COLUMNS, else 80 columns."""
+    return console_on(sys.stdout)
 
 
 def print_folded(line: str) -> None:
-    """A line of a result, between whose words a terminal begins another one; elsewhere as long as it is."""
-    stdout().print(Text(line), soft_wrap=not sys.stdout.isatty())
+    """Print a line of a result, folded between words on a terminal or at COLUMNS; in a file and a pipe it stays one line."""
+    stdout().print(Text(line), soft_wrap=True)
 
 
 def progress() -> Bars | Lines:
@@ -143,10 +145,10 @@ class _Inert:
 
 
 class _AllInert(RenderHook):
-    """`said`: what is made of each text, as of one that is printed without a console."""
+    """`transform`: as of a text that is printed without a console. `width`: where texts are folded; None: nowhere."""
 
-    def __init__(self, transform: Callable[[str], str]) -> None:
-        self._transform = transform
+    def __init__(self, transform: Callable[[str], str], width: int | None) -> None:
+        self._transform, self._width = transform, width
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         return [
@@ -155,16 +157,38 @@ class _AllInert(RenderHook):
         ]
 
     def _whole(self, drawn: ConsoleRenderable) -> ConsoleRenderable:
-        if not isinstance(drawn, Text) or (changed := self._transform(drawn.plain)) == drawn.plain:
+        if not isinstance(drawn, Text):
             return drawn
-        return Text(changed, drawn.style, no_wrap=drawn.no_wrap, overflow=drawn.overflow, end=drawn.end)
+        text = self._transform(drawn.plain)
+        if self._width is not None:
+            text = "\n".join(_folded(line, self._width) for line in text.split("\n"))
+        if text == drawn.plain:
+            return drawn
+        return Text(text, drawn.style, no_wrap=drawn.no_wrap, overflow=drawn.overflow, end=drawn.end)
 
 
-def console_on(stream: TextIO, width: int | None = None) -> Console:
+_IN_COMMAND = "\0"
+
+
+def _folded(line: str, width: int) -> str:
+    """The line with ends of lines for some of its blanks, never for one in a `command`: people copy commands whole."""
+    lines: list[str] = []
+    for word in re.sub("`[^`]*`", lambda command: command[0].replace(" ", _IN_COMMAND), line).split(" "):
+        if lines and (not lines[-1].strip() or cell_len(lines[-1]) + 1 + cell_len(word) <= width):
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return "\n".join(lines).replace(_IN_COMMAND, " ")
+
+
+def console_on(stream: TextIO) -> Console:
     """A console that draws in colours where the stream is a terminal; text that no terminal should obey is shown."""
     # The colours are drawn beneath the stream that would show them as text (cli/main.py).
-    console = Console(file=getattr(stream, "beneath", stream), width=width)
-    console.push_render_hook(_AllInert(getattr(stream, "transform", str)))
+    console = Console(file=getattr(stream, "beneath", stream))
+    is_fitted = stream.isatty() or "COLUMNS" in os.environ
+    console.push_render_hook(
+        _AllInert(getattr(stream, "transform", str), console.width if is_fitted else None)
+    )
     return console
 
 

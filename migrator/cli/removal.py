@@ -14,6 +14,8 @@ from migrator.cli.options import (
     belonging,
     console_on,
     need_yes,
+    print_folded,
+    say,
     stdout,
     stop_on_signals,
     stopped_says,
@@ -114,7 +116,7 @@ def _refuse_late(
     except SettingsError as error:
         if not how["dry_run"]:
             raise
-        click.echo(f"warning: undo itself would be refused: {error}", err=True)
+        say(f"warning: undo itself would be refused: {error}")
 
 
 def _enter_alone(
@@ -245,7 +247,7 @@ def forget(command_job: CommandJob, entity: str, keys: tuple[str, ...], as_json:
             return 0
         _refuse(traces, force=how["force"])
         if not how["yes"]:
-            click.echo("\n".join(traces_lines(traces)), err=True)
+            say("\n".join(traces_lines(traces)))
             need_yes("Take these traces away for good?")
         done = stage.forget(traces)
         _print_forgotten(traces, done, remaining, as_json=as_json)
@@ -314,4 +316,4 @@ def _print_forgotten(
         click.echo(json.dumps(forget_data(traces, done, remaining), sort_keys=True))
         return
     lines = traces_lines(traces) if done is None else forgotten_lines(done)
-    click.echo("\n".join([*lines, *hint_lines(traces), *remaining_lines(remaining)]))
+    print_folded("\n".join([*lines, *hint_lines(traces), *remaining_lines(remaining)]))

@@ -8,19 +8,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import click
-
 from migrator.cli.command_line import print_json
 from migrator.cli.options import (
     findings_to_print,
     mapping_of,
+    print_folded,
+    say,
     stdout,
     tell_masked,
 )
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import Interrupted, MigratorError, SettingsError
 from migrator.model.instances import ServiceRegistry
-from migrator.model.journal import Finding, Journal, Run
+from migrator.model.journal import Finding, Run
 from migrator.output.cutover import instance_label, instances_lines, instances_table
 from migrator.output.text import finding_line
 from migrator.runtime import logs
@@ -37,7 +37,7 @@ class RunEnd:
     """Writes into the journal how a run ended, whatever ended it; the log's lines carry the run. `hooks` are called for a
     failure."""
 
-    def __init__(self, journal: Journal, run: Run, hooks: Sequence[Hook] = ()) -> None:
+    def __init__(self, journal: SqlJournal, run: Run, hooks: Sequence[Hook] = ()) -> None:
         self.journal = journal
         self.run = run
         self.hooks = hooks
@@ -76,7 +76,7 @@ def print_instances(service_registry: ServiceRegistry, revision: str | None) -> 
     if service_registry.living:
         stdout().print(instances_table(service_registry, revision))
     for line in instances_lines(service_registry, revision, version("single-table-migrator")):
-        click.echo(line)
+        print_folded(line)
 
 
 def refuse_living(service_registry: ServiceRegistry) -> None:
@@ -106,11 +106,11 @@ def findings(job: Path, number: int | None, everything: bool, whole_keys: bool, 
         print_json({"job": read.name, "lists": lists, "total": total, "findings": rows})
         return 0
     for line in printed:
-        click.echo(finding_line(line))
+        print_folded(finding_line(line))
     for listing in listed:
         unlisted = listing.total - len(listing.findings)
         rest = f"; {unlisted:,} more with --all" if unlisted > 0 else ""
-        click.echo(f"{listing.of}: {listing.total:,} finding(s){rest}", err=True)
+        say(f"{listing.of}: {listing.total:,} finding(s){rest}")
     return 0
 
 
@@ -138,7 +138,7 @@ def _listed(job: Job, journal: SqlJournal, number: int | None, limit: int | None
         yield _Listed(about, journal.findings(run, limit), sum(journal.finding_counts(run).values()))
 
 
-def _run(journal: Journal, job: str, number: int | None) -> Run:
+def _run(journal: SqlJournal, job: str, number: int | None) -> Run:
     runs = journal.runs(job)
     if not runs:
         raise SettingsError(f"job {job}: nothing has run yet by this journal; see `migrator status`")

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import print_json, whole
-from migrator.cli.options import refuse_strange, shown_path, stdout
+from migrator.cli.options import print_folded, refuse_strange, say, shown_path, stdout
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_form
 from migrator.model.edges import Probe
@@ -27,6 +27,7 @@ from migrator.model.table import TableDesign
 from migrator.output.export.cloudformation import cloudformation
 from migrator.output.export.terraform import terraform
 from migrator.output.tables import FittedTable
+from migrator.processes.session import need_bucket
 from migrator.runtime.retry import Backoff
 from migrator.settings.job import Job
 from migrator.settings.source import TableOptions
@@ -79,13 +80,13 @@ def create(job: Path, dry_run: bool, as_json: bool) -> int:
     if not is_there:
         state = target.admin.create(target.design, read.target.options)
         for sentence in state.unlike:
-            click.echo(f"warning: this endpoint is no AWS: {sentence}", err=True)
+            say(f"warning: this endpoint is not AWS: {sentence}")
     if as_json:
         print_json({"table": name, "created": not is_there, "indexes": len(target.design.indexes)})
     elif is_there or state is None:
-        click.echo(f"table {name} is there already, as the mapping says")
+        print_folded(f"table {name} is there already, as the mapping says")
     else:
-        click.echo(f"table {name} is {state.status} ({len(target.design.indexes)} indexes)")
+        print_folded(f"table {name} is {state.status} ({len(target.design.indexes)} indexes)")
     return 0
 
 
@@ -100,7 +101,7 @@ def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool
         return
     click.echo(json.dumps(first, indent=2))
     for operation, request in later:
-        click.echo(f"then {operation}: {json.dumps(request)}", err=True)
+        say(f"then {operation}: {json.dumps(request)}")
 
 
 def check(job: Path, form: str | None, as_json: bool) -> int:
@@ -118,9 +119,9 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
         print_json({"table": target.design.name, "differences": differences, "edits": edits})
         return DIFFERENT if differences else 0
     for line in [*differences, *edits]:
-        click.echo(line)
+        print_folded(line)
     verdict = f"{len(differences)} difference(s)" if differences else "as the mapping says"
-    click.echo(f"table {target.design.name}: {verdict}")
+    print_folded(f"table {target.design.name}: {verdict}")
     return DIFFERENT if differences else 0
 
 
@@ -195,7 +196,7 @@ def doctor(job: Path, write: bool, role: str | None, as_json: bool) -> int:
         click.echo(json.dumps({"job": str(job), "journal": journal, "checks": checks}))
     else:
         if journal is not None:
-            click.echo(f"journal: {shown_path(journal)}")
+            print_folded(f"journal: {shown_path(journal)}")
         _print(checkup.checks)
     return DIFFERENT if any(check.state == "failed" for check in checkup.checks) else CLEAN
 
@@ -217,6 +218,7 @@ def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob, role: s
         grants = stack.enter_context(open_grants(context))
         check_grants(checkup, lambda: _grants(grants, role))
     if rights.rows:
+        checkup.ask("bucket", lambda: need_bucket(job, context.checked.entities))
         check_entities(checkup, context.source, context.checked.entities)
         if context.source.hides_rows:
             check_hidden_rows(checkup, context.checked.entities, context.sql.hidden_fault)
@@ -243,6 +245,8 @@ def _marks(checkup: Checkup, context: JobContext, command_job: CommandJob) -> No
         checkup.ask("marks", lambda: live.try_marks(context), "they can be taken and finished")
         fine = "they can be drawn, and are not behind those that the journal and the table know"
         checkup.ask("tickets", lambda: adoption_wiring.try_tickets(context, command_job.journal), fine)
+        fine = "the table is as the journal knows it"
+        checkup.ask("table on record", lambda: adoption_wiring.try_table(context, command_job.journal), fine)
 
 
 _EVERYTHING = SqlRole("", rows=True, asks=True)
@@ -308,7 +312,7 @@ def _print(checks: list[Check]) -> None:
     stdout().print(table)
     counts = Counter(check.state for check in checks)
     states = ", ".join(f"{counts[state]} {state}" for state in _COLOURS if counts[state])
-    click.echo(f"{len(checks)} checks: {states}")
+    print_folded(f"{len(checks)} checks: {states}")
 
 
 def _plain(text: str) -> str:

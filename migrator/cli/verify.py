@@ -41,7 +41,7 @@ from migrator.model.journal import Run, RunIdentity
 from migrator.model.live import Root
 from migrator.model.results import Sample, VerifyResult
 from migrator.model.table import ItemKey
-from migrator.output.runs import print_verify, verify_data
+from migrator.output.runs import print_verify, print_verify_verdict, verify_data
 from migrator.output.text import SHOWN, print_findings
 from migrator.processes.budget import (
     divided,
@@ -160,6 +160,8 @@ def _drive(
     _print(result, journal, context, as_json=options["as_json"], whole_keys=options["whole_keys"])
     if captured and _marked(live, context, journal, result, options) and sample is None:
         adopt_repaired(replace(context, job=read), live, target, journal, table_id)
+    if not options["as_json"]:
+        print_verify_verdict(stdout(), result)
     return DIFFERENT if result.findings else 0
 
 
@@ -227,7 +229,7 @@ def _join(command_job: CommandJob, asked: _Asked) -> int:
         joined = stack.enter_context(opened)
         with stopped_says(lambda: "stopped; the run goes on without this process"):
             joined.until_over()
-    click.echo(f"run {joined.run.id} is done", err=True)
+    say(f"run {joined.run.id} is done")
     return 0
 
 
@@ -274,7 +276,7 @@ def begun_run(
     newest, idle_s = newest_of(database, identity.job), partial(run_starts.idle_s, database)
     begun = begin(journal, identity, newest, idle_s, again=again)
     if begun.told:
-        click.echo(begun.told, err=True)
+        say(begun.told)
     run_starts.keep_installation(database, begun.run.id, "" if installation is None else installation.id)
     return begun.run
 
@@ -291,10 +293,10 @@ def _marked(
     doubtful = {root: set[ItemKey]() for root in open_roots if root[0] in names} | dict(result.confirmed)
     rows = f"{len(doubtful):,} row(s)"
     if options["dry_run"]:
-        click.echo(f"{rows} would be marked; --repair without --dry-run marks them", err=True)
+        say(f"{rows} would be marked; --repair without --dry-run marks them")
         return False
     live.marks.add({root: sorted(keys, key=repr) for root, keys in doubtful.items()})
-    click.echo(f"{rows} marked; run `migrator relay`, then verify again", err=True)
+    say(f"{rows} marked; run `migrator relay`, then verify again")
     return True
 
 
@@ -305,11 +307,9 @@ def _tell_next(live: Live, result: VerifyResult) -> None:
     state = live.marks.state()
     if state.waiting:
         what = f"{state.waiting:,} mark(s) wait for a relay, the oldest for {state.oldest_age_s:,.0f} s"
-        click.echo(
-            f"{what}: what differs may be on its way; run `migrator relay`, then verify again", err=True
-        )
+        say(f"{what}: what differs may be on its way; run `migrator relay`, then verify again")
     elif result.confirmed:
-        click.echo("next: `migrator verify --repair`, which marks these rows for the relay", err=True)
+        say("next: `migrator verify --repair`, which marks these rows for the relay")
 
 
 @dataclass(frozen=True)
@@ -416,5 +416,5 @@ def _sample(part: str | None, seed: int | None) -> Sample | None:
         )
     drawn = secrets.randbelow(1_000_000) if seed is None else seed
     if seed is None:
-        click.echo(f"the sample's seed is {drawn}; --seed {drawn} looks at the same rows again", err=True)
+        say(f"the sample's seed is {drawn}; --seed {drawn} looks at the same rows again")
     return Sample(drawn, share, None if share is not None else int(match["rows"]))

@@ -79,7 +79,8 @@ def _lasting(cause: BaseException, where: str) -> MigratorError:
         return SettingsError(f"{where} cannot be opened for writing; look at its folder's permissions")
     if takes_no_writes(cause) or "readonly" in text:
         return SettingsError(
-            f"{where} can only be read; let this user write it (of a file its folder, too), or name another"
+            f"{where} can only be read: this user may not write it or, for a file, its folder, or its disk is full;"
+            " fix that, or name another"
         )
     if any(word in text for word in _NO_ROOM) or state in _FULL_SQLSTATES or number in _FULL_MYSQL:
         return StoppedError(

@@ -37,7 +37,7 @@ def read(connection: Connection, run_id: int, limit: int | None) -> list[Finding
 
 def columns_of(table: Table) -> list[ColumnElement[Any]]:
     """What a Finding is made of, in its order."""
-    return [func.coalesce(table.c[name], "") for name in NAMES]
+    return [table.c[name] for name in NAMES]
 
 
 def drop(connection: Connection, run_id: int, kind: str, item_keys: Sequence[str]) -> None:

@@ -143,7 +143,7 @@ class SqlMemory:
     @repeatable
     def withdraw(self, requests: Sequence[KeyRequest], ticket: int) -> None:
         waiting = sorted({(self._digest(request.key), self._root(request.root)) for request in requests})
-        not_later = func.coalesce(key_request.c.ticket, _NO_TICKET) <= ticket
+        not_later = key_request.c.ticket <= ticket
         with self.database.begin() as connection:
             _delete(connection, key_request, waiting, ("digest", "root"), not_later)
 

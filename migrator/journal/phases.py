@@ -331,7 +331,7 @@ class SqlEvidence:
         return connection.execute(old).rowcount
 
     def _window_row(self, window: Window) -> dict[str, Any]:
-        return {"job": self.job, "counts": _counts_text(window), "answer": window.answer or None} | {
+        return {"job": self.job, "counts": _counts_text(window), "answer": window.answer} | {
             name: getattr(window, name) for name in _IN_COLUMNS
         }
 
@@ -393,7 +393,7 @@ def _window(row: Row[Any]) -> Window:
         what = f"the journal's window of pattern {row.pattern} of {at} by {row.writer} cannot be read"
         raise SettingsError(f"{what}; was it edited? Delete its row of migrator_window") from None
     in_columns = {name: getattr(row, name) for name in _IN_COLUMNS}
-    return Window(**in_columns, found=found_counts, answer=row.answer or "", **counts_known)
+    return Window(**in_columns, found=found_counts, answer=row.answer, **counts_known)
 
 
 def _as_kept(name: str, value: Any) -> Any:

@@ -68,7 +68,7 @@ def keep_installation(database: Database, run_id: int, installation: str) -> Non
 
 
 def installation_of(database: Database, run_id: int) -> str | None:
-    """What keep_installation kept; None where an older version began the run."""
+    """What keep_installation kept; None where it kept nothing."""
     query = select(run_capture.c.installation).where(run_capture.c.run_id == run_id)
 
     def read() -> str | None:

@@ -86,7 +86,8 @@ _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "differ
 
 
 class SqlJournal:
-    """model.journal.Journal on a database of its own."""
+    """What was done, kept outside of the process, on a database of its own. Every method is one transaction; safe to call
+    from threads."""
 
     def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:
         self.database = Database(where, retry)
@@ -118,7 +119,11 @@ class SqlJournal:
                 connection.execute(delete(table).where(false()))
 
     def unwritable(self) -> str:
-        """Why the journal takes no writes now, such as a full disk; '' if it takes them. Changes nothing."""
+        """Return why the journal takes no writes now, such as a full disk, or ''.
+
+        Only a committed write shows it: free bytes say nothing of a quota, of a limit of the process or of a failing
+        disk, and what is rolled back stays in memory (SQLite) or is not flushed (PostgreSQL). No value changes.
+        """
         try:
             with self.database.begin() as connection:
                 connection.execute(update(schema.meta).values(version=schema.meta.c.version))
@@ -133,6 +138,7 @@ class SqlJournal:
 
     @repeatable
     def find_run(self, identity: RunIdentity) -> Run | None:
+        """The newest run of this identity, finished or not."""
         run = schema.run
         query = select(run).where(*_same(identity)).order_by(run.c.id.desc()).limit(1)
         with self.database.begin() as connection:
@@ -167,12 +173,14 @@ class SqlJournal:
 
     @repeatable
     def runs(self, job: str) -> list[Run]:
+        """All runs of the job, oldest first."""
         query = select(schema.run).where(schema.run.c.job == job).order_by(schema.run.c.id)
         with self.database.begin() as connection:
             return [_run(row) for row in connection.execute(query)]
 
     @repeatable
     def written_tables(self, job: str) -> set[str]:
+        """Ids of the tables that a backfill or a relay of this job has begun to write to."""
         run = schema.run
         writing = run.c.kind.in_(["backfill", "relay"])
         query = select(run.c.table_id).where(run.c.job == job, writing).distinct()
@@ -193,6 +201,7 @@ class SqlJournal:
 
     @repeatable
     def writers(self, table_id: str) -> dict[str, set[str]]:
+        """Per job, the entities whose pages a backfill of it has planned for the table."""
         with self.database.begin() as connection:
             return writers(connection, table_id)
 
@@ -200,11 +209,13 @@ class SqlJournal:
 
     @repeatable
     def planned(self, run: Run) -> set[str]:
+        """Entities whose pages are planned."""
         query = select(schema.plan.c.entity).where(schema.plan.c.run_id == run.id)
         with self.database.begin() as connection:
             return set(connection.execute(query).scalars())
 
     def plan_pages(self, run: Run, entity: str, pages: Iterable[Page]) -> None:
+        """All pages of an entity at once: either all are planned or none."""
         # The bounds are read from the source before the transaction begins: a slow source must not hold the journal.
         self._plan(run, entity, list(pages))
 
@@ -221,6 +232,7 @@ class SqlJournal:
                 connection.execute(insert(schema.page), [_page_columns(run, page) for page in chunk])
 
     def open_pages(self, run: Run, entity: str) -> Iterator[Page]:
+        """Pages not yet done, by number, read in chunks."""
         page, last = schema.page, -1
         while True:
             query = (
@@ -244,6 +256,7 @@ class SqlJournal:
 
     @repeatable
     def page_counts(self, run: Run, entity: str) -> tuple[int, int]:
+        """(done, planned)."""
         page = schema.page
         query = select(func.count(page.c.done_at), func.count()).where(
             page.c.run_id == run.id, page.c.entity == entity
@@ -263,26 +276,36 @@ class SqlJournal:
         after: int = 0,
         upto: int | None = None,
     ) -> list[Page]:
+        """The next open pages behind `after`, and up to `upto`, `n` at most, which no other claimant gets for `lease_s`
+        seconds.
+
+        A page whose claim ran out is claimed again. No page is given twice to one claimant.
+        """
         with self.database.begin() as connection:
             return page_claims.claim(connection, run, entity, who, n, lease_s, after, upto)
 
     @repeatable
     def renew_pages(self, run: Run, who: str, lease_s: float) -> None:
+        """What `who` has claimed and not finished stays claimed for so long from now on."""
         with self.database.begin() as connection:
             page_claims.renew(connection, run, who, lease_s)
 
     @repeatable
     def release_pages(self, run: Run, who: str) -> None:
+        """What `who` has claimed and not finished may be claimed at once; so may what processes have that it has started,
+        whose names begin with its own and a dot."""
         with self.database.begin() as connection:
             page_claims.release(connection, run, who)
 
     @repeatable
     def claimed_by_others(self, run: Run, who: str) -> int:
+        """Pages that others are at work on, or were when they were killed."""
         with self.database.begin(reads=True) as connection:
             return page_claims.of_others(connection, run, who)
 
     @repeatable
     def waiting_pages(self, run: Run, entity: str, limit: int) -> list[int]:
+        """The first numbers of pages that are neither done nor left open, claimed or not."""
         with self.database.begin(reads=True) as connection:
             return page_claims.waiting(connection, run, entity, limit)
 
@@ -294,6 +317,7 @@ class SqlJournal:
 
     @repeatable
     def leave_page(self, run: Run, page: Page, who: str, new_findings: Sequence[Finding]) -> None:
+        """Leave the page open; it cannot be claimed until the run is resumed."""
         with self.database.begin() as connection:
             findings.add(connection, run.id, new_findings)
             page_claims.leave(connection, run, page, who)
@@ -309,6 +333,11 @@ class SqlJournal:
         again: bool = False,
         parts: Sequence[bytes] = (),
     ) -> None:
+        """The checkpoint. Where another process was first, its tally and its parts stay, unless `again`.
+
+        Findings of equal text are kept once, so a page that is repeated adds none. `parts`: what the page leaves for the
+        run's other processes, until the run is done.
+        """
         table = schema.page
         values = {name: getattr(tally, name) for name in _TALLY}
         here = (table.c.run_id == run.id, table.c.entity == page.entity, table.c.number == page.number)
@@ -322,6 +351,7 @@ class SqlJournal:
             page_claims.finish(connection, run, page, parts if is_kept else ())
 
     def page_parts(self, run: Run, entity: str) -> Iterator[tuple[int, bytes]]:
+        """The parts of finished pages with the page's number, in their order, read in chunks."""
         # What is first is often all that is wanted.
         last, at_once = (-1, -1), 1
         while True:
@@ -338,6 +368,10 @@ class SqlJournal:
 
     @once_only
     def reopen_pages(self, job: str, table_id: str, entities: Sequence[str]) -> int:
+        """Pages of these entities that this job's backfills finished count as not done; how many there were.
+
+        A run that was done counts as interrupted, so that the next backfill goes on with it.
+        """
         with self.database.begin() as connection:
             return reopen(connection, job, table_id, entities)
 
@@ -370,11 +404,13 @@ class SqlJournal:
 
     @repeatable
     def drop_findings(self, run: Run, kind: FindingKind, item_keys: Sequence[str]) -> None:
+        """Forget findings of these items that no longer hold."""
         with self.database.begin() as connection:
             findings.drop(connection, run.id, kind, item_keys)
 
     @repeatable
     def finding_counts(self, run: Run) -> dict[str, int]:
+        """Findings per kind."""
         with self.database.begin() as connection:
             return findings.counts(connection, run.id)
 
@@ -395,6 +431,7 @@ class SqlJournal:
     def save_segment(
         self, run: Run, number: int, state: SegmentState, new_findings: Sequence[Finding]
     ) -> None:
+        """The segment's checkpoint. A segment that is done stays done, even if a slower process saves it later."""
         table = schema.segment
         text = json.dumps({"start": write_key(state.start), "done": state.done, "tally": dict(state.tally)})
         here = (table.c.run_id == run.id, table.c.number == number)
@@ -410,11 +447,16 @@ class SqlJournal:
 
     @repeatable
     def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+        """Claim key digests for their source rows; the owner of each digest that another row had claimed before.
+
+        The first of two claims in one call also wins. Claims last until `release`.
+        """
         with self.database.begin() as connection:
             return memory.take(connection, table_id, claims)
 
     @repeatable
     def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
+        """Free each digest that this owner has; one that another owner has claimed meanwhile stays."""
         with self.database.begin() as connection:
             memory.release(connection, table_id, given_up)
 

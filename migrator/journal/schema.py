@@ -96,9 +96,8 @@ finding = Table(
     Column("source_key", Text, nullable=False),
     Column("item_key", Text, nullable=False),
     Column("attribute", Text, nullable=False),
-    # NULL: an older migrator wrote it, which kept neither.
-    Column("item_type", Text),
-    Column("owner", Text),
+    Column("item_type", Text, nullable=False),
+    Column("owner", Text, nullable=False),
     UniqueConstraint("run_id", "digest", name="migrator_finding_once"),
 )
 Index("migrator_finding_kind", finding.c.run_id, finding.c.kind)
@@ -178,8 +177,8 @@ key_request = Table(
     Column("item_key", Text, nullable=False),
     Column("entity", String(255), nullable=False),
     Column("source_key", Text, nullable=False),
-    # Of the reading that made it; NULL: an older migrator made it, which did not keep that.
-    Column("ticket", BigInteger),
+    # Of the reading that made it.
+    Column("ticket", BigInteger, nullable=False),
 )
 
 open_finding = Table(
@@ -266,7 +265,7 @@ revision = Table(
     Column("mapping", String(64), nullable=False),
     Column("since", Double, nullable=False),
     Column("runs_before", BigInteger, nullable=False),
-    # By table the columns that marks are made of, as JSON; NULL: an older migrator registered it, which did not keep them.
+    # By table the columns that marks are made of, as JSON, or NULL.
     Column("marked", LONG_TEXT),
     # What its items are made of, as a digest, or NULL; another text of the mapping that means the same is no other revision.
     Column("meaning", String(64)),
@@ -377,8 +376,8 @@ window = Table(
     Column("origin", String(16), nullable=False),
     # Counts and histograms as JSON: they are written and read whole.
     Column("counts", LONG_TEXT, nullable=False),
-    # What the pattern's answer was made of, as a digest; NULL: an older migrator counted, which did not keep it.
-    Column("answer", String(64)),
+    # What the pattern's answer was made of, as a digest.
+    Column("answer", String(64), nullable=False),
 )
 
 sample = Table(

@@ -6,6 +6,7 @@ import os
 import random
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,7 +34,7 @@ _PRAGMAS = (
 
 
 def sqlite_engine(url: URL) -> Engine:
-    """One that only reads, if this user may not write the file. Raises: OSError where the file cannot be made."""
+    """One that only reads, if the file cannot be written. Raises: OSError where the file cannot be made."""
     if url.database in IN_MEMORY:
         engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
     elif _is_read_only(Path(str(url.database))):
@@ -49,18 +50,36 @@ def sqlite_engine(url: URL) -> Engine:
 
 
 def _is_read_only(file: Path) -> bool:
-    """SQLite adds its log to the folder, unless another process has made it."""
+    """SQLite adds its log to the folder, unless another process has made it; it needs the right to, and room."""
     if not os.path.isfile(file):
         return False
     may_log = os.access(file.parent, os.W_OK) or _log_of(file).is_file()
-    return not (os.access(file, os.W_OK) and may_log)
+    return not (os.access(file, os.W_OK) and may_log) or _is_disk_full(file)
+
+
+def _is_disk_full(file: Path) -> bool:
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=rw", uri=True)) as connection:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+    except sqlite3.DatabaseError:
+        pass  # the engine reports it
+    return False
 
 
 def _read_only(file: Path) -> sqlite3.Connection:
     # A log that is there may have what the file has not; without one nothing changes the file while it is read here.
     how = "mode=ro" if _log_of(file).is_file() else "mode=ro&immutable=1"
-    address = f"file:{quote(str(file.absolute()))}?{how}"
-    return sqlite3.connect(address, uri=True, check_same_thread=False, timeout=_BUSY_S, isolation_level=None)
+    is_alone = _log_of(file).is_file() and os.access(file, os.W_OK) and _is_disk_full(file)
+    address = f"file:{quote(str(file.absolute()))}?{'mode=rw' if is_alone else how}"
+    connection = sqlite3.connect(
+        address, uri=True, check_same_thread=False, timeout=_BUSY_S, isolation_level=None
+    )
+    if is_alone:
+        # Without room for the index of the log nobody else reads it: the index is kept in memory.
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    return connection
 
 
 def _log_of(file: Path) -> Path:

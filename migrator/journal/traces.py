@@ -28,7 +28,11 @@ _Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
 
 
 class SqlTraces:
-    """model.journal.Traces on the journal's tables."""
+    """What a journal holds of rows that are to be forgotten, for one job and one table.
+
+    `kinds` are words for people: findings, claims, contests, remembered keys, samples (all of the job: the rows of
+    their values are unknown). `item_keys`: as in findings, of items that the rows had. Every method is one transaction.
+    """
 
     def __init__(self, database: Database, job: str, table_id: str) -> None:
         self.database = database
@@ -37,6 +41,7 @@ class SqlTraces:
 
     @repeatable
     def count(self, roots: Sequence[Root], item_keys: Collection[str] = ()) -> dict[str, int]:
+        """How much there is of each kind; kinds of which there is nothing are among them."""
         with self.database.begin() as connection:
             return {
                 kind: sum(_count(connection, *rows) for rows in places)
@@ -52,6 +57,7 @@ class SqlTraces:
         *,
         ticket: int,
     ) -> dict[str, int]:
+        """Deletes what there is of these kinds; how much it was. What was remembered with a higher ticket stays."""
         places = self._places(roots, item_keys, ticket)
         with self.database.begin() as connection:
             if self.database.sqlite:
@@ -61,6 +67,7 @@ class SqlTraces:
 
     @repeatable
     def page_bounds(self, roots: Sequence[Root]) -> int:
+        """Pages that begin or end at one of the rows; they stay, for the runs' sake."""
         count = 0
         with self.database.begin() as connection:
             for name, key in roots:
@@ -95,12 +102,7 @@ class SqlTraces:
         """Its own, and those of other rows that name it as the one which makes the same key."""
         name, key = root
         own = and_(finding.c.entity == name, finding.c.source_key == key)
-        # Findings that an older migrator wrote say in their reason alone which row it is.
-        in_words = or_(
-            finding.c.reason.contains(f": {name} {key} makes the same key", autoescape=True),
-            finding.c.reason.endswith(f"is that of {source_text(*root)}", autoescape=True),
-        )
-        named = or_(finding.c.owner == source_text(*root), and_(finding.c.owner.is_(None), in_words))
+        named = finding.c.owner == source_text(*root)
         return [(finding, and_(finding.c.run_id.in_(self._runs()), or_(own, named)))]
 
     def _opened(self, root: Root) -> ColumnElement[bool]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
-from migrator.journal.at_work.changes import LONG_AGO, keep_text, refuse_third
+from migrator.journal.at_work.changes import NEVER, keep_text, refuse_third
 from migrator.journal.database import (
     Database,
     insert_or_ignore,
@@ -204,14 +204,9 @@ class SqlInstances:
 
     def _selected(self, connection: Connection, *conditions: Any) -> list[Instance]:
         columns = [column for column in instances.columns if column is not instances.c.job]
-        # Instances of older versions say nothing of their process.
-        process_columns = [
-            func.coalesce(column, "").label(column.name) for column in (processes.c.sees, processes.c.born)
-        ]
-        joined = instances.outerjoin(processes, processes.c.id == instances.c.id)
         query = (
-            select(*columns, *process_columns)
-            .select_from(joined)
+            select(*columns, processes.c.sees, processes.c.born)
+            .join(processes, processes.c.id == instances.c.id)
             .where(instances.c.job == self.job, *conditions)
         )
         ordered = query.order_by(instances.c.since, instances.c.id)
@@ -263,7 +258,7 @@ class SqlRevisions:
                 self._register(connection, is_first=before == "first")
             else:
                 self._keep_answers(connection)
-                keep_text(connection, self.job, self.own.mapping, self.own.text, LONG_AGO)
+                keep_text(connection, self.job, self.own.mapping, self.own.text, NEVER)
         return before
 
     # ── writers ──
@@ -377,7 +372,7 @@ def newest_of(database: Database, job: str) -> Newest | None:
 
 
 def answers_of(database: Database, job: str) -> dict[str, Answered]:
-    """By pattern, what its answer is made of by the newest revision; empty where an older migrator registered it."""
+    """By pattern, what its answer is made of by the newest revision."""
 
     def read() -> dict[str, Answered]:
         with database.begin(reads=True) as connection:

@@ -260,6 +260,16 @@ class ItemStore(Protocol):
 
     def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]: ...
 
+    def scan_encoded(
+        self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
+    ) -> Iterator[ScannedPage[Found]]:
+        """What `each` gives of every item in DynamoDB's form."""
+
+    def scan_texts(
+        self, segment: int, segments: int, see: Callable[[list[bytes], bytes], list[Found]]
+    ) -> Iterator[ScannedPage[Found]]:
+        """What `see` gives of the texts of each page's items."""
+
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         """One page of a Query. `request`: plain values, see mapping/patterns/requests.py; its table name is filled in."""
 

@@ -77,7 +77,11 @@ class StoppedError(MigratorError):
     exit_code = STOPPED
 
 
-class NeverTakenError(StoppedError):
+class AwayError(StoppedError):
+    """Nothing answered, or took the request, as long as it was tried."""
+
+
+class NeverTakenError(AwayError):
     """Throttled, or left unprocessed, to the last try; others may be taken."""
 
 

@@ -155,7 +155,7 @@ class Revision:
     """`digest` stands for the mapping and for the columns that it reads, `mapping` for the mapping alone.
 
     `answers`: by pattern, the digest of what its answer is made of. `marked`: by table what marks are made of; None where
-    an older version registered the revision, which did not keep it. `meaning`: equal where the same items are made of the
+    that is not known. `meaning`: equal where the same items are made of the
     same columns in the same way, however the mapping is written; '' where that is not known. `text`: of the mapping, where
     it is at hand.
     """
@@ -379,24 +379,6 @@ class Operations:
     now_s: float
 
 
-class Processes(Protocol):
-    """The processes of one job. Every method is one transaction.
-
-    Raises, from every method: StoppedError, SettingsError where the journal cannot be asked.
-    """
-
-    def beat(self, state: ProcessState, advance: Advance) -> tuple[ProcessState, Throttle]:
-        """The same, kept, with its id and times; and what is asked of it. `advance` is kept by the minute."""
-
-    def leave(self, state: ProcessState, advance: Advance) -> None: ...
-
-    def minutes(self, since: float) -> Sequence[WorkMinute]:
-        """What was done, from the first whole minute before `since` on, oldest first."""
-
-    def failed(self, state: ProcessState, reason: str) -> None:
-        """Keeps it as the last failure of its kind."""
-
-
 @dataclass(frozen=True, slots=True)
 class Share:
     """What one process of a run takes of its budgets: one of so many `parts` of each, 0 for nothing yet; and so many
@@ -405,20 +387,6 @@ class Share:
     id: str
     parts: int = 0
     connections: int = 0
-
-
-class Shares(Protocol):
-    """The shares of one run. What all of them take together is never more than the budgets, over any ten seconds."""
-
-    def enter(self, entering: Sequence[Share]) -> None:
-        """Keeps them; also those of processes that begin a moment later."""
-
-    def beat(self, own: Share) -> int:
-        """Tells what it takes, and says of how many parts it may take one from now on; 0: of none yet."""
-
-    def leave(self, own: str) -> None: ...
-
-    def connections_taken(self) -> int: ...
 
 
 # ── A change of a job from one revision of its mapping to another ──

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol
@@ -103,7 +103,7 @@ class Finding:
     """A refused row or a difference. Names keys and attributes, never a value.
 
     `source_key` is the row (''), `item_key` the item's key as JSON text (''), `attribute` the attribute (''), `item_type`
-    the item's type ('' where it is of none, or an older migrator wrote it), `owner` the row that has the item's key, as
+    the item's type ('' where it is of none), `owner` the row that has the item's key, as
     `_src` says it (''). Nothing is to be read out of `reason`: it is for people.
     """
 
@@ -130,152 +130,6 @@ DIGESTS, TABLE = "(digests)", "(table)"
 SCANS = {DIGESTS, TABLE}
 """What the pages of a verify's scans are called beside entities: segments of the table, of which digests are taken
 (page 0 is what its processes agree on), and those whose items are traced."""
-
-
-class Journal(Protocol):
-    """What was done, kept outside of the process. Every method is one transaction; safe to call from threads."""
-
-    def find_run(self, identity: RunIdentity) -> Run | None:
-        """The newest run of this identity, finished or not."""
-
-    def start_run(self, identity: RunIdentity) -> Run: ...
-
-    def resume_run(self, run: Run) -> Run: ...
-
-    def end_run(self, run: Run, state: RunState) -> None: ...
-
-    def runs(self, job: str) -> list[Run]:
-        """All runs of the job, oldest first."""
-
-    def planned(self, run: Run) -> set[str]:
-        """Entities whose pages are planned."""
-
-    def plan_pages(self, run: Run, entity: str, pages: Iterable[Page]) -> None:
-        """All pages of an entity at once: either all are planned or none."""
-
-    def open_pages(self, run: Run, entity: str) -> Iterator[Page]:
-        """Pages not yet done, by number, read in chunks."""
-
-    def page_counts(self, run: Run, entity: str) -> tuple[int, int]:
-        """(done, planned)."""
-
-    def claim_pages(
-        self,
-        run: Run,
-        entity: str,
-        who: str,
-        n: int,
-        lease_s: float,
-        after: int = 0,
-        upto: int | None = None,
-    ) -> list[Page]:
-        """The next open pages behind `after`, and up to `upto`, `n` at most, which nobody else is given for `lease_s`
-        seconds.
-
-        A page whose claim ran out is claimed again. No page is given twice to one claimant.
-        """
-
-    def renew_pages(self, run: Run, who: str, lease_s: float) -> None:
-        """What `who` has claimed and not finished stays claimed for so long from now on."""
-
-    def release_pages(self, run: Run, who: str) -> None:
-        """What `who` has claimed and not finished may be claimed at once; so may what processes have that it has started,
-        whose names begin with its own and a dot."""
-
-    def claimed_by_others(self, run: Run, who: str) -> int:
-        """Pages that others are at work on, or were when they were killed."""
-
-    def waiting_pages(self, run: Run, entity: str, limit: int) -> list[int]:
-        """The first numbers of pages that are neither done nor left open, claimed or not."""
-
-    def leave_page(self, run: Run, page: Page, who: str, findings: Sequence[Finding]) -> None:
-        """The page stays open, and nobody claims it before the run is resumed."""
-
-    def finish_page(
-        self,
-        run: Run,
-        page: Page,
-        tally: Tally,
-        findings: Sequence[Finding],
-        *,
-        again: bool = False,
-        parts: Sequence[bytes] = (),
-    ) -> None:
-        """The checkpoint. Where another process was first, its tally and its parts stay, unless `again`.
-
-        Findings of equal text are kept once, so a page that is repeated adds none. `parts`: what the page leaves for the
-        run's other processes, until the run is done.
-        """
-
-    def page_parts(self, run: Run, entity: str) -> Iterator[tuple[int, bytes]]:
-        """The parts of finished pages with the page's number, in their order, read in chunks."""
-
-    def reopen_pages(self, job: str, table_id: str, entities: Sequence[str]) -> int:
-        """Pages of these entities that this job's backfills finished count as not done; how many there were.
-
-        A run that was done counts as interrupted, so that the next backfill goes on with it.
-        """
-
-    def tally(self, run: Run, entity: str | None = None) -> Tally: ...
-
-    def add_findings(self, run: Run, findings: Sequence[Finding]) -> None: ...
-
-    def findings(self, run: Run, limit: int | None = None) -> list[Finding]: ...
-
-    def drop_findings(self, run: Run, kind: FindingKind, item_keys: Sequence[str]) -> None:
-        """Forget findings of these items that hold no more."""
-
-    def finding_counts(self, run: Run) -> dict[str, int]:
-        """Findings per kind."""
-
-    def segment(self, run: Run, number: int) -> SegmentState: ...
-
-    def save_segment(self, run: Run, number: int, state: SegmentState, findings: Sequence[Finding]) -> None:
-        """The segment's checkpoint. One that is done stays done, whatever a slower process says of it."""
-
-    def written_tables(self, job: str) -> set[str]:
-        """Ids of the tables that a backfill or a relay of this job has begun to write to."""
-
-    def writers(self, table_id: str) -> dict[str, set[str]]:
-        """Per job, the entities whose pages a backfill of it has planned for the table."""
-
-    def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
-        """Claim key digests for their source rows; the owner of each digest that another row had claimed before.
-
-        The first of two claims in one call wins, too. Claims last until `release`.
-        """
-
-    def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
-        """Free each digest that this owner has; one that another owner has claimed meanwhile stays."""
-
-    def close(self) -> None: ...
-
-
-class Traces(Protocol):
-    """What a journal holds of rows that are to be forgotten, for one job and one table.
-
-    `kinds` are words for people: findings, claims, contests, remembered keys, samples (all of the job: nothing tells
-    whose values they hold). `item_keys`: as findings hold them, of
-    items that the rows had. Every method is one transaction.
-    """
-
-    def count(
-        self, roots: Sequence[tuple[str, SourceKey]], item_keys: Collection[str] = ()
-    ) -> dict[str, int]:
-        """How much there is of each kind; kinds of which there is nothing are among them."""
-
-    def forget(
-        self,
-        roots: Sequence[tuple[str, SourceKey]],
-        kinds: Collection[str],
-        item_keys: Collection[str] = (),
-        *,
-        ticket: int,
-    ) -> dict[str, int]:
-        """Deletes what there is of these kinds; how much it was. What was remembered with a higher ticket stays."""
-
-    def page_bounds(self, roots: Sequence[tuple[str, SourceKey]]) -> int:
-        """Pages that begin or end at one of the rows; they stay, for the runs' sake."""
 
 
 class Progress(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from migrator.model.facts import EntityPlan, Lookup
 from migrator.model.journal import Finding
-from migrator.model.table import Item, ItemKey, RowTree, SourceKey
+from migrator.model.table import EncodedItem, Item, ItemKey, RowTree, SourceKey
 
 # ──
 # What live change needs beside the data's edges: marks and tickets in the source, memory and writers in
@@ -49,12 +49,14 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class MarksState:
-    """`oldest_age_s`: of the oldest mark that is ripe, 0 where none waits. `failed`: marks that were put back."""
+    """`oldest_age_s`: of the oldest mark that is ripe, 0 where none waits. `failed`: marks that were put back. `rows`: rows
+    that the marks name, at least; None if nothing counted them."""
 
     waiting: int = 0
     oldest_age_s: float = 0.0
     failed: int = 0
     unripe: int = 0
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,25 @@ class ConditionalStore(Protocol):
         A group is one transaction (see table.py), and no two items of all of them are under one key. Where any item
         is refused, the others of its group are `rolled_back`. Raises: ItemRefusedError where DynamoDB does not
         take a group for another reason.
+        """
+
+    def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
+        """As `write` of fresh items; the outcomes of those alone that were not inserted."""
+
+    def write_encoded(
+        self, items: Sequence[tuple[str, EncodedItem]], ticket: int, *, fresh: bool = False
+    ) -> list[Outcome]:
+        """As `write`; the outcomes of those alone that are not stored.
+
+        Each item with what its `_src` holds; `ticket`: which all of them carry.
+        """
+
+    def write_encoded_together(
+        self, groups: Sequence[tuple[str, Sequence[EncodedItem]]], ticket: int
+    ) -> list[Outcome]:
+        """As `write_together`; the outcomes of those alone that are not stored.
+
+        Each group with what the `_src` of its items holds; `ticket`: which all of them carry.
         """
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:

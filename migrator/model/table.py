@@ -30,6 +30,9 @@ Item: TypeAlias = dict[str, Value]
 ItemKey: TypeAlias = tuple[Value, ...]
 """The values of a table's key attributes, in the table's order."""
 
+EncodedItem: TypeAlias = tuple[ItemKey, bytes, int, int | None]
+"""An item's key, its attributes as JSON in DynamoDB's form, its bytes, and when it expires (epoch seconds)."""
+
 RowTree: TypeAlias = tuple[Any, ...]
 """A root row with all it needs: one value per slot of its plan, then one per collection.
 
@@ -172,7 +175,9 @@ def encode_key(values: Sequence[Any]) -> SourceKey:
     """
     if len(values) == 1 and type(values[0]) is int:
         return f"[{values[0]}]"  # most keys are one, and JSON's machinery takes ten times as long
-    return json.dumps([_plain(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps([_plain(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+    # Half of a surrogate pair, of a source's text that is not UTF-8, as JSON's escape: no database keeps it otherwise.
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def item_key_text(values: Sequence[Any]) -> str:

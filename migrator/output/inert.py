@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
 
 from markupsafe import Markup, escape
-
-from migrator.model.errors import Fault
 
 # ── Control characters and escapes, shown as codes ──
 
@@ -61,45 +57,3 @@ def _code(run: str) -> Markup:
 def _escaped(letter: str) -> str:
     """As JSON writes it: two codes where one has too few digits."""
     return json.dumps(letter)[1:-1] if ord(letter) > _LAST_OF_ONE else f"\\u{ord(letter):04x}"
-
-
-# ── Faults of a mapping file as text, JSON and workflow commands of GitHub ──
-
-_ESCAPES = {"%": "%25", "\r": "%0D", "\n": "%0A"}
-_PROPERTY_ESCAPES = {**_ESCAPES, ":": "%3A", ",": "%2C"}
-
-
-def as_text(faults: Sequence[Fault]) -> Iterator[str]:
-    """One line a fault."""
-    return (str(fault) for fault in faults)
-
-
-def as_json(faults: Sequence[Fault]) -> Iterator[str]:
-    """One JSON array: file, line, where (a path in the file), what, warning."""
-    yield json.dumps([asdict(fault) for fault in faults], ensure_ascii=False, indent=2)
-
-
-def as_github(faults: Sequence[Fault]) -> Iterator[str]:
-    """Workflow commands that GitHub shows beside the lines of a pull request.
-
-    Source: GitHub Actions, "Workflow commands", with the escapes of its toolkit.
-    """
-    for fault in faults:
-        level = "warning" if fault.warning else "error"
-        file, where = (
-            _percent_escaped(fault.file, _PROPERTY_ESCAPES),
-            _percent_escaped(fault.where, _PROPERTY_ESCAPES),
-        )
-        position = f"file={file},line={max(fault.line, 1)},title={where or 'mapping'}"
-        yield f"::{level} {position}::{_percent_escaped(fault.what, _ESCAPES)}"
-
-
-def _percent_escaped(text: str, escapes: dict[str, str]) -> str:
-    return "".join(escapes.get(char, char) for char in text)
-
-
-FAULT_FORMS: dict[str, Callable[[Sequence[Fault]], Iterator[str]]] = {
-    "text": as_text,
-    "json": as_json,
-    "github": as_github,
-}

@@ -49,16 +49,6 @@ class Marked(Protocol):
     def totals(self) -> Mapping[str, int]: ...
 
 
-class Copied(Protocol):
-    """What a backfill counts, by entity."""
-
-    @property
-    def tallies(self) -> Mapping[str, Tally]: ...
-
-    @property
-    def expected(self) -> Mapping[str, int]: ...
-
-
 class Paced(Protocol):
     """How fast a process may go. `held`: why it waits; '' where it does not."""
 
@@ -283,7 +273,7 @@ _TALLIED = {
 }
 
 
-def backfill_part(copied: Copied) -> Part:
+def backfill_part(copied: CountedProgress) -> Part:
     def part(families: Families) -> Iterator[Metric]:
         for name, help_text in _TALLIED.items():
             samples = [((entity,), float(getattr(tally, name))) for entity, tally in copied.tallies.items()]

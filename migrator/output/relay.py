@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, field
 from threading import Lock
 from typing import Any
 
+from migrator.journal.runs import SqlJournal
 from migrator.model.errors import MigratorError
 from migrator.model.instances import Advance, Standing
-from migrator.model.journal import Finding, Journal, Page, Run, Tally
+from migrator.model.journal import Finding, Page, Run, Tally
 from migrator.model.live import Marks, MarksState, OpenFindings
 from migrator.model.results import Worked
 from migrator.output.endpoint import Signs
@@ -41,7 +42,7 @@ STANDINGS: Mapping[Standing, str] = {
 class RelayReport:
     """daemon.Listener. `keep`: what is to be done now and then; `seen` is called with the state of the marks."""
 
-    journal: Journal
+    journal: SqlJournal
     run: Run
     marks: Marks
     open_findings: OpenFindings
@@ -206,7 +207,8 @@ def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
         return "no mark waits" if counts else "no mark waits: every captured change is in the table"
     unripe = f", {state.unripe:,} not ripe yet" if state.unripe else ""
     failed = f", {state.failed:,} failed before (see `migrator findings`)" if state.failed else ""
-    return f"{state.waiting:,} mark(s) wait, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"
+    rows = "" if state.rows is None else f" of {state.rows:,} row(s)"
+    return f"{state.waiting:,} mark(s){rows} wait, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"
 
 
 def _counts(worked: Worked) -> dict[str, int]:

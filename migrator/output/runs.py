@@ -95,6 +95,9 @@ def print_verify(console: Console, result: VerifyResult) -> None:
         console.print(f"not compared by plain SQL: {part.what} ({part.why})", markup=False)
     for part in result.not_proven:
         console.print(f"not proven: {part.what}: {part.why}", markup=False)
+
+
+def print_verify_verdict(console: Console, result: VerifyResult) -> None:
     if result.findings:
         counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(result.findings.items()))
         console.print(f"[bold red]not clean[/]: {counted}")

@@ -12,7 +12,6 @@ from pathlib import Path
 from migrator.journal.at_work.shares import SqlShares
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import SettingsError
-from migrator.model.instances import Shares
 from migrator.model.journal import Run
 from migrator.settings.job import IN_SOURCE, Job
 from migrator.wiring.job import JOURNAL_CONNECTIONS
@@ -59,7 +58,7 @@ def with_connections(job: Job, connections: int) -> Job:
     return replace(job, source=source) if connections else job
 
 
-def left_to_join(job: Job, shares: Shares) -> int:
+def left_to_join(job: Job, shares: SqlShares) -> int:
     """The connections of one that joins: what the others have left; 0 where there is no limit. Raises: SettingsError."""
     limit, least = job.source.max_connections, least_connections(job)
     if limit is None:

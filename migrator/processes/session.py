@@ -12,12 +12,13 @@ from migrator.journal.memory import SqlMemory
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.plan import columns_digest
-from migrator.model.edges import ItemStore, ObjectStore
+from migrator.model.edges import ObjectStore
 from migrator.model.errors import SettingsError, StoppedError, TargetError
-from migrator.model.journal import SCANS, Journal, Run, RunIdentity, RunKind
+from migrator.model.journal import SCANS, Run, RunIdentity, RunKind
 from migrator.model.table import TableDesign
 from migrator.settings.job import Job
 from migrator.stages.backfill.estimate import DryStore, sends_nothing
+from migrator.stages.backfill.write import Puts
 from migrator.wiring import job as job_wiring
 from migrator.wiring.job import CommandJob, JobContext, Target
 
@@ -32,7 +33,7 @@ class Session:
     hold, items that are not of this job."""
 
     journal: SqlJournal
-    store: ItemStore
+    store: Puts
     table_id: str
     check: Callable[[], None]
     objects: ObjectStore | None = None
@@ -147,7 +148,7 @@ def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bo
     return f"{names};limit={limit}" if limit is not None else names
 
 
-def begin(journal: Journal, identity: RunIdentity, *, again: bool, after: int) -> Run:
+def begin(journal: SqlJournal, identity: RunIdentity, *, again: bool, after: int) -> Run:
     """The run to work on: an unfinished one resumed, or a new one; a finished one as it is unless `again`.
 
     `after`: the last run whose work is of no use any more, since the job went on to another mapping and back.
@@ -158,7 +159,7 @@ def begin(journal: Journal, identity: RunIdentity, *, again: bool, after: int) -
     return latest if latest.state == "done" else journal.resume_run(latest)
 
 
-def pages_of(journal: Journal, run: Run) -> tuple[int, int]:
+def pages_of(journal: SqlJournal, run: Run) -> tuple[int, int]:
     """(done, planned by now)."""
     counts = [journal.page_counts(run, entity) for entity in journal.planned(run) - SCANS]
     return sum(done for done, _ in counts), sum(planned for _, planned in counts)
@@ -167,7 +168,7 @@ def pages_of(journal: Journal, run: Run) -> tuple[int, int]:
 # ── A process that works on a run that another one has begun ──
 
 
-def joined_run(journal: Journal, identity: RunIdentity) -> Run:
+def joined_run(journal: SqlJournal, identity: RunIdentity) -> Run:
     """The run that is at work. Raises: SettingsError where it is another one."""
     run = journal.find_run(identity)
     if run is None or run.state != "running":
@@ -176,7 +177,7 @@ def joined_run(journal: Journal, identity: RunIdentity) -> Run:
     return replace(run, resumed=True)
 
 
-def is_over(journal: Journal, lease: JoinedLease, identity: RunIdentity) -> bool:
+def is_over(journal: SqlJournal, lease: JoinedLease, identity: RunIdentity) -> bool:
     """Raises: StoppedError when the process that began the run is gone."""
     run = journal.find_run(identity)
     if run is None or run.state != "running":
@@ -185,7 +186,7 @@ def is_over(journal: Journal, lease: JoinedLease, identity: RunIdentity) -> bool
     return False
 
 
-def need_done(journal: Journal, identity: RunIdentity) -> None:
+def need_done(journal: SqlJournal, identity: RunIdentity) -> None:
     """Raises: StoppedError."""
     run = journal.find_run(identity)
     if run is None or run.state != "done":

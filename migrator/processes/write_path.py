@@ -12,7 +12,6 @@ from typing import TypeAlias
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import answers_of
-from migrator.mapping.difference.answers import is_comparable
 from migrator.model.capture import Installation
 from migrator.model.edges import Rows
 from migrator.model.errors import Interrupted, OldRevisionError, RefusedError, SettingsError
@@ -174,17 +173,8 @@ def need_unanswered(
     if standing == "new" or (standing == "old" and goes_back):
         phases = SqlPhases(journal.database, context.job.name).all()
         answered = {name: phase.state for name, phase in phases.items() if phase.state.phase in ANSWERED}
-        kept = answers_of(journal.database, context.job.name)
-        known = {name: answer for name, answer in kept.items() if is_comparable(answer.digest)}
+        known = answers_of(journal.database, context.job.name)
         refuse_changed(list(_changed(answered, known, revisions.own)), tell, force=force)
-        if unknown := sorted(name for name in answered if name not in known):
-            tell(f"warning: {', '.join(unknown)}: {_UNKNOWN}")
-
-
-_UNKNOWN = (
-    "DynamoDB answers this, and an older migrator registered the mapping before, which kept nothing of its answer;"
-    " `migrator mapping diff OLD NEW` says whether it changes"
-)
 
 
 def _changed(

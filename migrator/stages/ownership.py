@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from migrator.journal.identity import SqlIdentity
+from migrator.journal.runs import SqlJournal
 from migrator.model.capture import Installation
 from migrator.model.edges import (
     UNIMPORTED,
@@ -20,7 +21,7 @@ from migrator.model.edges import (
 )
 from migrator.model.errors import MigratorError, SettingsError
 from migrator.model.evidence import PatternPhase
-from migrator.model.journal import Journal, Run, RunIdentity
+from migrator.model.journal import Run, RunIdentity
 from migrator.model.live import Memory, Tickets
 from migrator.runtime.logs import get_logger
 from migrator.stages.live.refresh import RestoredError, behind
@@ -88,23 +89,17 @@ def on_record(journal: str, phases: Mapping[str, PatternPhase], runs: Sequence[R
     return OnRecord(journal, phases, direct, runs[-1].id)
 
 
-def keep_direct(journal: Journal, job: str, table_id: str, revision: str, entities: Collection[str]) -> None:
+def keep_direct(
+    journal: SqlJournal, job: str, table_id: str, revision: str, entities: Collection[str]
+) -> None:
     """Records that from now on the service writes these entities itself, and no others."""
     run = journal.start_run(RunIdentity("direct", job, table_id, revision, ",".join(sorted(entities))))
     journal.end_run(run, "done")
 
 
-class Names(Protocol):
-    """The names that a journal has for a job's table and source (see journal/identity.py)."""
-
-    def names(self, kind: NameKind) -> frozenset[str]: ...
-
-    def first_name(self, kind: NameKind, name: str) -> frozenset[str]: ...
-
-    def add_name(self, kind: NameKind, name: str) -> None: ...
-
-
-def take_names(job: str, file: str, names: Mapping[NameKind, str], recorded: Names, journal: str) -> None:
+def take_names(
+    job: str, file: str, names: Mapping[NameKind, str], recorded: SqlIdentity, journal: str
+) -> None:
     """Checks the job's names against those on record, and records them if there are none. Raises: AnotherJobError."""
     names = {kind: name for kind, name in names.items() if name}
     before = {kind: recorded.names(kind) for kind in names}
@@ -115,7 +110,7 @@ def take_names(job: str, file: str, names: Mapping[NameKind, str], recorded: Nam
         _refuse_other_names(job, file, names, after, journal)
 
 
-def add_names(names: Mapping[NameKind, str], recorded: Names) -> dict[NameKind, str]:
+def add_names(names: Mapping[NameKind, str], recorded: SqlIdentity) -> dict[NameKind, str]:
     """Adds the names to those on record; returns the ones that are set."""
     added = {kind: name for kind, name in names.items() if name}
     for kind, name in added.items():
@@ -298,8 +293,19 @@ class Keeping:
     is_empty: Callable[[], bool]
 
     def guard(self) -> None:
-        """Raises: RestoredError, AnotherJournalError, OlderError where the source, the journal or the table contradicts the
-        others. If all agree, that state is kept in the table, where it outlives the others."""
+        """Raises: as `look`. If all agree, that state is kept in the table, where it outlives the others."""
+        try:
+            self.sign(*self.look())
+        except RestoredError:
+            # Recorded in the journal so that no writer draws: once the counter has caught up, nothing would show it.
+            self.memory.reached(self.control.read_control().ticket)
+            raise
+
+    def look(self) -> tuple[ControlState, OnRecord]:
+        """What the table keeps, and the journal.
+
+        Raises: RestoredError, AnotherJournalError, OlderError if source, journal and table contradict each other.
+        """
         # In this order: each value only grows, so the one read later covers at least those read before.
         seen = self.identity.seen(self.table_id)
         state = self.control.read_control()
@@ -307,13 +313,11 @@ class Keeping:
         refuse_another(state, self.job, journal, self.table)
         highest, counter = max(reached, state.ticket), self.tickets.highest()
         if counter < highest:
-            # Recorded in the journal so that no writer draws: once the counter has caught up, nothing would show it.
-            self.memory.reached(highest)
             raise RestoredError(behind(counter, highest))
         self._refuse_older_table(state, seen)
         refuse_older_journal(state, self.job, journal, self.table)
         self._refuse_forgetful(state, seen, reached)
-        self.sign(state, journal)
+        return state, journal
 
     def sign(self, state: ControlState, journal: OnRecord) -> None:
         """Writes to the table what must not be contradicted, and to the journal the ticket that the table was seen with."""

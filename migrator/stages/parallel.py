@@ -11,9 +11,10 @@ from threading import Event
 from types import TracebackType
 from typing import Protocol, TypeAlias, TypeVar
 
+from migrator.journal.runs import SqlJournal
 from migrator.model.edges import ItemStore, ScanPage
 from migrator.model.errors import Interrupted, MigratorError
-from migrator.model.journal import Journal, Page, Run, Tally
+from migrator.model.journal import Page, Run, Tally
 from migrator.model.table import ItemKey
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker
@@ -83,14 +84,14 @@ class RunPages(Protocol):
         """Rounds over the run's pages, until none of them is with another process: what that one leaves is in the next."""
 
 
-OpenPages: TypeAlias = Callable[[Journal, Run, str, Event], RunPages]
+OpenPages: TypeAlias = Callable[[SqlJournal, Run, str, Event], RunPages]
 """Of a run, by the name of the process that works, which no other one has, until the event is set."""
 
 
 class PageClaims:
     """RunPages of this process: what it claims is renewed by a thread, and given back at the end."""
 
-    def __init__(self, journal: Journal, run: Run, who: str, stop: Event) -> None:
+    def __init__(self, journal: SqlJournal, run: Run, who: str, stop: Event) -> None:
         self.journal = journal
         self.run = run
         self.who = who

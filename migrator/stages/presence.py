@@ -12,8 +12,9 @@ from dataclasses import replace
 from importlib.metadata import version
 from types import TracebackType
 
+from migrator.journal.at_work.operations import SqlProcesses
 from migrator.model.errors import MigratorError
-from migrator.model.instances import Advance, Processes, ProcessKind, ProcessState
+from migrator.model.instances import Advance, ProcessKind, ProcessState
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import tried_now
 from migrator.runtime.system import Ticker, birth, visible_processes
@@ -45,7 +46,7 @@ class Presence:
 
     def __init__(
         self,
-        processes: Processes,
+        processes: SqlProcesses,
         state: ProcessState,
         pace: Pace,
         advance: Callable[[], Advance],

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from threading import Event, Lock
 
+from migrator.journal.runs import SqlJournal
+from migrator.journal.traces import SqlTraces
 from migrator.mapping.heart.items import CompiledEntity, key_text
 from migrator.model.edges import ItemStore, Stripping
 from migrator.model.facts import Captured
 from migrator.model.instances import Lifetimes
-from migrator.model.journal import Journal, Run, SegmentState, Traces
+from migrator.model.journal import Run, SegmentState
 from migrator.model.live import ConditionalStore, Image, Mark, Marks, Root, Writer, Writers
 from migrator.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.model.table import TOMBSTONE, Item, TableDesign, encode_key, source_text, split_source
@@ -150,7 +152,7 @@ class Strip:
     def count(self) -> StripCounts:
         return self._all(self._count_segment)
 
-    def run(self, journal: Journal, run: Run) -> StripCounts:
+    def run(self, journal: SqlJournal, run: Run) -> StripCounts:
         """Strips what is not stripped yet. An item that changes meanwhile belongs to another writer, and stays.
 
         Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run goes on later.
@@ -175,7 +177,7 @@ class Strip:
             total = total + StripCounts(items=len(ours), own=len(own), others=others)
         return total
 
-    def _strip_segment(self, journal: Journal, run: Run, number: int) -> StripCounts:
+    def _strip_segment(self, journal: SqlJournal, run: Run, number: int) -> StripCounts:
         state = journal.segment(run, number)
         total = StripCounts(**state.tally)
         if state.done:
@@ -228,7 +230,7 @@ class Forget:
     store: ItemStore
     tombstone_store: ConditionalStore
     design: TableDesign
-    traces: Traces
+    traces: SqlTraces
     writers: Writers
     now_s: Callable[[], float]
     highest: Callable[[], int]

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from migrator.journal.at_work.shares import SqlShares
 from migrator.model.errors import MigratorError
-from migrator.model.instances import Share, Shares
+from migrator.model.instances import Share
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker
 from migrator.stages.pace import Pace
@@ -33,7 +34,7 @@ class RunBudget:
     """Use as a context manager around the work. A thread tells the journal what this process takes; it takes less as soon
     as another one has come, more when one has gone. `own`: as others know it."""
 
-    def __init__(self, shares: Shares, own: Share, limits: Sequence[Divided], pace: Pace) -> None:
+    def __init__(self, shares: SqlShares, own: Share, limits: Sequence[Divided], pace: Pace) -> None:
         self.shares = shares
         self.own = own
         self.limits = limits

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.values import key_doubt
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.plan import Change, changes
 from migrator.model.edges import Rows
 from migrator.model.errors import MissingNameError, SourceError, TooSlowError, TwinRowsError
 from migrator.model.facts import EntityPlan
-from migrator.model.journal import Finding, Journal, Run
+from migrator.model.journal import Finding, Run
 
 # ── A run keeps to the columns that it began with: one that comes, goes or changes meanwhile is told ──
 
@@ -23,7 +24,7 @@ _ADVICE = (
 
 @contextmanager
 def pinned_columns(
-    source: Rows, journal: Journal, run: Run, entities: Sequence[CompiledEntity]
+    source: Rows, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]
 ) -> Iterator[None]:
     """Looks at the source's columns where a SELECT misses one, and once more when all is done.
 
@@ -38,7 +39,7 @@ def pinned_columns(
     _check(source, journal, run, entities)
 
 
-def _check(source: Rows, journal: Journal, run: Run, entities: Sequence[CompiledEntity]) -> None:
+def _check(source: Rows, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]) -> None:
     facts = source.facts()
     for entity in entities:
         changed = changes(entity.plan, facts)
@@ -77,7 +78,7 @@ def need_no_twins(source: Rows, plan: EntityPlan) -> None:
 
 
 @contextmanager
-def recording_twins(journal: Journal, run: Run) -> Iterator[None]:
+def recording_twins(journal: SqlJournal, run: Run) -> Iterator[None]:
     """Turns rows that have one key, which end the run, into findings."""
     try:
         yield

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from migrator.api import DualWrite, Migration, refuse_options
 from migrator.mapping.patterns.answers import read_member
+from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.handed import kinds_of
 from migrator.mapping.patterns.results import Record, records_of, rows_of
 from migrator.model.edges import ItemStore, Questions
@@ -198,7 +199,7 @@ class FakeQuestion(Question):
     """A pattern whose sides answer what a test gave."""
 
     def __init__(self, mapping: MappingModel, pattern: Pattern) -> None:
-        super().__init__(mapping, pattern)
+        super().__init__(mapping, pattern, Designs())
         self.given: dict[Side, Function] = {}
 
     def answer(

@@ -32,6 +32,18 @@ def try_tickets(context: JobContext, journal: Callable[[], SqlJournal]) -> None:
         refuse_behind(live.tickets, known_tickets(context.job, journal))
 
 
+def try_table(context: JobContext, journal: Callable[[], SqlJournal]) -> None:
+    """Raises: OlderError, AnotherJournalError, SettingsError for a table with which a relay does not go on."""
+    job = context.job
+    target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
+    if target.admin.state(target.design) is None:
+        return
+    control = ControlItem(target.store, _taken_over)
+    with open_live(job, "doctor", patience=ONCE, source=context.source) as live:
+        tickets, table_id = live.tickets, target.table_id()
+        job_wiring.keeping_of(job, target, journal(), table_id, tickets, control).look()
+
+
 def known_tickets(job: Job, journal: Callable[[], SqlJournal]) -> list[int]:
     """The highest tickets that the journal and the table know of."""
     target = job_wiring.open_target(job, sound_mapping(job.mapping).mapping.table, lambda: False)

@@ -52,6 +52,7 @@ from migrator.wiring.job import JobContext, JobSource, Target, secret_providers
 DDL_LOCK_WAIT_S = 1.0
 """A change of a table that waits for its lock makes the service's writes wait behind it."""
 DDL_PATIENCE = Backoff(attempts=30, base_s=1.0, cap_s=5.0, limit_s=120.0)
+_COUNTED = 50_000
 ONCE = Backoff(attempts=1)
 
 
@@ -168,6 +169,16 @@ def capture_status(context: JobContext) -> CaptureStatus:
     """What is captured in the job's source, and whether triggers or services leave its marks."""
     with open_live(context.job, "doctor", patience=ONCE, source=context.source) as live:
         return capture_stage(live, context).status(context.plans)
+
+
+def waiting_rows(context: JobContext) -> int:
+    """The number of rows that the first 50,000 pending marks name: a backlog costs its rows, not its changes."""
+    with open_live(context.job, "status", patience=ONCE, source=context.source) as live:
+        keys = {one.name: one.table.primary_key for one in live.capture.captured(context.plans)}
+        marks = live.marks.look(0, _COUNTED)
+        images = ((mark, mark.after or mark.before or {}) for mark in marks)
+        named = ([image.get(name) for name in keys.get(mark.table) or image] for mark, image in images)
+        return len({repr((mark.root, mark.table, key)) for mark, key in zip(marks, named, strict=True)})
 
 
 def capture_refusals(context: JobContext) -> list[str]:

@@ -17,6 +17,7 @@ from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
 from migrator.mapping.difference.answers import answer_digests
+from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.show.redaction import hidden_by_pattern
 from migrator.model.capture import Installation
 from migrator.model.edges import Control, ObjectStore
@@ -320,8 +321,9 @@ class Asking:
     @cached_property
     def questions(self) -> dict[str, Question]:
         checked = self.service.context.checked
+        designs = Designs(checked.read_plans)
         return {
-            name: Question(checked.mapping, pattern, checked.read_plans)
+            name: Question(checked.mapping, pattern, designs)
             for name, pattern in checked.mapping.patterns.items()
         }
 

@@ -12,7 +12,7 @@ import click
 
 from migrator.cli.bulk.export import Opened, open_bulk
 from migrator.cli.command_line import print_json
-from migrator.cli.options import shown_live
+from migrator.cli.options import print_folded, shown_live
 from migrator.cli.runs import RunEnd
 from migrator.journal.identity import SqlIdentity
 from migrator.model.bulk.files import PARTS, Imported, ImportState, Manifest
@@ -173,7 +173,7 @@ def _print_request(imports: DynamoImports, manifest: Manifest, *, as_json: bool)
     source = imports.request["S3BucketSource"]
     place = f"s3://{source['S3Bucket']}/{source['S3KeyPrefix']}"
     what = f"would import {manifest.items:,} items of {len(manifest.parts):,} file(s) at {place}"
-    click.echo(f"{what} into a new table {parameters['TableName']}; the files are as they were written")
+    print_folded(f"{what} into a new table {parameters['TableName']}; the files are as they were written")
     return 0
 
 
@@ -190,5 +190,5 @@ def _print(imported: Imported, *, as_json: bool) -> int:
         })  # fmt: skip
     else:
         what = f"table {imported.table} has {imported.items:,} imported items, all pages count as done"
-        click.echo(f"{what}; next: `migrator relay` where capture is installed, then `migrator verify`")
+        print_folded(f"{what}; next: `migrator relay` where capture is installed, then `migrator verify`")
     return 0

@@ -167,12 +167,6 @@ def purge() -> Work:
 @click.command(name="migrate-mapping", cls=Leaf, example="jobs/shop.yaml --dry-run")
 @job_argument
 @click.option(
-    "--from",
-    "from_",
-    metavar="OLD",
-    help="The mapping of before, a file or git:REV, where an older release's journal has no text of it.",
-)
-@click.option(
     "--go-back", is_flag=True, help="Go back to the mapping of before, also in the middle of a change."
 )
 @click.option(

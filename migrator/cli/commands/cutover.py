@@ -16,7 +16,6 @@ from migrator.cli.command_line import (
     job_argument,
     json_option,
     rows_settle_option,
-    some_seconds,
 )
 
 PHASES = ("off", "shadow", "ramp", "live", "complete")
@@ -56,13 +55,6 @@ def move_options(command: Any) -> Any:
                 multiple=True,
                 metavar="ID",
                 help="This silent instance is gone for sure; can be given again.",
-            ),
-            click.option(
-                "--evict-older-than",
-                "evict_older_s",
-                metavar="DURATION",
-                callback=some_seconds,
-                help="Every instance that has been silent for longer is gone for sure, such as 10m after a deployment.",
             ),
             click.option(
                 "--one-way",

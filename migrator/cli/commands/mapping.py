@@ -40,14 +40,6 @@ def schema() -> Work:
     "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Without it only the form is checked."
 )
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(["github", "json", "text"]),
-    default="text",
-    show_default=True,
-    help="github: annotations of a pull request.",
-)
-@click.option(
     "--invertible",
     is_flag=True,
     help="Say of each table whether its rows can be made of their items again, and what would be lost (with --source).",
@@ -105,14 +97,6 @@ def try_() -> Work:
     help="Read all rows of an entity of up to so many; of a larger one some by chance.",
 )
 @click.option("--region", help="Whose prices (default: the job's region, or AWS's own setting).")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["github", "json", "text"]),
-    default="text",
-    show_default=True,
-    help="github: annotations of a pull request.",
-)
 @json_option
 def diff() -> Work:
     """Say what the mapping NEW changes of OLD: items and their keys, patterns, columns, indexes, and what that takes.
@@ -139,7 +123,7 @@ class _Url(click.types.StringParamType):
 @click.option(
     "--statements",
     metavar="auto|none|FILE",
-    help="auto, the default: what the server recorded; none: ask by keys alone; FILE: a log, or SQL with rates in comments"
+    help="auto, the default: what the server recorded; none: ask by keys alone; FILE: SQL with rates in comments"
     " (-- 12.5/s).",
 )
 @click.option(
@@ -224,10 +208,9 @@ def examples() -> Work:
 )
 @click.option(
     "--statements",
-    default="auto",
-    show_default=True,
-    metavar="auto|none|FILE",
-    help="How often rows change. auto: what the server counted; FILE: statements that write, with rates (-- 12.5/s).",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="How often rows change: statements that write, with rates (-- 12.5/s).",
 )
 @click.option(
     "--rows-exact",

@@ -25,6 +25,7 @@ from migrator.cli.options import (
     console_on,
     need_yes,
     print_evidence,
+    print_folded,
     progress,
     say,
     stop_on_signals,
@@ -93,7 +94,7 @@ def rollback(
     # All of them are moved before any reader is waited for: one that hangs must not delay the others' way back.
     late = print_moves(job_journal, moved, as_json=options["as_json"], wait=options["wait"], as_list=every)
     if not moved and not code and not options["as_json"]:
-        click.echo("nothing to roll back: SQL answers every pattern, or it is complete")
+        print_folded("nothing to roll back: SQL answers every pattern, or it is complete")
     return max(code, late)
 
 
@@ -108,7 +109,7 @@ def _all_back(
         try:
             moved.append(_back(stage, phase, after or State("shadow"), reason))
         except SettingsError as error:
-            click.echo(f"error: {error}", err=True)
+            say(f"error: {error}")
             code = max(code, error.exit_code)
     return moved, code
 
@@ -120,7 +121,7 @@ def _phases_moved_back(after: State | None) -> set[str]:
 
 def _back(stage: Cutover, phase: PatternPhase, after: State | None, reason: str) -> MovedPattern:
     if phase.fault:
-        click.echo(f"warning: {phase.fault}", err=True)
+        say(f"warning: {phase.fault}")
     return _told(phase, stage.roll_back(phase, after, reason))
 
 

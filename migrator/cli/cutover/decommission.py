@@ -11,7 +11,7 @@ from threading import Event
 
 import click
 
-from migrator.cli.options import belonging, need_yes, print_evidence, stop_on_signals
+from migrator.cli.options import belonging, need_yes, print_evidence, print_folded, stop_on_signals
 from migrator.cli.runs import RunEnd
 from migrator.journal.at_work.lease import RunLease
 from migrator.journal.writers import SqlWriters
@@ -60,12 +60,12 @@ def check(command_job: CommandJob, steps: bool, as_json: bool) -> int:
     else:
         print_evidence(lines, every=True)
         if read.direct:
-            click.echo(direct_line(read.direct))
+            print_folded(direct_line(read.direct))
         if steps:
             for text in step_lines(ending):
-                click.echo(text)
+                print_folded(text)
         advice = "" if steps else "; --steps prints how to end it"
-        click.echo(f"nothing depends on SQL{advice}" if is_green else "not yet: fix what is not ok")
+        print_folded(f"nothing depends on SQL{advice}" if is_green else "not yet: fix what is not ok")
     return CLEAN if is_green else DIFFERENT
 
 
@@ -157,7 +157,7 @@ def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
         return CLEAN
     done, deleted = (counts.items, counts.own) if dry_run else (counts.stripped, counts.removed)
     would = "would be " if dry_run else ""
-    click.echo(
+    print_folded(
         f"{done:,} item(s) {would}stripped, {deleted:,} tombstone(s) and control item(s) {would}deleted;"
         f" {counts.others:,} item(s) of others are left alone"
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.options import belonging, need_yes, print_evidence, stop_on_signals
+from migrator.cli.options import belonging, need_yes, print_evidence, print_folded, say, stop_on_signals
 from migrator.cli.runs import known_revision
 from migrator.mapping.patterns.answers import read_member
 from migrator.model.durations import age_text
@@ -43,7 +43,6 @@ from migrator.wiring.live import JobJournal, job_journal_of
 # ── Shared by commands that move access patterns: actor and reason, override, and instances to evict ──
 
 _LETTERS = 500
-_NAMED_AT_MOST = 50
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ class MoveOptions:
     reason: str
     override: str | None
     gone: tuple[str, ...]
-    evict_older_s: float | None
     one_way: bool
     dry_run: bool
     wait: bool
@@ -70,9 +68,9 @@ class MoveOptions:
             )
         fit_reason(self.override or "")
         fit_reason(self.reason)
-        if self.dry_run and (self.gone or self.evict_older_s is not None):
-            option = "--evict strikes an instance" if self.gone else "--evict-older-than strikes instances"
-            raise SettingsError(f"{option} off the list, and --dry-run changes nothing; give one of them")
+        if self.dry_run and self.gone:
+            what = "--evict strikes an instance off the list, and --dry-run changes nothing"
+            raise SettingsError(f"{what}; give one of them")
 
     def goes(self, judged: Judgement) -> bool:
         """Whether a move is to be made, as far as it is for the evidence."""
@@ -119,37 +117,8 @@ def need_pattern(name: str, patterns: Sequence[str]) -> None:
         raise SettingsError(f"the mapping has no access pattern '{name}'{advice}")
 
 
-@dataclass(frozen=True)
-class EvictedInstances:
-    """Silent instances that an operator says are gone. `reasons`: what the audit is to say of them."""
-
-    ids: tuple[str, ...]
-    reasons: tuple[str, ...]
-
-
-def instances_to_evict(job_journal: JobJournal, options: MoveOptions) -> EvictedInstances:
-    """Instances that are named, and those that have been silent for long enough.
-
-    Raises: SettingsError where one is named that is not silent.
-    """
-    service_registry = job_journal.service_registry()
-    named = _named_instances(service_registry, options.gone)
-    reasons = [f"said to be gone: {instance_label(instance)}" for instance in named]
-    if options.evict_older_s is None:
-        return EvictedInstances(options.gone, tuple(reasons))
-    silent = [
-        instance
-        for instance in service_registry.silent
-        if service_registry.age_s(instance) > options.evict_older_s and instance not in named
-    ]
-    if silent:
-        names = ", ".join(instance_label(instance) for instance in silent[:_NAMED_AT_MOST])
-        rest = f" and {len(silent) - _NAMED_AT_MOST} more" if len(silent) > _NAMED_AT_MOST else ""
-        reasons.append(f"said to be gone, silent for over {age_text(options.evict_older_s)}: {names}{rest}")
-    return EvictedInstances((*options.gone, *(instance.id for instance in silent)), tuple(reasons))
-
-
-def _named_instances(service_registry: ServiceRegistry, ids: Sequence[str]) -> list[Instance]:
+def instances_to_evict(service_registry: ServiceRegistry, ids: Sequence[str]) -> list[Instance]:
+    """Silent instances that an operator confirms are gone. Raises: SettingsError for one that is not silent."""
     by_id = {instance.id: instance for instance in service_registry.known}
     for id_ in ids:
         if id_ not in by_id:
@@ -202,7 +171,7 @@ def print_moves(
     seen_s = job_journal.job.reads.seen_within_s
     if not as_json:
         for move in moved:
-            click.echo(
+            print_folded(
                 f"{move.phase.pattern}: {move.data['from']} -> {move.phase.state} (version {move.phase.version})"
             )
     late = _late(job_journal, [move.phase for move in moved]) if wait and moved else {}
@@ -219,9 +188,9 @@ def print_moves(
         click.echo(json.dumps(entries if as_list else entries[0], ensure_ascii=False))
     elif late:
         for pattern, names in late.items():
-            click.echo(f"{pattern}: not confirmed within {_WAIT_LIMIT_S:g} s: {', '.join(names)}")
+            print_folded(f"{pattern}: not confirmed within {_WAIT_LIMIT_S:g} s: {', '.join(names)}")
     elif moved:
-        click.echo("every living reader acts by it" if wait else f"readers act by it within {seen_s:g} s")
+        print_folded("every living reader acts by it" if wait else f"readers act by it within {seen_s:g} s")
     return DIFFERENT if late else CLEAN
 
 
@@ -319,9 +288,9 @@ def _move(command_job: CommandJob, pattern: str, to: Callable[[State], State], o
     need_pattern(pattern, patterns)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        evicted = instances_to_evict(job_journal, options)
+        evicted = instances_to_evict(job_journal.service_registry(), options.gone)
         evidence_sources = stack.enter_context(
-            open_evidence(replace(job_journal, gone=evicted.ids), "cutover", stop.is_set)
+            open_evidence(replace(job_journal, gone=options.gone), "cutover", stop.is_set)
         )
         stage = Cutover(job_journal.phases, options.who, evidence_sources.context.checked.mapping.revision)
         # The version known when the command was given is moved; a faster command has moved another version.
@@ -333,7 +302,7 @@ def _move(command_job: CommandJob, pattern: str, to: Callable[[State], State], o
         if not options.goes(judged):
             return _stays(judged, options)
         moved = stage.move(judged, reason=_reason(options, evicted), override=bool(options.override))
-        remove_instances(job_journal, evicted.ids)
+        remove_instances(job_journal, options.gone)
         return _tell(job_journal, judged, moved, options)
 
 
@@ -348,9 +317,10 @@ def _judged(
     return judged
 
 
-def _reason(options: MoveOptions, evicted: EvictedInstances) -> str:
+def _reason(options: MoveOptions, evicted: Sequence[Instance]) -> str:
     one_way = "one way" if options.one_way else ""
-    return "; ".join(filter(None, (options.override or options.reason, one_way, *evicted.reasons)))
+    gone = (f"said to be gone: {instance_label(instance)}" for instance in evicted)
+    return "; ".join(filter(None, (options.override or options.reason, one_way, *gone)))
 
 
 def _down(job_journal: JobJournal, phase: PatternPhase, after: State, options: MoveOptions) -> int:
@@ -358,10 +328,10 @@ def _down(job_journal: JobJournal, phase: PatternPhase, after: State, options: M
     judged = Judgement(phase.pattern, phase.state, after, phase.version, ())
     if options.dry_run:
         return _stays(judged, options)
-    evicted = instances_to_evict(job_journal, options)
+    evicted = instances_to_evict(job_journal.service_registry(), options.gone)
     stage = Cutover(job_journal.phases, options.who, known_revision(job_journal.job) or "")
     moved = stage.roll_back(phase, after, _reason(options, evicted))
-    remove_instances(job_journal, evicted.ids)
+    remove_instances(job_journal, options.gone)
     return _tell(job_journal, judged, moved, options)
 
 
@@ -374,7 +344,7 @@ def _stays(judged: Judgement, options: MoveOptions) -> int:
     if options.as_json:
         click.echo(json.dumps(judgement_data(judged) | {"moved": False}, ensure_ascii=False))
     elif judged.ok:
-        click.echo(f"{judged.pattern} could go from {judged.before} to {judged.after}; nothing was changed")
+        print_folded(f"{judged.pattern} could go from {judged.before} to {judged.after}; nothing was changed")
     else:
-        click.echo(refusal(judged), err=True)
+        say(refusal(judged))
     return CLEAN if judged.ok else DIFFERENT

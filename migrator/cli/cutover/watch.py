@@ -15,7 +15,7 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover.moves import need_pattern, pattern_names
 from migrator.cli.lag import lag_watch
-from migrator.cli.options import belonging, shown_live, shown_path, stdout, stop_on_signals
+from migrator.cli.options import belonging, print_folded, say, shown_live, shown_path, stdout, stop_on_signals
 from migrator.model import mapping as mappings
 from migrator.model.errors import CLEAN, DIFFERENT, WRONG_USE, MigratorError, SettingsError
 from migrator.model.live import MarksState
@@ -58,7 +58,7 @@ def watch(command_job: CommandJob, once: bool, as_json: bool) -> int:
         output = _Output(as_json=as_json)
         output.of(stage.once())
         for why in stage.faults.values():
-            click.echo(f"error: {why}", err=True)
+            say(f"error: {why}")
         if once:
             _look_at_lag(lag)
         else:
@@ -67,7 +67,7 @@ def watch(command_job: CommandJob, once: bool, as_json: bool) -> int:
                 keep_watch([lambda: output.of(stage.once())], read.cutover.watch.every_s, stop)
             looking.result()
             what = f"stopped; {len(output.moved)} pattern(s) were moved back, and none is watched from now on"
-            click.echo(f"{what}; `migrator cutover watch` goes on", err=True)
+            say(f"{what}; `migrator cutover watch` goes on")
         output.end(read.name, stage.faults)
     if not once:
         return CLEAN
@@ -120,7 +120,7 @@ class _Output:
         self.moved += moved
         self.looked_at = time.monotonic()
         for move in [] if self.as_json else moved:
-            click.echo(f"{move.pattern}: {move.before} -> {move.after}: {move.reason}")
+            print_folded(f"{move.pattern}: {move.before} -> {move.after}: {move.reason}")
 
     def line(self, faults: Mapping[str, str]) -> str:
         """How the watch gets on, on one line."""
@@ -144,7 +144,7 @@ def _look_at_lag(lag: LagWatch) -> None:
     try:
         lag.once()
     except MigratorError as error:
-        click.echo(f"warning: {error}", err=True)
+        say(f"warning: {error}")
 
 
 def _tell_back(job: Job, moved: MovedBack) -> None:
@@ -175,17 +175,17 @@ def status(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
         ]
         click.echo(json.dumps(about | {"silent": silent, "direct": read.direct}))
     else:
-        click.echo(f"journal: {shown_path(job_journal.journal.name)}")
+        print_folded(f"journal: {shown_path(job_journal.journal.name)}")
         stdout().print(views_table(printed, service_registry.now_s))
         if read.direct:
-            click.echo(direct_line(read.direct))
+            print_folded(direct_line(read.direct))
         replaced = [instance.id for instance in service_registry.replaced]
         for instance in service_registry.silent:
             replaced_note = (
                 "; a newer one took its place, so only `complete` asks" if instance.id in replaced else ""
             )
             once_sure = f"--evict {instance.id} once it is sure that it is{replaced_note}"
-            click.echo(f"silent, no goodbye: {instance_label(instance)} ({once_sure})")
+            print_folded(f"timed out without deregistering: {instance_label(instance)} ({once_sure})")
     if faults := [view.phase.fault for view in printed if view.phase.fault]:
         raise SettingsError("; ".join(faults))
     return CLEAN
@@ -204,5 +204,5 @@ def history(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
         click.echo(json.dumps(history_data(moves), ensure_ascii=False))
         return CLEAN
     for line in history_lines(moves) if moves else ["nothing has been moved yet"]:
-        click.echo(line)
+        print_folded(line)
     return CLEAN

@@ -16,7 +16,7 @@ from migrator.cli.command_line import print_json
 from migrator.cli.design.plan import write_limit
 from migrator.mapping.check.check import Checked
 from migrator.mapping.difference.difference import Difference, Revision
-from migrator.mapping.difference.faults import Compared, notes, refusals
+from migrator.mapping.difference.faults import Compared, refusals
 from migrator.mapping.difference.work import Work, steps_of
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
@@ -24,7 +24,6 @@ from migrator.model.edges import Rows
 from migrator.model.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, SettingsError
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.output.design.difference import difference_data, difference_lines
-from migrator.output.inert import FAULT_FORMS
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import USUAL_REGION, checked_on, price_of, read_mapping
@@ -58,7 +57,6 @@ def diff(
     job: Path | None,
     rows_exact: int,
     region: str | None,
-    form: str,
     as_json: bool,
 ) -> int:
     """The exit code of `migrator mapping diff`."""
@@ -76,23 +74,19 @@ def diff(
         work = None
         if asked is not None and found.entities and not is_refused:
             work = measured_work(asked, sides, found, rows_exact, region, tries_inserts=True)
-    _print(compared, found, refused, work, "json" if as_json else form)
+    _print(found, refused, work, as_json=as_json)
     return WRONG_USE if is_refused else CLEAN if found.is_empty else DIFFERENT
 
 
-def _print(
-    compared: Compared, found: Difference, refused: Sequence[Fault], work: Work | None, form: str
-) -> None:
+def _print(found: Difference, refused: Sequence[Fault], work: Work | None, *, as_json: bool) -> None:
     # What is refused has no way to go.
     steps = [] if any(not fault.warning for fault in refused) else steps_of(found)
-    if form == "json":
+    if as_json:
         print_json(difference_data(found, refused, work, steps))
-    elif form == "github":
-        click.echo("\n".join(FAULT_FORMS["github"]([*refused, *notes(compared, found)])))
     else:
         click.echo("\n".join(difference_lines(found, work, steps)))
-        for line in FAULT_FORMS["text"](refused):
-            click.echo(line, err=True)
+        for fault in refused:
+            click.echo(str(fault), err=True)
 
 
 # ── the two revisions ──

@@ -12,7 +12,7 @@ from threading import Event
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.cli.options import need_yes, refuse_strange, stop_on_signals
+from migrator.cli.options import need_yes, print_folded, refuse_strange, stop_on_signals
 from migrator.cli.runs import known_revision
 from migrator.cli.table import edits_of
 from migrator.journal.phases import SqlPhases
@@ -67,11 +67,11 @@ class _Done:
             )
             return code
         for name, why in self.cannot.items():
-            click.echo(f"index {name}: {why}")
+            print_folded(f"index {name}: {why}")
         for name in self.left:
-            click.echo(f"index {name} is in the table and not in the mapping; --yes removes it")
+            print_folded(f"index {name} is in the table and not in the mapping; --yes removes it")
         changed = f"{len(self.added)} index(es) added, {len(self.removed)} removed"
-        click.echo(
+        print_folded(
             f"table {table}: {changed if self.added or self.removed else 'its indexes are as they were'}"
         )
         return code
@@ -155,7 +155,7 @@ def _print_edits(form: str, target: Target, job: Job, planned: IndexChanges, *, 
         print_json({"table": target.design.name, "edits": edits, "cannot": _reasons(planned.cannot)})
     else:
         for line in [*edits, *(f"# index {name}: {why}" for name, why in planned.cannot.items())]:
-            click.echo(line)
+            print_folded(line)
     return DIFFERENT if names else CLEAN
 
 
@@ -175,5 +175,5 @@ def _print_requests(target: Target, job: Job, planned: IndexChanges, *, as_json:
         for one in requests:
             click.echo(f"UpdateTable: {json.dumps(one)}")
         for name, why in planned.cannot.items():
-            click.echo(f"index {name}: {why}")
+            print_folded(f"index {name}: {why}")
     return DIFFERENT if requests or planned.cannot else CLEAN

@@ -12,12 +12,10 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-import click
-
 from migrator.cli.command_line import print_json
 from migrator.cli.design.init_documents import init_documents
 from migrator.cli.look.patterns import replay_progress
-from migrator.cli.options import progress, stop_on_signals
+from migrator.cli.options import print_folded, progress, stop_on_signals
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.design.placing import Design
@@ -152,10 +150,10 @@ def init(
     if as_json:
         print_json({**summary(sheet), "files": names})
     else:
-        click.echo(f"{', '.join(names)}: written")
-        click.echo(summary_text(sheet))
+        print_folded(f"{', '.join(names)}: written")
+        print_folded(summary_text(sheet))
         if last := ending(sheet, names[0]):
-            click.echo(last)
+            print_folded(last)
     return DIFFERENT if sheet.not_served or not sheet.proof.clean else CLEAN
 
 
@@ -184,11 +182,9 @@ def _table_name(stem: str) -> str:
 
 @dataclass(frozen=True)
 class _Asking:
-    """What one source is asked for a proposal. `database`: its name there, '' where it has none.
-    `file`: the mapping's name in messages; `table`: what it calls its table."""
+    """The questions that a proposal asks a source. `file`: the mapping's name; `table`: its own name for its table."""
 
     source: Source
-    database: str
     facts: SchemaFacts
     rule: NameRule
     file: str
@@ -203,11 +199,11 @@ class _Asking:
             facts = source.facts()
         except SettingsError:
             source = until.enter_context(open_named_source(settings, "exact"))
-            return cls(source, source.engine.url.database or "", source.facts(), "exact", file, table)
+            return cls(source, source.facts(), "exact", file, table)
         names = [(known.name, known.real) for known in facts.tables.values()]
         names += [(column.name, column.real) for known in facts.tables.values() for column in known.columns]
         rule: NameRule = "exact" if all(written == real for written, real in names) else "snake_case"
-        return cls(source, source.engine.url.database or "", facts, rule, file, table)
+        return cls(source, facts, rule, file, table)
 
     def without(self, names: Sequence[str]) -> _Asking:
         """Raises: SettingsError for a table that the source does not have."""
@@ -264,7 +260,7 @@ class _Asking:
         if where == "auto":
             ask = partial(self.source.query, what="the statements that it recorded")
             return recorded_statements(ask, self.facts.dialect)
-        statements = statements_of(file_text(Path(where)), self.facts.dialect, self.database)
+        statements = statements_of(file_text(Path(where)), self.facts.dialect)
         if not statements:
             raise SettingsError(f"{where}: there is no statement in it; {_TAKEN}")
         return statements
@@ -294,7 +290,7 @@ class _Asking:
         ]
 
 
-_TAKEN = "--statements takes a log, a file of SQL, auto or none"
+_TAKEN = "--statements takes a file of SQL, auto or none"
 
 
 def file_text(path: Path, taken: str = _TAKEN) -> str:
@@ -365,7 +361,7 @@ class _Proving:
         state = target.admin.create(target.design)
         journal = SqlJournal.in_memory()
         until.callback(journal.close)
-        session = Session(journal, target.store, state.table_id, sends_nothing, target.objects)
+        session = Session(journal, target.store, state.table_id, sends_nothing, target.objects, target)
         return cls(context, session, stop, design)
 
     def proof(self, large: set[str]) -> Proof:
@@ -401,11 +397,12 @@ class _Proving:
         mapping = self.context.checked.mapping
         options = ReplayOptions(QUESTIONS, _SEED, settle_s=0, workers=_WORKERS)
         shown = replay_progress()
+        assert self.session.target is not None, "of a live session"
         stage = Replay(
             mapping,
             self.context.checked.read,
             self.context.sql,
-            self.session.store,
+            self.session.target.store,
             options,
             progress=shown,
             stop=self.stop,

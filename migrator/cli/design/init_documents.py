@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-import click
-
 from migrator.cli.command_line import print_json
+from migrator.cli.options import print_folded
 from migrator.documents.opening import open_reader, sample_of
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.design.documents import SampledTable, mapping_text, seen_in
@@ -44,13 +43,13 @@ def init_documents(job: Job, out: Path, table: str, *, force: bool, as_json: boo
     if as_json:
         print_json({"files": [str(out)], "tables": _figures(sampled, varying), "faults": faults})
         return CLEAN
-    click.echo(f"{out}: written")
+    print_folded(f"{out}: written")
     for one in sampled:
         told = f"; varies: {', '.join(varying[one.name])}" if varying[one.name] else ""
-        click.echo(
+        print_folded(
             f"{one.name}: {len(one.items):,} document(s) looked at, {len(seen_in(one)):,} places{told}"
         )
-    click.echo("\n".join(faults) or f"next: look through {out}, then `migrator mapping check {out}`")
+    print_folded("\n".join(faults) or f"next: look through {out}, then `migrator mapping check {out}`")
     return CLEAN
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -15,7 +16,6 @@ from migrator.mapping.design.workbench import LONGEST_BYTES, head_of_model
 from migrator.mapping.language.forms import mapping_schema
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.model.errors import CLEAN, WRONG_USE, Fault, MappingError, SettingsError
-from migrator.output.inert import FAULT_FORMS
 from migrator.settings.job import is_job, load_job
 from migrator.settings.job_schema import job_schema
 from migrator.settings.transforms import read_mapping
@@ -28,20 +28,20 @@ def schema(of_jobs: bool, as_json: bool) -> int:
     return 0
 
 
-def check(files: tuple[Path, ...], source: str | None, form: str, invertible: bool, as_json: bool) -> int:
+def check(files: tuple[Path, ...], source: str | None, invertible: bool, as_json: bool) -> int:
     """The exit code of `migrator mapping check`."""
     if invertible:
         from migrator.cli.design.mapping_source import invertible as check_invertible
 
-        return check_invertible(files, source, as_json or form == "json")
+        return check_invertible(files, source, as_json)
     results = [(file, *_examined(file, source)) for file in files]
     wrong = sum(not fault.warning for _, faults, _ in results for fault in faults)
-    if as_json or form == "json":
-        click.echo("\n".join(FAULT_FORMS["json"]([fault for _, faults, _ in results for fault in faults])))
+    if as_json:
+        print_json([asdict(fault) for _, faults, _ in results for fault in faults])
         return WRONG_USE if wrong else CLEAN
     for file, faults, verdict in results:
-        for line in FAULT_FORMS[form](faults):
-            click.echo(line, err=form == "text")
+        for fault in faults:
+            click.echo(str(fault), err=True)
         warnings = sum(fault.warning for fault in faults)
         summary = f"{file}: {verdict or f'{len(faults) - warnings} fault(s)'}, {warnings} warning(s)"
         click.echo(summary, err=not verdict)

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from migrator.cli.command_line import print_json
 from migrator.cli.design.init import file_text
-from migrator.cli.options import stdout, stop_on_signals
+from migrator.cli.options import print_folded, say, stdout, stop_on_signals
 from migrator.cli.report import refuse_unwritable, write_page
 from migrator.mapping.capacity.ways import Host
 from migrator.mapping.heart.changes import unread_tables
@@ -30,7 +30,7 @@ from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
 from migrator.source.connect import identity_of
 from migrator.source.workload.fan_outs import fan_outs
 from migrator.source.workload.files import statements_of
-from migrator.source.workload.writes import measured_writes, told_writes
+from migrator.source.workload.writes import told_writes
 from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
 from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.report.shown import Showing
@@ -47,7 +47,7 @@ class Asked:
     """What the command line asked for."""
 
     source: str | None
-    statements: str
+    statements: Path | None
     rows_exact: int
     region: str | None
     whole_keys: bool
@@ -74,7 +74,7 @@ def plan(
         collections = _collections(contexts[0], asked) if html is not None else None
     if html is not None:
         write_page(html, plan_page(capacities, collections))
-        click.echo(f"{html}: written", err=True)
+        say(f"{html}: written")
     if as_json:
         print_json(plan_data(capacities))
     else:
@@ -138,10 +138,10 @@ def _show(job: Job, key: str, asked: Asked, *, as_json: bool) -> int:
         print_json({"views": views_data(shown), "notes": notes})
     else:
         print_views(stdout(), shown)
-        click.echo("" if shown else "no row makes an item under this partition key")
+        print_folded("" if shown else "no row makes an item under this partition key")
         notes += [] if shown else views.key_forms()
     for note in notes:
-        click.echo(note, err=True)
+        say(note)
     return CLEAN if shown else DIFFERENT
 
 
@@ -210,11 +210,7 @@ def _triggers(context: JobContext) -> tuple[int, list[str]]:
 
 
 def _writes(context: JobContext, asked: Asked) -> Writes:
+    if asked.statements is None:
+        return Writes(why="no file of SQL with rates is given: --statements FILE")
     facts = context.source.facts()
-    if asked.statements == "none":
-        return Writes(why="--statements none")
-    if asked.statements == "auto" and context.checked.mapping.documents:
-        return Writes(why="the old side is tables of DynamoDB's, which count no statements")
-    if asked.statements == "auto":
-        return measured_writes(partial(context.sql.query, what="the changes that it counted"), facts)
-    return told_writes(statements_of(file_text(Path(asked.statements)), facts.dialect), facts)
+    return told_writes(statements_of(file_text(asked.statements), facts.dialect), facts)

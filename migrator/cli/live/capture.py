@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.cli.options import belonging, console_on, print_evidence, say, stop_on_signals
+from migrator.cli.options import belonging, console_on, print_evidence, print_folded, say, stop_on_signals
 from migrator.cli.runs import refuse_living
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
@@ -100,7 +100,7 @@ def install(
     if as_json:
         print_json(asdict(done) | {"unverified": unverified})
     else:
-        click.echo("\n".join(_installed_by_services(done) if by_services else _installed(done, means)))
+        print_folded("\n".join(_installed_by_services(done) if by_services else _installed(done, means)))
     return 0
 
 
@@ -201,11 +201,11 @@ def status(job: Path, as_json: bool) -> int:
     else:
         _print(capture)
         if service_registry is not None:
-            click.echo(marking_line(service_registry))
+            print_folded(marking_line(service_registry))
         if capture.installation is not None:
-            click.echo(STANDINGS[standing])
+            print_folded(STANDINGS[standing])
         if unverified:
-            click.echo(f"warning: {unverified}")
+            print_folded(f"warning: {unverified}")
     is_marked = service_registry is None or bool(service_registry.marking)
     return 0 if capture.whole and is_marked else DIFFERENT
 
@@ -220,18 +220,18 @@ def _standing(session: _Session) -> Standing:
 
 def _print(capture: CaptureStatus) -> None:
     for table in capture.tables:
-        click.echo(f"{table.table}: {table.state}: {MEANINGS[table.state]}")
+        print_folded(f"{table.table}: {table.state}: {MEANINGS[table.state]}")
         if table.came:
-            click.echo(f"  not captured yet: column(s) {', '.join(table.came)}")
+            print_folded(f"  not captured yet: column(s) {', '.join(table.came)}")
         if table.gone:
-            click.echo(
+            print_folded(
                 f"  captured, and no longer read or no longer there: column(s) {', '.join(table.gone)}"
             )
     here = capture.installation
     if here is None:
-        click.echo("capture is not installed")
+        print_folded("capture is not installed")
         return
-    click.echo(f"installed for job {here.job}, epoch {here.epoch}, last ticket {here.ticket}")
+    print_folded(f"installed for job {here.job}, epoch {here.epoch}, last ticket {here.ticket}")
 
 
 def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_json: bool) -> int:
@@ -252,7 +252,7 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_jso
     if as_json:
         print_json({"was_installed": bool(steps), "tables": tables})
     else:
-        click.echo(message if steps else "capture is not installed")
+        print_folded(message if steps else "capture is not installed")
     return 0
 
 
@@ -280,7 +280,7 @@ def epoch(job: Path, raising: bool, above: int, dry_run: bool, as_json: bool) ->
                 if as_json:
                     print_json({"would_move_above": highest})
                 else:
-                    click.echo(f"would move on above ticket {highest}")
+                    print_folded(f"would move on above ticket {highest}")
                 return 0
             _want_repair(command_job, above)
             CaptureStage(live.capture, read.name, design).raise_epoch(live.tickets, tickets)
@@ -288,7 +288,7 @@ def epoch(job: Path, raising: bool, above: int, dry_run: bool, as_json: bool) ->
     if as_json:
         print_json({"last_ticket": last, "installation": installation})
     else:
-        click.echo(f"last ticket {last} of installation {installation}")
+        print_folded(f"last ticket {last} of installation {installation}")
     return 0
 
 

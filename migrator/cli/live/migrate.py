@@ -12,12 +12,12 @@ from threading import Event
 from typing import Any
 
 from migrator.cli.command_line import print_json
-from migrator.cli.design.difference import Side, measured_work, old_mapping
+from migrator.cli.design.difference import Side, measured_work
 from migrator.cli.live.revising import Flags, Revising, rewritten
 from migrator.cli.operate.cost import Allowed, Bill, bill_of, need_allowed
 from migrator.cli.options import belonging, print_folded, say, stop_on_signals, stopped_says
 from migrator.cli.runs import known_revision
-from migrator.journal.at_work.changes import LONG_AGO, NEVER, SqlChanges, under_way
+from migrator.journal.at_work.changes import SqlChanges, under_way
 from migrator.journal.at_work.lease import RunLease
 from migrator.journal.phases import SqlPhases
 from migrator.journal.writers import newest_of
@@ -27,7 +27,6 @@ from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.model.errors import CLEAN, DIFFERENT, MappingError, SettingsError
 from migrator.model.instances import ChangeStep, RevisionChange
 from migrator.output.design.difference import work_lines
-from migrator.output.inert import FAULT_FORMS
 from migrator.processes.write_path import refuse_changed
 from migrator.settings.job import Job
 from migrator.settings.transforms import load_transforms, read_mapping
@@ -71,13 +70,13 @@ def migrate_mapping(command_job: CommandJob, dry_run: bool, as_json: bool, **val
         file = stack.enter_context(job_wiring.open_job(job, _COMMAND, stop=stop.is_set))
         way = _way(command_job, changes, file, flags)
         if isinstance(way, There):
-            return _nothing(job, way, flags, as_json=as_json)
-        sides = _sides(stack, changes, file, way, flags, stop)
+            return _nothing(job, way, as_json=as_json)
+        sides = _sides(stack, changes, file, way, stop)
         difference = _gated(command_job, sides, way, flags, stop)
         if dry_run:
             return _print_planned(sides, way, difference, as_json=as_json)
         bill = _allowed_bill(changes, sides, way, difference, flags)
-        change, older_file = _begun(changes, sides, way, flags)
+        change, older_file = _begun(changes, sides, way)
         # Of keys that the job has left nothing is known but that tombstones lie there.
         is_first = not (change.goes_back or changes.is_left(change.after))
         revising = Revising(
@@ -89,12 +88,10 @@ def migrate_mapping(command_job: CommandJob, dry_run: bool, as_json: bool, **val
     return _print(way, done, revising, older_file, as_json=as_json)
 
 
-def _begun(changes: SqlChanges, sides: _Sides, way: Way, flags: Flags) -> tuple[RevisionChange, str]:
+def _begun(changes: SqlChanges, sides: _Sides, way: Way) -> tuple[RevisionChange, str]:
     """The change, which is under way from now on, and the file of an older mapping that was written for it."""
     older_file = "" if sides.is_of_file else _written(sides.new.job, sides.new)
-    if flags.from_ is not None:
-        changes.keep(way.before, sides.old.checked.mapping.text, LONG_AGO)
-    changes.keep(way.after, sides.new.checked.mapping.text, NEVER)
+    changes.keep(way.after, sides.new.checked.mapping.text)
     change = way.resumed or changes.begin(way.before, way.after, goes_back=way.goes_back)
     if way.resumed:
         say(f"the change from mapping {change.before} to {change.after} goes on")
@@ -140,12 +137,10 @@ def _way(command_job: CommandJob, changes: SqlChanges, file: JobContext, flags: 
     return way_of(asked, known, under_way)
 
 
-def _sides(
-    stack: ExitStack, changes: SqlChanges, file: JobContext, way: Way, flags: Flags, stop: Event
-) -> _Sides:
+def _sides(stack: ExitStack, changes: SqlChanges, file: JobContext, way: Way, stop: Event) -> _Sides:
     """Raises: SettingsError where the text of a revision is not known; MappingError where it does not fit the source."""
     job = file.job
-    old = _parsed_old(changes, job, way, flags)
+    old = _kept(changes, job, way.before)
     is_of_file = way.after == file.checked.mapping.revision or not way.goes_back
     new = read_mapping(job.mapping) if is_of_file else _kept(changes, job, way.after)
     contexts = []
@@ -157,25 +152,11 @@ def _sides(
     return _Sides(contexts[0], file if is_of_file else contexts[1], old, new, is_of_file)
 
 
-def _parsed_old(changes: SqlChanges, job: Job, way: Way, flags: Flags) -> ParsedMapping:
-    """The older revision, by the journal or by what --from names."""
-    if flags.from_ is None:
-        return _kept(changes, job, way.before)
-    parsed = old_mapping(flags.from_, job.mapping)
-    revision = load_transforms(parsed)[0].mapping.revision
-    if revision != way.before:
-        what = f"--from {flags.from_} is mapping {revision}, and the job comes from {way.before}"
-        raise SettingsError(f"{what}; name the file that its items were written by")
-    return parsed
-
-
 def _kept(changes: SqlChanges, job: Job, revision: str) -> ParsedMapping:
     text = changes.text(revision)
     if text is None:
-        what = (
-            f"the journal has no text of mapping {revision}, since an older release of migrator registered it"
-        )
-        raise SettingsError(f"{what}; say --from FILE, or --from git:REV for the job's file as it was")
+        what = f"journal: the text of mapping {revision} is missing"
+        raise SettingsError(f"{what}. Run `migrator capture install JOB`, then `migrator backfill JOB`")
     # Beside the job's file, where modules of its transforms are looked for.
     parsed = examine_mapping(text, _older(job, revision))
     if (now := load_transforms(parsed)[0].mapping.revision) != revision:
@@ -224,8 +205,8 @@ def _gated(command_job: CommandJob, sides: _Sides, way: Way, flags: Flags, stop:
     faults = refusals(compared, difference)
     if any(not fault.warning for fault in faults):
         raise MappingError(faults)
-    for line in FAULT_FORMS["text"](faults):
-        say(line)
+    for fault in faults:
+        say(str(fault))
     refuse_direct(difference, job.direct)
     if not way.goes_back:
         _need_capture(sides.new, stop)
@@ -320,12 +301,8 @@ class _Result:
         )
 
 
-def _nothing(job: Job, there: There, flags: Flags, *, as_json: bool) -> int:
-    """Raises: SettingsError where --from names a mapping that nothing would be done with."""
+def _nothing(job: Job, there: There, *, as_json: bool) -> int:
     revision = there.revision
-    if flags.from_ is not None:
-        what = f"--from {flags.from_}: the job works by mapping {revision} already, so there is nothing to come from"
-        raise SettingsError(f"{what}; leave --from out")
     place = _older(job, revision)
     file = place if there.advice and os.path.isfile(place) else ""
     if as_json:

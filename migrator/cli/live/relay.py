@@ -18,7 +18,7 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_watch
 from migrator.cli.operate.processes import Others, Part, end_with_parent, options_of
-from migrator.cli.options import belonging, say, shown_live, stop_on_signals
+from migrator.cli.options import belonging, print_folded, say, shown_live, stop_on_signals
 from migrator.cli.runs import RunEnd
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
@@ -203,7 +203,7 @@ def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
     if as_json:
         print_json(report.data() | {"left_to_others": daemon.left})
     else:
-        click.echo(report.summary())
+        print_folded(report.summary())
     if daemon.left:
         what = f"{daemon.left:,} mark(s) are another relay's, which did not finish them while a lease lasts"
         click.echo(f"warning: {what}; see whether it is stuck, and give the same command again", err=True)
@@ -236,7 +236,7 @@ def _marks_alone(
     if as_json:
         print_json(data)
     else:
-        click.echo(line)
+        print_folded(line)
     return 0
 
 
@@ -329,5 +329,5 @@ def purge(command_job: CommandJob, dry_run: bool, as_json: bool) -> int:
     if as_json:
         print_json({"tombstones": removed, "dry_run": dry_run})
     else:
-        click.echo(f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}")
+        print_folded(f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}")
     return 0

@@ -13,7 +13,7 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.design.mapping_source import inverse_data, inverse_lines
-from migrator.cli.options import belonging, progress, say, stop_on_signals
+from migrator.cli.options import belonging, print_folded, progress, say, stop_on_signals
 from migrator.journal.at_work.lease import RunLease, is_doing
 from migrator.journal.at_work.reverse import SqlReverseJournal
 from migrator.journal.at_work.streams import SqlStreamJournal
@@ -55,9 +55,10 @@ def check(command_job: CommandJob, as_json: bool) -> int:
         data = [inverse_data(parsed, table) for table in tables]
         print_json({"ready": not hindrances, "hindrances": hindrances, "notes": notes, "tables": data})
     else:
-        click.echo("\n".join(inverse_lines(parsed, tables)))
+        print_folded("\n".join(inverse_lines(parsed, tables)))
         click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
-        click.echo("\n".join(hindrances) if hindrances else "ready: nothing stands in the way")
+        verdict = f"not ready: {len(hindrances)} to fix" if hindrances else "ready: nothing stands in the way"
+        print_folded("\n".join([*hindrances, verdict]))
     return DIFFERENT if hindrances else CLEAN
 
 
@@ -127,7 +128,7 @@ def _print_ended(worked: int, told: ReverseStatus, *, as_json: bool) -> None:
     if as_json:
         print_json({"records": worked, **_data(told)})
     else:
-        click.echo("\n".join([f"{worked:,} change(s) of items were worked", *_lines(told)]))
+        print_folded("\n".join([f"{worked:,} change(s) of items were worked", *_lines(told)]))
 
 
 @belonging()
@@ -178,7 +179,7 @@ def _print_compared(result: RowsVerified, context: JobContext, *, as_json: bool,
     if as_json:
         print_json(rows_data(result, mapping, whole_keys=whole_keys))
     else:
-        click.echo("\n".join(rows_lines(result, mapping, whole_keys=whole_keys)))
+        print_folded("\n".join(rows_lines(result, mapping, whole_keys=whole_keys)))
 
 
 def _need_direct(direct: Collection[str]) -> None:
@@ -272,7 +273,7 @@ def status(command_job: CommandJob, max_lag_s: float, as_json: bool) -> int:
     if as_json:
         print_json(_data(told) | {"sql_writers": asdict(writers)})
     else:
-        click.echo("\n".join([*_lines(told), *_writer_lines(writers)]))
+        print_folded("\n".join([*_lines(told), *_writer_lines(writers)]))
     return CLEAN if told.is_well(max_lag_s) else DIFFERENT
 
 
@@ -307,7 +308,7 @@ def stop(command_job: CommandJob, as_json: bool) -> int:
     if as_json:
         print_json({"processes": processes})
     else:
-        click.echo(f"{processes} process(es) end as soon as the page that is under way is worked")
+        print_folded(f"{processes} process(es) end as soon as the page that is under way is worked")
     return CLEAN
 
 

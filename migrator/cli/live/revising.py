@@ -50,7 +50,6 @@ _AT_ONCE = 200
 class Flags:
     """What the command line asked for."""
 
-    from_: str | None
     go_back: bool
     again: bool
     no_table: bool

@@ -9,12 +9,10 @@ from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
 
-import click
-
 from migrator.cli.command_line import print_json
 from migrator.cli.look.collection import Masks, Sides, open_sides
 from migrator.cli.operate.status import status_of
-from migrator.cli.options import stop_on_signals
+from migrator.cli.options import print_folded, stop_on_signals
 from migrator.model.errors import CLEAN, STOPPED, MigratorError
 from migrator.output.look import Pages
 from migrator.runtime.loopback import Answer, Site, serving
@@ -47,7 +45,7 @@ def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values
         if as_json:
             print_json({"url": url})
         else:
-            click.echo(
+            print_folded(
                 f"{url}\nOpen it in a browser of this machine; who has the address can read. Ctrl-C ends it."
             )
         stop.wait(for_s)

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-import click
-
-from migrator.cli.options import need_yes
+from migrator.cli.options import need_yes, say
 from migrator.mapping.heart.wire import Estimate, Price
 from migrator.model.edges import BilledRows
 from migrator.model.errors import SettingsError
@@ -62,15 +60,15 @@ def reading_cost(job: Job, source: object, plans: Sequence[EntityPlan], allowed:
     if not isinstance(source, BilledRows) or job.source.dynamodb is None:
         return Decimal(0)
     for line in source.read_words(plans, job.tuning.page_rows):
-        click.echo(f"reading: {line}", err=True)
+        say(f"reading: {line}")
     units = Decimal(round(source.read_units(plans, job.tuning.page_rows)))
     region = job.source.dynamodb.region or job_wiring.region_of(job) or USUAL_REGION
     price = price_of(region)
     if price is None:
-        click.echo(f"reading: about {units:,} read units; no price is known for {region}", err=True)
+        say(f"reading: about {units:,} read units; no price is known for {region}")
         return Decimal(0)
     cost = price.read * units / 1_000_000
-    click.echo(f"reading: about {units:,} read units, {usd(cost)} on demand in {region}", err=True)
+    say(f"reading: about {units:,} read units, {usd(cost)} on demand in {region}")
     if allowed.max_cost is not None and cost > allowed.max_cost:
         what = f"reading would cost about {usd(cost)}, more than --max-cost {allowed.max_cost}"
         raise SettingsError(f"{what}; raise it, move fewer entities at once, or give a child table an index")

@@ -9,7 +9,7 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.operate.status import dead_here
-from migrator.cli.options import belonging
+from migrator.cli.options import belonging, print_folded
 from migrator.journal.at_work.operations import SqlProcesses
 from migrator.model.errors import SettingsError
 from migrator.model.instances import Operations, Throttle
@@ -66,10 +66,10 @@ def _print(throttle: Throttle, operations: Operations, job: str, *, as_json: boo
         about = {"job": job, "throttle": asdict(throttle), "processes": at_work}
         print_json(about)
         return 0
-    click.echo(pace_line(throttle, operations.now_s))
+    print_folded(pace_line(throttle, operations.now_s))
     if at_work:
         hears = f"{at_work} process(es) at work hear of it within {WITHIN_S} s"
     else:
         hears = "no backfill or relay is at work; the next one begins with it"
-    click.echo(f"{hears}; `migrator status` says how they get on")
+    print_folded(f"{hears}; `migrator status` says how they get on")
     return 0

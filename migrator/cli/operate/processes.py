@@ -13,8 +13,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from threading import Event, Thread
 
+from migrator.journal.at_work.shares import SqlShares
 from migrator.model.errors import DIFFERENT, INTERRUPTED
-from migrator.model.instances import Share, Shares
+from migrator.model.instances import Share
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import nap
 from migrator.runtime.system import Ticker
@@ -176,10 +177,10 @@ class Others:
     """Processes that a command starts beside itself; their shares are kept for them, so that none waits for another."""
 
     parts: Sequence[Part]
-    shares: Shares
+    shares: SqlShares
 
     @classmethod
-    def reserved(cls, shares: Shares, number: int, connections: int) -> Others:
+    def reserved(cls, shares: SqlShares, number: int, connections: int) -> Others:
         others = cls(new_parts(number, connections), shares)
         if others.parts:
             shares.enter([Share(part.id, connections=connections) for part in others.parts])

@@ -10,7 +10,7 @@ from threading import Event
 import click
 
 from migrator.journal.runs import SqlJournal
-from migrator.model.journal import Journal, Run
+from migrator.model.journal import Run
 from migrator.processes.budget import scope_of_run, shares_of, with_connections
 from migrator.processes.spark.cluster import (
     Cluster,
@@ -62,7 +62,7 @@ class Spark:
     def pages(self, given: Given) -> OpenPages:
         """`given`: without run and driver."""
 
-        def opened(journal: Journal, run: Run, who: str, stop: Event) -> SparkPages:
+        def opened(journal: SqlJournal, run: Run, who: str, stop: Event) -> SparkPages:
             self._runs.append(run)
             of_run = replace(given, run=run.id, who=who, connections=self.connections)
             return SparkPages(self.cluster, of_run, journal, run, stop.is_set)

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,14 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.cli.lag import Lag, lag_of
-from migrator.cli.options import belonging, console_on, shown_path, stdout, stop_on_signals
+from migrator.cli.options import belonging, console_on, print_folded, shown_path, stdout, stop_on_signals
 from migrator.cli.runs import known_revision, print_instances
 from migrator.journal.at_work.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.model.durations import moment
 from migrator.model.errors import MigratorError
 from migrator.model.instances import Operations, ProcessState, ServiceRegistry
-from migrator.model.journal import SCANS, Journal, Run
+from migrator.model.journal import SCANS, Run
 from migrator.output.cutover import instances_data
 from migrator.output.inert import plain
 from migrator.output.relay import lag_line
@@ -74,7 +74,10 @@ def look_at(job: Job, journal: SqlJournal) -> Look:
     operations, lag = SqlProcesses(journal.database, job.name).read(), lag_of(job, journal)
     waiting = None if lag.marks is None else lag.marks.waiting
     standing, ended_at = standings(operations, dead_here(), waiting), _ended_at(journal.runs(job.name))
-    return Look(lag, operations, standing, ended_at, _uncaptured(job, lag), journal.unwritable())
+    uncaptured, rows = _in_source(job, lag)
+    if lag.marks is not None:
+        lag = replace(lag, marks=replace(lag.marks, rows=rows))
+    return Look(lag, operations, standing, ended_at, uncaptured, journal.unwritable())
 
 
 def _ended_at(runs: Sequence[Run]) -> dict[str, float]:
@@ -83,18 +86,19 @@ def _ended_at(runs: Sequence[Run]) -> dict[str, float]:
     return {run.identity.kind: datetime.fromisoformat(str(run.ended_at)).timestamp() for run in ended}
 
 
-def _uncaptured(job: Job, lag: Lag) -> str:
-    """Why changes may leave no mark, by the mapping and the source as they are now; '' where each leaves one."""
+def _in_source(job: Job, lag: Lag) -> tuple[str, int | None]:
+    """Return why changes may leave no mark ('' if each leaves one), and how many rows the pending marks name."""
     if lag.marks is None:
-        return ""
+        return "", None
     try:
         with job_wiring.open_job(job, "status") as context:
             tables = live_wiring.capture_status(context).tables
+            rows = live_wiring.waiting_rows(context) if lag.marks.waiting else 0
     except MigratorError as error:
-        return f"mapping and source do not fit each other: {error}"
+        return f"mapping and source do not fit each other: {error}", None
     open_ = [table.table for table in tables if table.state not in CAPTURED]
     what = f"changes of {', '.join(open_)} may leave no mark; run `migrator capture status`"
-    return what if open_ else ""
+    return what if open_ else "", rows
 
 
 def dead_here() -> Callable[[ProcessState], bool]:
@@ -188,17 +192,17 @@ def status(
 
 def _print(found: JobStatus, *, runs: bool) -> None:
     for line in (*found.look.lines(), *found.warnings()):
-        click.echo(line)
+        print_folded(line)
     if not runs:
         return
-    click.echo(f"journal: {shown_path(found.journal)}")
+    print_folded(f"journal: {shown_path(found.journal)}")
     if found.runs:
         stdout().print(_runs_table(found.runs))
     for one in found.look.standing:
         if one.replaced:
-            click.echo(process_line(one, found.look.operations.now_s))
+            print_folded(process_line(one, found.look.operations.now_s))
     for line in found.look.lag.writer_lines():
-        click.echo(line)
+        print_folded(line)
     print_instances(found.instances, found.revision)
 
 
@@ -210,7 +214,7 @@ def _watch(job: Job, journal: SqlJournal, every_s: float) -> int:
     with stop_on_signals() as stop:
         if not sys.stdout.isatty():
             while not stop.is_set():
-                click.echo("\n".join([*_watched(job, journal), ""]))
+                print_folded("\n".join([*_watched(job, journal), ""]))
                 stop.wait(every_s)
             return 0
         with Live(console=console_on(sys.stdout), auto_refresh=False, vertical_overflow="visible") as live:
@@ -255,7 +259,7 @@ def _counts(run: dict[str, Any]) -> tuple[str, str, str, str]:
     )
 
 
-def _run_data(journal: Journal, run: Run) -> dict[str, Any]:
+def _run_data(journal: SqlJournal, run: Run) -> dict[str, Any]:
     # A relay has no pages; it keeps its counts as if they were of one.
     planned = () if run.identity.kind == "relay" else journal.planned(run) - SCANS
     pages = [journal.page_counts(run, entity) for entity in planned]

@@ -15,8 +15,8 @@ from migrator.model.instances import ChangeStep, Revision, RevisionChange
 # ── inside of a transaction on the job's newest revision ──
 
 
-NEVER, LONG_AGO = 0.0, 1.0
-"""When a revision became the newest: not yet, or at a time that is not known."""
+NEVER = 0.0
+"""When a revision became the newest: not yet."""
 
 
 def keep_text(connection: Connection, job: str, mapping: str, text: str, since: float | None) -> None:
@@ -114,7 +114,7 @@ class SqlChanges:
 
     @repeatable
     def text(self, mapping: str) -> str | None:
-        """Of a revision; None where an older release registered it, which did not keep it."""
+        """The mapping of a revision as it was written; None for a revision that is not known."""
         here = (texts.c.job == self.job, texts.c.mapping == mapping)
         with self.database.begin() as connection:
             return connection.execute(select(texts.c.text).where(*here)).scalar()
@@ -129,10 +129,10 @@ class SqlChanges:
             return connection.execute(others.order_by(texts.c.since.desc()).limit(1)).scalar()
 
     @repeatable
-    def keep(self, mapping: str, text: str, since: float) -> None:
-        """The text of a revision that is not the newest yet (NEVER), or that an older release registered (LONG_AGO)."""
+    def keep(self, mapping: str, text: str) -> None:
+        """Keep the text of a revision that is not the newest yet."""
         with self.database.begin() as connection:
-            keep_text(connection, self.job, mapping, text, since)
+            keep_text(connection, self.job, mapping, text, NEVER)
 
 
 def _last(connection: Connection, job: str) -> RevisionChange | None:

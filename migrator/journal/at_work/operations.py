@@ -30,7 +30,10 @@ FORGOTTEN_S = 86_400.0
 
 
 class SqlProcesses:
-    """model.instances.Processes of one job, and what an operator reads and sets."""
+    """The processes of one job, and what an operator reads and sets. Every method is one transaction.
+
+    Raises, from every method: StoppedError, SettingsError if the journal cannot be reached.
+    """
 
     def __init__(self, database: Database, job: str) -> None:
         self.database = database
@@ -39,6 +42,7 @@ class SqlProcesses:
     # ── a process ──
 
     def beat(self, state: ProcessState, advance: Advance) -> tuple[ProcessState, Throttle]:
+        """Store the state; return it with its id and times, and its throttle. `advance` is kept by the minute."""
         return self._beat(state if state.id else replace(state, id=secrets.token_hex(8)), advance)
 
     @repeatable

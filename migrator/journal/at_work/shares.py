@@ -19,8 +19,9 @@ _FORGOTTEN_S = 86_400.0
 
 
 class SqlShares:
-    """model.instances.Shares of one job. `scope`: the run, or the kind of processes, whose budgets they are.
+    """The shares of one job. What all of them take together is never more than the budgets, over any ten seconds.
 
+    `scope`: the run, or the kind of processes, whose budgets they are.
     `silent_s`: after so long without a sign a process sends nothing any more.
     """
 
@@ -32,6 +33,7 @@ class SqlShares:
 
     @repeatable
     def enter(self, entering: Sequence[Share]) -> None:
+        """Keeps them; also those of processes that begin a moment later."""
         with self.database.begin() as connection:
             now = seconds(connection)
             connection.execute(delete(shares).where(shares.c.alive_at < now - _FORGOTTEN_S))
@@ -40,6 +42,7 @@ class SqlShares:
 
     @repeatable
     def beat(self, own: Share) -> int:
+        """Record its demand; return by how many parts the budgets are divided from now on, 0 if it has no part yet."""
         with self.database.begin() as connection:
             rows = self._counted(connection, own.id)
             now, others = seconds(connection), [row for row in rows if row.id != own.id]

@@ -178,15 +178,6 @@ def print_report(console: Console, model: ReportModel) -> None:
     """The whole report; nothing of a row is obeyed by the terminal."""
     made_at, since = minute(model.made_at), age_text(model.since_s)
     _say(console, f"{model.job} into {model.table}, {made_at}, comparisons of the last {since}")
-    console.print(
-        Text(
-            f"{standing_word(model)}: {plain(model.verdict.title)}",
-            f"bold {_COLOURS[model.verdict.standing]}",
-        )
-    )
-    for line in [*model.verdict.reasons, *model.notes]:
-        _say(console, f"  - {line}")
-    _say(console, f"next, to {model.verdict.purpose}: {model.verdict.command}")
     for title, lines in (
         ("Access patterns", _patterns(console, model)),
         ("Differences", _differences(console, model.groups)),
@@ -200,6 +191,16 @@ def print_report(console: Console, model: ReportModel) -> None:
         console.print(Text(f"\n{title}", "bold"))
         for line in lines:
             _say(console, line)
+    console.print(Text("\nVerdict", "bold"))
+    for line in [*model.verdict.reasons, *model.notes]:
+        _say(console, f"- {line}")
+    _say(console, f"next, to {model.verdict.purpose}: {model.verdict.command}")
+    console.print(
+        Text(
+            f"{standing_word(model)}: {plain(model.verdict.title)}",
+            f"bold {_COLOURS[model.verdict.standing]}",
+        )
+    )
 
 
 def _say(console: Console, text: str) -> None:

@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from migrator.journal.runs import SqlJournal
 from migrator.model import errors
 from migrator.model.errors import Interrupted, MigratorError, StoppedError
-from migrator.model.journal import Journal, Run
+from migrator.model.journal import Run
 from migrator.processes.spark.cluster import Cluster
 from migrator.processes.spark.executor import Given, Outcome
 from migrator.runtime.logs import get_logger
@@ -32,7 +33,7 @@ class SparkPages:
 
     cluster: Cluster
     given: Given
-    journal: Journal
+    journal: SqlJournal
     run: Run
     stop: Callable[[], bool]
     failures: Failures = field(default_factory=lambda: Failures())

@@ -252,12 +252,6 @@ def _share(name: str, requirement: str, counts: tuple[int, int], limit: float, m
 def _p99(pattern: Pattern, recent: Aggregate, limits: CutoverSettings) -> Iterable[Line]:
     table, limit_ms, words = recent.latency["table"], *p99_limit(pattern, recent, limits.p99_factor)
     requirement = f"the table's p99 within {words}"
-    if unread := sum(latencies.unread for latencies in recent.latency.values()):
-        observed = f"the latencies of {unread:,} window(s) cannot be read"
-        yield Line(
-            "p99", requirement, observed, "unknown", mend="do all services have the same version of migrator?"
-        )
-        return
     if limit_ms is None or not table.answers:
         yield Line("p99", requirement, "not enough answers of both sides", "unknown", mend="see comparisons")
         return
@@ -328,8 +322,8 @@ def silent_line(service_registry: ServiceRegistry) -> Line:
     silent = service_registry.silent
     requirement = "no instance fell silent without a goodbye"
     observed = f"silent: {named(silent)}" if silent else "none did"
-    sure = f"once it is sure that they are gone: --evict {silent[0].id}" if silent else ""
-    mend = f"{sure}; of many: --evict-older-than 10m" if len(silent) > 1 else sure
+    ids = " ".join(f"--evict {instance.id}" for instance in silent[:_SHOWN])
+    mend = f"once it is sure that they are gone: {ids}" if silent else ""
     return Line("silent", requirement, observed, "unknown" if silent else "ok", mend=mend)
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
 from migrator.mapping.check.keys import patterns_reading, types_read
 from migrator.mapping.difference.answers import answer_digests
@@ -20,7 +21,7 @@ from migrator.model.errors import SettingsError, SourceError, StoppedError, Targ
 from migrator.model.evidence import Evidence, Line, PatternPhase, Phases, State
 from migrator.model.facts import EntityPlan
 from migrator.model.instances import Answered, Newest, Revision, ServiceRegistry
-from migrator.model.journal import Journal, Run, RunIdentity
+from migrator.model.journal import Run, RunIdentity
 from migrator.model.live import Activity, ActivityCounts, Marks, MarksState, Writer, Writers
 from migrator.model.mapping import Pattern
 from migrator.model.table import TOMBSTONE, Item, TableDesign
@@ -41,7 +42,7 @@ class JobRecords(Protocol):
     """What the journal holds of one job."""
 
     @property
-    def journal(self) -> Journal: ...
+    def journal(self) -> SqlJournal: ...
     @property
     def phases(self) -> Phases: ...
     @property
@@ -53,13 +54,13 @@ class JobRecords(Protocol):
         """The revision that the job's writers work by; None where none is registered."""
 
     def answers(self) -> Mapping[str, Answered]:
-        """By pattern, what its answer is made of by that revision; empty where an older version registered it."""
+        """By pattern, what its answer is made of by that revision."""
 
     def digests(self) -> Mapping[str, str]:
         """By the ids of the job's writers, the revisions that they work by."""
 
     def installation_of(self, run: Run) -> str | None:
-        """The id of the capture that was installed when the run began; None where an older version began it."""
+        """The id of the capture that was installed when the run began, '' for none; None where that is not recorded."""
 
     def look_before(self, run: Run) -> ActivityCounts | None:
         """The source's counts of changes when the run began; None where they were not read."""
@@ -318,9 +319,9 @@ class EvidenceGatherer:
         return Verified(last.id, findings, age_s, self.records.look_before(last))
 
     def _is_of_this_capture(self, run: Run) -> bool:
-        """Whether every change since the run began has left a mark; assumed for runs that an older version began."""
-        installation, here = self.records.installation_of(run), self.installation
-        return installation is None or here is None or installation == here.id
+        """Whether every change since the run began has left a mark."""
+        here = self.installation
+        return here is None or self.records.installation_of(run) == here.id
 
     def _identity(self) -> RunIdentity:
         revision = columns_digest(self.checked.mapping.revision, self._plans)

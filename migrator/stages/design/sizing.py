@@ -21,6 +21,7 @@ from migrator.mapping.heart.wire import (
     item_bytes,
     write_units,
 )
+from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.param_sources import reachable_keys
 from migrator.model.capacity import PatternReads, TypeSize
 from migrator.model.edges import Questions, Rows
@@ -237,7 +238,7 @@ class Sizing:
     def _calls(self, sampled: set[str]) -> list[_Called]:
         """Calls of every pattern with parameters of real rows; those that no chosen rows can answer wait for no item."""
         pool = RowSample(self.source, self.entities, self.bounds.seed)
-        called = []
+        designs, called = Designs(pool.plans), []
         for pattern in self.mapping.patterns.values():
             index = self.mapping.table.asked(pattern.index)
             assert index is not None
@@ -246,7 +247,7 @@ class Sizing:
             wanted = _CALLS_BY_SQL if by_sql else self._wanted()
             drawn = draw(self.mapping, pattern, pool, round(wanted * _MORE), self.bounds.seed)
             params = [chosen for chosen in drawn.draws if not chosen.absent][:wanted]
-            question = Question(self.mapping, pattern, pool.plans)
+            question = Question(self.mapping, pattern, designs)
             calls = (
                 [] if by_sql else [self._reads.call(pattern, question.requests, one.values) for one in params]
             )

@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from migrator.journal.at_work.operations import SqlProcesses
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.plan import columns_digest
 from migrator.model.capacity import Capacity
 from migrator.model.edges import ItemStore, Rows
 from migrator.model.evidence import Evidence, Phases
-from migrator.model.instances import Processes, ServiceRegistry
-from migrator.model.journal import FindingGroups, Journal, Run
+from migrator.model.instances import ServiceRegistry
+from migrator.model.journal import FindingGroups, Run
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.report import (
     Group,
@@ -54,11 +56,11 @@ class ReportOptions:
 class ReportRecords:
     """What the job's journal holds."""
 
-    journal: Journal
+    journal: SqlJournal
     groups: FindingGroups
     evidence: Evidence
     phases: Phases
-    processes: Processes
+    processes: SqlProcesses
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
+from migrator.journal.runs import SqlJournal
 from migrator.model.edges import ItemStore
 from migrator.model.errors import StoppedError
-from migrator.model.journal import Journal, Run, SegmentState
+from migrator.model.journal import Run, SegmentState
 from migrator.model.live import OpenFindings, Outcome, Root
 from migrator.model.table import TOMBSTONE, Item, ItemKey, TableDesign, split_source
 from migrator.stages.live.refresh import Refresh, drawn, highest_above, refuse_above
@@ -34,7 +35,7 @@ class Gone:
     workers: int
     stop: Event = field(default_factory=Event)
 
-    def run(self, journal: Journal, run: Run) -> int:
+    def run(self, journal: SqlJournal, run: Run) -> int:
         """How many items were replaced, by all calls of this run; it goes on behind the last page of each segment.
 
         Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run goes on later.
@@ -49,7 +50,7 @@ class Gone:
         stopped = "stopped; what is done stays, and the same command goes on from there"
         return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
 
-    def _segment(self, journal: Journal, run: Run, number: int, ticket: int) -> int:
+    def _segment(self, journal: SqlJournal, run: Run, number: int, ticket: int) -> int:
         state = journal.segment(run, number)
         replaced = int(state.tally.get("replaced", 0))
         if state.done:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, partial
 from itertools import accumulate, islice
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -25,7 +25,7 @@ from migrator.mapping.heart.encoder import TextEncoder, compile_texts, encode_te
 from migrator.mapping.heart.encoder_text import Orders
 from migrator.mapping.heart.items import CompiledEntity, row_key
 from migrator.mapping.heart.wire import decode, decode_item, encode_item
-from migrator.model.edges import Found, RawPage, ScannedPage, WiredItem
+from migrator.model.edges import Found, ItemStore, RawPage, WiredItem
 from migrator.model.errors import Interrupted, RowError
 from migrator.model.journal import Finding
 from migrator.model.table import OWN_TYPES, Item, ItemKey, RowTree
@@ -46,22 +46,6 @@ _PARTS = 256
 _PIECE = 2**19
 Places: TypeAlias = "array[int]"
 """Of digests in their order: four bytes of each, which all processes call the same."""
-
-
-@runtime_checkable
-class EncodedScans(Protocol):
-    """A store that also gives items as they came. `takes_encoded`: whether they come by our own exchange."""
-
-    @property
-    def takes_encoded(self) -> bool: ...
-
-    def scan_encoded(
-        self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
-    ) -> Iterator[ScannedPage[Found]]: ...
-
-    def scan_texts(
-        self, segment: int, segments: int, see: Callable[[list[bytes], bytes], list[Found]]
-    ) -> Iterator[ScannedPage[Found]]: ...
 
 
 class Digests:
@@ -177,7 +161,7 @@ class _Page:
 class DigestScan(TableScan):
     """The same over items in DynamoDB's form; only those that `digests` does not match are traced."""
 
-    store: EncodedScans = field(kw_only=True)
+    store: ItemStore = field(kw_only=True)
     digests: Digests = field(kw_only=True)
 
     def look(self, number: int, into: Digests) -> ScanTotals:

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.heart.items import CompiledEntity, project
 from migrator.model.edges import ItemStore, ObjectStore, Rows
-from migrator.model.journal import Finding, FindingKind, Journal, Run
+from migrator.model.journal import Finding, FindingKind, Run
 from migrator.model.live import Root
 from migrator.model.table import Item, ItemKey, SourceKey, TableDesign, item_key_of
 from migrator.stages.verify.page_check import compare_item, missing_objects
@@ -24,7 +25,7 @@ class Recheck:
 
     source: Rows
     store: ItemStore
-    journal: Journal
+    journal: SqlJournal
     entities: Mapping[str, CompiledEntity]
     table: TableDesign
     clock: Callable[[], float]

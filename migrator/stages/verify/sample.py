@@ -6,9 +6,10 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
+from migrator.journal.runs import SqlJournal
 from migrator.model.edges import Rows
 from migrator.model.facts import EntityPlan
-from migrator.model.journal import Journal, Page, Run
+from migrator.model.journal import Page, Run
 from migrator.model.results import Sample
 from migrator.model.table import SourceKey
 from migrator.stages.backfill.stage import pages_of
@@ -23,7 +24,7 @@ _WALKED = 10
 
 def plan_sample(
     source: Rows,
-    journal: Journal,
+    journal: SqlJournal,
     run: Run,
     plan: EntityPlan,
     *,

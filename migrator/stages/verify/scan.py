@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from typing import Any
 
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
 from migrator.mapping.heart.items import CompiledEntity, items_for, key_text
 from migrator.mapping.heart.values import decoder
 from migrator.model.edges import Rows, Totals
 from migrator.model.errors import NotCountedError, RowError, TooSlowError
 from migrator.model.facts import Column, EntityPlan, Kind, TableFacts, kept_columns
-from migrator.model.journal import Finding, FindingKind, Journal, Run, SegmentState
+from migrator.model.journal import Finding, FindingKind, Run, SegmentState
 from migrator.model.mapping import Condition, ItemDesign, Ref
 from migrator.model.results import NotCompared
 from migrator.model.table import Item, ItemKey, SourceKey, TableDesign, encode_key, split_source
@@ -95,7 +96,7 @@ class TableScan:
 
     source: Rows
     walk: TableWalk
-    journal: Journal
+    journal: SqlJournal
     run: Run
     entities: Mapping[str, CompiledEntity]
     direct: DirectItems = DirectItems()
@@ -208,7 +209,7 @@ _EXACT_KINDS = frozenset({"integer", "number"})
 
 
 def check_totals(
-    source: Totals, journal: Journal, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals
+    source: Totals, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals
 ) -> list[NotCompared]:
     """Writes a finding for each total that differs; returns what was left out."""
     left = _left_out(journal, run)
@@ -223,7 +224,6 @@ def check_totals(
                 scanned,
                 refused=left["refused", entity.name, ""],
                 lost=left["collision", entity.name, design.type],
-                doubtful=left["collision", entity.name, ""],
             )
             for what, work in ((design.type, check.count), (f"sums of {design.type}", check.sums)):
                 try:
@@ -236,7 +236,7 @@ def check_totals(
     return left_out
 
 
-def _left_out(journal: Journal, run: Run) -> Counter[tuple[str, str, str]]:
+def _left_out(journal: SqlJournal, run: Run) -> Counter[tuple[str, str, str]]:
     """Rows that make no item (no type), and items lost to a collision; per kind of finding, entity and type."""
     # A finding without a row counts rows without a key, which SQL leaves out by itself.
     findings = (
@@ -249,15 +249,12 @@ def _left_out(journal: Journal, run: Run) -> Counter[tuple[str, str, str]]:
 
 @dataclass(frozen=True)
 class _TypeTotals:
-    """`doubtful`: items lost to a collision whose type is not known, since an older migrator began the run."""
-
     source: Totals
     entity: CompiledEntity
     design: ItemDesign
     scanned: ScanTotals
     refused: int
     lost: int
-    doubtful: int
 
     def count(self, left_out: list[NotCompared]) -> Iterator[Finding]:
         """A finding when the table holds another number of this type than SQL says."""
@@ -272,9 +269,9 @@ class _TypeTotals:
         conditions += [(column, None) for column in plan.key if column.nullable]
         rows = self.source.count_where(plan, conditions) if conditions else self.source.count(plan)
         stored = self.scanned.counts[self.entity.name, self.design.type]
-        expected = rows - self.lost - self.refused - self.doubtful
+        expected = rows - self.lost - self.refused
         # How many of the refused rows would have made an item of this type is not known.
-        most = rows - self.lost if self.design.when else expected + self.doubtful
+        most = rows - self.lost if self.design.when else expected
         if expected <= stored <= most or (self.design.expiry and stored <= most):
             return
         reason = f"SQL counts {expected}, the table holds {stored}"
@@ -312,7 +309,7 @@ class _TypeTotals:
         return pairs
 
     def _why_no_sums(self) -> str:
-        if self.refused or self.lost or self.doubtful:
+        if self.refused or self.lost:
             return "some of its rows are refused"
         if self.design.expiry:
             return "expired items come and go"
@@ -340,7 +337,7 @@ def _sum_value(raw: Any, kind: Kind) -> Decimal:
 
 
 def check_keys(
-    source: Totals, journal: Journal, run: Run, entities: Sequence[CompiledEntity]
+    source: Totals, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]
 ) -> list[NotCompared]:
     """Writes a finding for each entity with several rows of the same key; returns what was left out.
 

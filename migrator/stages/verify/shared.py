@@ -12,10 +12,11 @@ from operator import itemgetter
 
 import orjson
 
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.heart.encoder import TextEncoder, compile_texts
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.model.edges import Rows
-from migrator.model.journal import DIGESTS, Journal, Page, Run, Tally
+from migrator.model.journal import DIGESTS, Page, Run, Tally
 from migrator.stages.backfill.encoded import encoders_of
 from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, Look
 from migrator.stages.verify.scan import ScanTotals, TableScan
@@ -34,7 +35,7 @@ def look_of(source: Rows, scan: DigestScan, totals: dict[int, ScanTotals], *, is
     return Look(scan, totals, encoders, is_shared)
 
 
-def agree(journal: Journal, run: Run, scan: DigestScan) -> None:
+def agree(journal: SqlJournal, run: Run, scan: DigestScan) -> None:
     """Plans the scan, and what all processes go by: one key for digests, one order of attributes."""
     numbers = range(scan.walk.segments + 1)
     journal.plan_pages(run, DIGESTS, [Page(DIGESTS, number, None, None) for number in numbers])
@@ -44,7 +45,7 @@ def agree(journal: Journal, run: Run, scan: DigestScan) -> None:
         journal.finish_page(run, Page(DIGESTS, 0, None, None), Tally(), [], parts=[text])
 
 
-def agreed(journal: Journal, run: Run) -> tuple[Digests, list[object]] | None:
+def agreed(journal: SqlJournal, run: Run) -> tuple[Digests, list[object]] | None:
     """Digests by the key of the run, empty, and the order of attributes; None before it was agreed on."""
     for number, text in journal.page_parts(run, DIGESTS):
         if number == 0:
@@ -59,7 +60,7 @@ class SegmentLook:
     """Scans a segment and leaves its digests in the journal; called from many threads. `check` raises when the run has lost
     its lease."""
 
-    journal: Journal
+    journal: SqlJournal
     run: Run
     scan: DigestScan
     check: Callable[[], None]
@@ -87,7 +88,7 @@ class SegmentLook:
 class SegmentTrace:
     """Traces the stored items of a segment back to their rows; called from many threads."""
 
-    journal: Journal
+    journal: SqlJournal
     run: Run
     scan: TableScan
     check: Callable[[], None]
@@ -100,7 +101,9 @@ class SegmentTrace:
         return page, _seen(totals), _took_ms(started)
 
 
-def match_others(journal: Journal, run: Run, look: Look | None, entities: Sequence[CompiledEntity]) -> None:
+def match_others(
+    journal: SqlJournal, run: Run, look: Look | None, entities: Sequence[CompiledEntity]
+) -> None:
     """Adds what other processes, or an earlier start of the run, have matched."""
     if look is None or not look.is_shared:
         return

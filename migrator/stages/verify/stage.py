@@ -10,21 +10,12 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TypeAlias
 
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.model.edges import CountedRows, ItemStore, ObjectStore
 from migrator.model.errors import SettingsError, SourceError
 from migrator.model.instances import Newest
-from migrator.model.journal import (
-    DIGESTS,
-    TABLE,
-    Journal,
-    Page,
-    Progress,
-    Run,
-    RunIdentity,
-    SegmentState,
-    Tally,
-)
+from migrator.model.journal import DIGESTS, TABLE, Page, Progress, Run, RunIdentity, SegmentState, Tally
 from migrator.model.live import ActivityCounts, Root
 from migrator.model.results import NotCompared, Sample, StoredRead, VerifyResult
 from migrator.model.table import ItemKey
@@ -33,7 +24,7 @@ from migrator.runtime.retry import nap
 from migrator.stages.backfill.stage import OthersWork, plan_pages
 from migrator.stages.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk
 from migrator.stages.source_checks import pinned_columns, recording_twins
-from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, EncodedScans, Look
+from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, Look
 from migrator.stages.verify.page_check import PageCheck
 from migrator.stages.verify.sample import plan_sample
 from migrator.stages.verify.scan import (
@@ -60,8 +51,6 @@ Confirm: TypeAlias = Callable[[Run], Mapping[Root, set[ItemKey]]]
 
 
 _TOO_MANY = f"more than {DIGESTS_AT_MOST:,} items, and their digests would take too much memory"
-_NOT_OURS = "botocore sends everything"
-_OTHERS_SCAN = "this process cannot scan the table as others of the run do: unset MIGRATOR_LANE for it, or set it for all"
 _STOPPED = "stopped; the checkpoint is kept, and the same command goes on from there"
 
 
@@ -79,7 +68,7 @@ class Begun:
 
 
 def begin(
-    journal: Journal,
+    journal: SqlJournal,
     identity: RunIdentity,
     newest: Newest | None,
     idle_s: Callable[[Run], float],
@@ -127,6 +116,11 @@ _SCANS = 2
 _REST_S = 0.2
 
 
+_Scanned: TypeAlias = tuple[
+    CountedRows, TableWalk, SqlJournal, Run, Mapping[str, CompiledEntity], DirectItems
+]
+
+
 @dataclass
 class Verify:
     """One process of a verify, with its ports. `check` raises when the run has lost its lease.
@@ -139,7 +133,7 @@ class Verify:
 
     source: CountedRows
     store: ItemStore
-    journal: Journal
+    journal: SqlJournal
     progress: Progress
     check: Callable[[], None]
     confirm: Confirm | None
@@ -209,10 +203,10 @@ class Verify:
 
     def work(self, run: Run, entities: Sequence[CompiledEntity], name: str) -> PageCall:
         """What is done with each page of an entity, or each segment, on any host that has a stage of this run. All of
-        DIGESTS is worked before entities, and all of these before TABLE. Asked by one thread. Raises: SettingsError."""
+        DIGESTS is worked before entities, and all of these before TABLE. Asked by one thread."""
         if name == DIGESTS:
-            if (segments := self._agreed(run, entities)) is None:
-                raise SettingsError(_OTHERS_SCAN)
+            segments = self._agreed(run, entities)
+            assert segments is not None, "segments are planned by what is agreed on"
             return segments
         if run.id not in self._looks:
             segments = self._agreed(run, entities)
@@ -257,11 +251,11 @@ class Verify:
         items = sum(counts[entity.name] * len(entity.plan.entity.items) for entity in entities)
         is_planned = DIGESTS in self.journal.planned(run)
         reason = "" if is_planned else self._unfit(run, items)
-        scan = None if reason else self._scan(run, entities, Digests())
-        if not isinstance(scan, DigestScan):
+        if reason:
             if self.is_shared:
                 self.journal.plan_pages(run, DIGESTS, [])
-            return None, _planned(StoredRead("keys", reason or _NOT_OURS))
+            return None, _planned(StoredRead("keys", reason))
+        scan = self._digest_scan(run, entities, Digests())
         stored = _planned(StoredRead("one scan"))
         self.progress.entity_started(TABLE, 0, items)
         if self.is_shared or is_planned:
@@ -284,8 +278,6 @@ class Verify:
         if self.options.sample is not None:
             return "a sample is read by its keys"
         segments = range(self._segments_of(run))
-        if not _takes_encoded(self.store):
-            return _NOT_OURS
         if any(self.journal.segment(run, number) != SegmentState() for number in segments):
             return "the scan was begun before it was stopped"
         return _TOO_MANY if items > DIGESTS_AT_MOST else ""
@@ -300,7 +292,7 @@ class Verify:
         """The same, of a process that has joined, when it is there."""
         while not is_over():
             _, planned = self.journal.page_counts(run, DIGESTS)
-            if DIGESTS in self.journal.planned(run) and (not planned or not _takes_encoded(self.store)):
+            if DIGESTS in self.journal.planned(run) and not planned:
                 return None
             if planned and agreed(self.journal, run) is not None:
                 return self._look_together(run, entities, claims, is_over)
@@ -325,14 +317,12 @@ class Verify:
         return look.loaded(self.source)
 
     def _agreed(self, run: Run, entities: Sequence[CompiledEntity]) -> SegmentLook | None:
-        """How segments are scanned, by what the run's processes agree on; None where they read items by their keys."""
+        """How segments are scanned, by what the run's processes agree on; None while they agree on nothing."""
         found = agreed(self.journal, run)
         if found is None:
             return None
         digests, orders = found
-        scan = self._scan(run, entities, digests)
-        if not isinstance(scan, DigestScan):
-            return None
+        scan = self._digest_scan(run, entities, digests)
         scan.teach(orders)
         return SegmentLook(self.journal, run, scan, self.check)
 
@@ -383,17 +373,18 @@ class Verify:
         return sum((ScanTotals.from_json(state.tally) for state in states), ScanTotals())
 
     def _trace(self, run: Run, entities: Sequence[CompiledEntity], look: Look | None) -> SegmentTrace:
-        scan = self._scan(run, entities, None) if look is None else look.scan
+        scan = TableScan(*self._scanned(run, entities)) if look is None else look.scan
         return SegmentTrace(self.journal, run, scan, self.check)
 
-    def _scan(self, run: Run, entities: Sequence[CompiledEntity], digests: Digests | None) -> TableScan:
+    def _digest_scan(self, run: Run, entities: Sequence[CompiledEntity], digests: Digests) -> DigestScan:
+        return DigestScan(*self._scanned(run, entities), store=self.store, digests=digests)
+
+    def _scanned(self, run: Run, entities: Sequence[CompiledEntity]) -> _Scanned:
+        """What a scan of the table needs."""
         segments, options = self._segments_of(run), self.options
         walk = TableWalk(self.store, segments, options.workers, self.stop, _STOPPED)
         by_name = {entity.name: entity for entity in entities}
-        edges = (self.source, walk, self.journal, run, by_name, self.direct)
-        if digests is None or not isinstance(self.store, EncodedScans):
-            return TableScan(*edges)
-        return DigestScan(*edges, store=self.store, digests=digests)
+        return self.source, walk, self.journal, run, by_name, self.direct
 
     def _segments_of(self, run: Run) -> int:
         """As many as the run has begun with."""
@@ -417,10 +408,6 @@ class Verify:
     def _rest(self, run: Run) -> None:
         self._others.look(self.journal, run, self.progress)
         nap(_REST_S, self.stop.is_set, time.sleep)
-
-
-def _takes_encoded(store: ItemStore) -> bool:
-    return isinstance(store, EncodedScans) and store.takes_encoded
 
 
 def _planned(stored: StoredRead) -> StoredRead:
