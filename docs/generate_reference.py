@@ -243,9 +243,9 @@ def _package(file: Path) -> str:
 def _log_page() -> str:
     head = (
         "# Log lines\n\nA line is an event with fields: text on standard error, JSON in a `--log-file` and with "
-        "`--log-format json`. Every line has `event`, `level`, `timestamp`, `room` (the package that logs) and, within a "
-        "run, `run`. Lines of JSON also have `job`, `host`, `pid` and `version`, which tell processes apart where their "
-        "lines are gathered; lines of text leave them out. No line holds a value of a row. *counts* are fields by the names "
+        "`--log-format json`. Every line has `event`, `level`, `timestamp` and, within a run, `run`. Lines of JSON also "
+        "have `room` (the package that logs), `job`, `host`, `pid` and `version`, which tell processes apart where their "
+        "lines are gathered. Text has warnings and errors, JSON also events; `--verbose` adds all others. No line holds a value of a row. *counts* are fields by the names "
         "of what is counted.\n"
     )
     rows = [

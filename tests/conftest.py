@@ -98,6 +98,8 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
             if name.startswith(("AWS_", "MIGRATOR_")) and not name.startswith("MIGRATOR_TEST_"):
                 patch.delenv(name)
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        # Commands fold what they print at so many columns; a test of that sets its own.
+        patch.setenv("COLUMNS", "1000")
         patch.setenv("AWS_CONFIG_FILE", str(nowhere))
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(nowhere))
         # PyMySQL reads every certificate of the system for each connection; none of ours asks for one.

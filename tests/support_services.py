@@ -315,5 +315,5 @@ def terraform_mirror() -> Path | None:
 def terraform_source() -> str:
     """What a test run says of it."""
     if terraform_mirror() is None:
-        return "none, what it is given was read by python-hcl2 alone"
+        return "none, what it is given was read by a JSON parser alone"
     return f"found, its providers in {terraform_mirror()}"

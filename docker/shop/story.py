@@ -9,12 +9,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -25,6 +27,7 @@ from typing import Any
 from migrator.cli.main import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+_COLUMNS = 80
 WAIT_S = 120
 """How long anything is waited for: how soon it comes depends on the machine."""
 
@@ -62,7 +65,7 @@ class Story:
         return 0
 
     def begin(self) -> None:
-        os.environ["MIGRATOR_HOME"] = str(self.home)
+        os.environ |= {"MIGRATOR_HOME": str(self.home), "COLUMNS": str(_COLUMNS)}
         os.environ.pop("MIGRATOR_ENDPOINT_URL", None)
         # Stopped before its folder goes: a server that runs on would write into a folder that is no longer there.
         if self.home.exists():
@@ -102,7 +105,7 @@ class Story:
 
     def again_until_yes(self, *words: str) -> None:
         """A move that is refused until enough was compared; the last answer is shown."""
-        say(f"migrator {shlex.join(words)}   # again and again, until its evidence is there")
+        say(f"migrator {shlex.join(words)}", "again and again, until its evidence is there")
         last = (1, "")
 
         def is_moved() -> bool:
@@ -139,8 +142,9 @@ class Story:
         self.end()
         took_s = time.monotonic() - self.started
         chapter("The end: clean", f"The shop was never closed. In {took_s:.0f} s: {done}.")
-        print(*(f"- {reason}" for reason in reasons), sep="\n")
-        print((self.home / "relay.txt").read_text().splitlines()[-1])
+        worked = (self.home / "relay.txt").read_text().splitlines()[-1]
+        for line in [*(f"- {reason}" for reason in reasons), worked]:
+            print(textwrap.fill(line, _COLUMNS))
         print(f"the report: {REPOSITORY / page}")
         print(f"what the commands logged: {REPOSITORY / self.log}")
 
@@ -148,7 +152,7 @@ class Story:
 
     def served(self, folder: str, **environment: str) -> None:
         """The web service of a folder, once it answers."""
-        say(f"uvicorn --app-dir {folder} app:app   # the shop's web service, in the background")
+        say(f"uvicorn --app-dir {folder} app:app", "the shop's web service, in the background")
         port = self.service.rpartition(":")[2]
         # The module, not the script: `make` puts no environment on the PATH.
         words = [
@@ -167,13 +171,13 @@ class Story:
 
     def customers(self, seconds: int, rate: int, *options: str) -> subprocess.Popen[bytes]:
         words = ["docker/shop/load.py", "--seconds", str(seconds), "--rate", str(rate)]
-        say(f"python {shlex.join(words)} {self.service}   # customers, in the background")
+        say(f"python {shlex.join(words)} {self.service}", "customers, in the background")
         return self.beside(
             [sys.executable, *words, "--looking", "85", *options, self.service], "customers.txt"
         )
 
     def migrator_beside(self, words: str, how_long: str = "") -> subprocess.Popen[bytes]:
-        say(f"migrator {words} {self.job}   # in the background{', ' * bool(how_long)}{how_long}")
+        say(f"migrator {words} {self.job}", f"in the background{', ' * bool(how_long)}{how_long}")
         command = [sys.executable, "-m", "migrator", "--log-file", str(self.log), *words.split(), self.job]
         return self.beside(command, f"{words.split()[-1]}.txt")
 
@@ -190,11 +194,20 @@ class Story:
 
 
 def chapter(title: str, look_at: str) -> None:
-    print(f"\n── {title} ──\n{look_at}", flush=True)
+    print(f"\n── {title} ──\n{textwrap.fill(look_at, _COLUMNS)}", flush=True)
 
 
-def say(command: str) -> None:
-    print(f"\n$ {command}", flush=True)
+def say(command: str, comment: str = "") -> None:
+    """Print a command in lines that fit a terminal and can be typed as they stand."""
+    quoted = re.sub("'[^']*'", lambda word: word[0].replace(" ", "\0"), command)
+    lines = textwrap.wrap(
+        f"$ {quoted}", _COLUMNS - 2, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    print("\n" + " \\\n".join(lines).replace("\0", " "), end="")
+    if comment:
+        fits = len(lines[-1]) + len(comment) + 5 <= _COLUMNS
+        print(f"   # {comment}" if fits else f"\n# {comment}", end="")
+    print(flush=True)
 
 
 def script(path: str, *words: str) -> None:

@@ -251,8 +251,7 @@ def shop_project(folder: Path, url: str, endpoint: str) -> Project:
 def changing(engine: str, url: str, made: Project) -> Iterator[Changing]:
     """A service writes to the shop, and a relay works; both end with the block."""
     run(engine, url, *SCHEMA)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-        made.done(*words, str(made.job))
+    made.prepared("table create", "capture install", "backfill")
     with Service(engine, url) as service:
         shop = Changing(engine, url, made, service)
         shop.relay_anew()

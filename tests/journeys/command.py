@@ -86,6 +86,12 @@ class Project:
         assert ended.code == 0, ended.err[-3000:]
         return ended
 
+    def prepared(self, *commands: str) -> Project:
+        """After these commands, each of which is given the job."""
+        for command in commands:
+            self.done(*command.split(), str(self.job))
+        return self
+
     def done_at_last(self, *words: str) -> Ended:
         """A run that must end with 0; one that ends with 3 is given again, as its message says.
 
@@ -117,14 +123,18 @@ def project(
     through: str = "",
     tuning: str = "",
     mapping: str = "",
+    text: str = "",
     own_process: bool = False,
 ) -> Project:
-    """`through`: the endpoint that the command uses, where it is another one than the test's. `mapping`: Chinook's
-    for the source's engine unless it is said."""
-    mapping = mapping or chinook_mapping(source)
+    """`through`: the endpoint that the command uses, where it is another one than the test's. `text`: of its mapping, else
+    `mapping` is one of ours, and Chinook's for the source's engine unless it is said."""
+    path = ROOT / "mappings" / f"{mapping or chinook_mapping(source)}.yaml"
+    if text:
+        path = folder / "mapping.yaml"
+        path.write_text(text)
     job = folder / "shop.yaml"
     job.write_text(
-        f"job: 1\nmapping: {ROOT / 'mappings' / f'{mapping}.yaml'}\nsource: {{url: '${{MIGRATOR_SOURCE_URL}}'}}\n"
+        f"job: 1\nmapping: {path.name if text else path}\nsource: {{url: '${{MIGRATOR_SOURCE_URL}}'}}\n"
         f"target: {{table: {table}, endpoint: '{through or endpoint}'}}\ntuning: {{{tuning}}}\n"
     )
     environment = {**os.environ, "MIGRATOR_SOURCE_URL": source, "PYTHONPATH": str(ROOT)}

@@ -60,10 +60,7 @@ def cutover_shop(folder: Path, endpoint: str, more: str = CUTOVER) -> Project:
 
 def filled(made: Project) -> Project:
     """Its table made and filled, its changes captured, verified."""
-    job = str(made.job)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["verify"]):
-        made.done(*words, job)
-    return made
+    return made.prepared("table create", "capture install", "backfill", "verify")
 
 
 @contextmanager

@@ -159,7 +159,5 @@ def old_shop(tmp_path: Path, dynamodb_url: str, more: Mapping[str, str] | None =
     with old_tables(dynamodb_url) as tables:
         for name, rows in _rows().items():
             tables.make(real[name], KEYS[name], rows, indexes=INDEXES.get(name), projection="ALL")
-        made.done("table", "create", str(made.job))
-        made.done("capture", "install", str(made.job))
-        made.done("backfill", str(made.job))
+        made.prepared("table create", "capture install", "backfill")
         yield Shop(made, tables, real)

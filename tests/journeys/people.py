@@ -40,10 +40,8 @@ TUNING = "request_life_s: 0.5, silent_s: 5, lease_s: 1, page_rows: 1000"
 
 def people(folder: Path, endpoint: str) -> Project:
     """Two members of one nick, so that one of them makes a finding, a claim, and a wish; captured and filled."""
-    made = project(folder, f"sqlite:///{folder}/shop.db", endpoint, f"F{secrets.token_hex(4)}", tuning=TUNING)
-    text = made.job.read_text().splitlines()
-    made.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in text))
-    (folder / "mapping.yaml").write_text(MAPPING)
+    url = f"sqlite:///{folder}/shop.db"
+    made = project(folder, url, endpoint, f"F{secrets.token_hex(4)}", tuning=TUNING, text=MAPPING)
     made.environment["MIGRATOR_HOME"] = str(folder / "home")
     with closing(sqlite3.connect(folder / "shop.db")) as source:
         source.executescript(TABLES)
@@ -51,8 +49,7 @@ def people(folder: Path, endpoint: str) -> Project:
         source.executemany("INSERT INTO member VALUES (?, 'nick', 1)", [(ANN,), (BOB,)])
         source.execute("INSERT INTO seat VALUES (1, 2, ?)", (ANN,))
         source.commit()
-    for words in (["table", "create"], ["capture", "install"]):
-        made.done(*words, str(made.job))
+    made.prepared("table create", "capture install")
     filled = made.run("backfill", str(made.job))
     assert filled.code == 1, filled.err  # the nick that both have
     return made

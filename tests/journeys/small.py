@@ -31,11 +31,7 @@ def small_shop(folder: Path, endpoint: str, region: str = "", *, create: bool = 
     connection.executemany("INSERT INTO invoice VALUES (?, ?, 5)", [(n, n % 30 + 1) for n in range(1, 61)])
     connection.commit()
     connection.close()
-    (folder / "mapping.yaml").write_text(MAPPING)
-    made = project(folder, f"sqlite:///{folder}/shop.db", endpoint, f"U{secrets.token_hex(4)}")
-    lines = made.job.read_text().splitlines()
-    text = "\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines)
-    made.job.write_text(text.replace("endpoint:", f"region: {region}, endpoint:") if region else text)
-    if create:
-        made.done("table", "create", str(made.job))
-    return made
+    made = project(folder, f"sqlite:///{folder}/shop.db", endpoint, f"U{secrets.token_hex(4)}", text=MAPPING)
+    if region:
+        made.job.write_text(made.job.read_text().replace("endpoint:", f"region: {region}, endpoint:"))
+    return made.prepared("table create") if create else made

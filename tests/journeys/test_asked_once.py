@@ -101,7 +101,7 @@ def test_cutover_advance(shop: Project) -> None:
 
 def test_doctor(shop: Project) -> None:
     # Each check asks for itself, so that one that fails takes no other with it.
-    held(shop, "doctor JOB", tables=3, installations=4, clients=3)
+    held(shop, "doctor JOB", tables=5, installations=4, clients=4)
 
 
 def test_shadow_replay(shop: Project) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from migrator.model.table import Item
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, PATTERN, change, cutover_shop, desk_of, filled, live
+from tests.support_waiting import until
 
 WRITING = (
     ["backfill", "--restart"],
@@ -92,10 +92,7 @@ def test_as_long_as_one_pattern_may_go_back_rows_are_the_truth(shop: Project) ->
 
 def test_a_relay_that_runs_ends_by_itself(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     relay = shop.start("relay", str(shop.job))
-    ends_at = time.monotonic() + 120
-    while "relay" not in {one["kind"] for one in _writers(shop)}:
-        assert time.monotonic() < ends_at
-        time.sleep(0.2)
+    until(lambda: "relay" in {one["kind"] for one in _writers(shop)})
     complete(shop, PATTERN, OTHER)
     _, err = relay.communicate(timeout=120)
     assert (relay.returncode, pins.said(err)) == (0, True)

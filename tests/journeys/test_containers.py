@@ -44,6 +44,5 @@ def shop(tmp_path: Path) -> Iterator[Project]:
 
 
 def test_rows_move_between_containers_and_verify_is_clean(shop: Project) -> None:
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["relay", "--once"], ["verify"]):
-        shop.done(*words, str(shop.job))
+    shop.prepared("table create", "capture install", "backfill", "relay --once", "verify")
     assert len(shop.items()) == 150

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -29,6 +28,7 @@ from tests.journeys.cutover import (
     phase,
     reader,
 )
+from tests.support_waiting import until
 
 
 @pytest.fixture
@@ -45,11 +45,10 @@ def bare(tmp_path: Path, dynamodb_url: str) -> Project:
 @contextmanager
 def relaying(shop: Project) -> Iterator[None]:
     """A relay at work."""
-    with shop.beside("relay", str(shop.job)) as process:
-        ends_at = time.monotonic() + 120
-        while "relay" not in json.dumps(shop.run("status", str(shop.job), "--json").data["live"]["writers"]):
-            assert time.monotonic() < ends_at, process.poll()
-            time.sleep(0.1)
+    with shop.beside("relay", str(shop.job)):
+        until(
+            lambda: "relay" in json.dumps(shop.run("status", str(shop.job), "--json").data["live"]["writers"])
+        )
         yield
 
 
@@ -146,15 +145,6 @@ BAD = {
     "a reason too long": (["rollback", PATTERN, "--reason", "x" * 501], "at most 500 letters"),
     "back from off": (["rollback", PATTERN], "it is in off already"),
     "an unknown instance": (["advance", PATTERN, "--evict", "abc"], "there is no such instance"),
-    "an age that is none": (
-        ["advance", PATTERN, "--evict-older-than", "soon"],
-        "write a duration such as 30s",
-    ),
-    "no age": (["advance", PATTERN, "--evict-older-than", "0"], "is no time at all"),
-    "the old ones gone, and changed nothing": (
-        ["advance", PATTERN, "--evict-older-than", "10m", "--dry-run"],
-        "--evict-older-than strikes instances off the list, and --dry-run changes nothing",
-    ),
     "gone, and changed nothing": (["advance", PATTERN, "--evict", "abc", "--dry-run"], "give one of them"),
 }
 
@@ -194,37 +184,14 @@ def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bar
     assert "silent" not in bare.done("cutover", "status", job).out
 
 
-def test_instances_that_are_silent_for_longer_than_an_operator_says_are_gone_at_once(bare: Project) -> None:
-    job = str(bare.job)
-    force(bare, "advance", job, PATTERN)
-    old, older, lately = dead(bare, 700), dead(bare, 800), dead(bare)
-    words = ["advance", job, PATTERN, "--evict-older-than", "10m"]
-    assert evidence(bare, *words[:3])["silent"] == "unknown"
-    refused = bare.run("cutover", *words, "--json")
-    verdicts = {line["name"]: (line["verdict"], line["found"]) for line in refused.data["evidence"]}
-    assert verdicts["silent"][0] == "unknown"
-    assert verdicts["silent"][1].count("killed on") == 1
-    with desk_of(bare) as job_journal:
-        living = reader(job_journal, bare)
-        assert len(job_journal.instances.known()) == 4
-    bare.done("cutover", *words, "--evict", lately.id, "--override", "drill")
-    line = bare.done("cutover", "history", job, "--json").data[-1]
-    said = "said to be gone, silent for over 10 min: "
-    assert line["reason"] == pins.text()
-    assert line["reason"].split(said)[1].count("killed 1 on ") == 2
-    with desk_of(bare) as job_journal:
-        assert {one.id for one in job_journal.instances.known()} == {living.id}
-    assert {old.id, older.id, lately.id}.isdisjoint(bare.done("cutover", "status", job).out.split())
-
-
-def test_a_move_back_strikes_the_old_ones_too(bare: Project) -> None:
+def test_a_move_back_evicts_each_instance_that_is_named(bare: Project) -> None:
     job = str(bare.job)
     force(bare, "advance", job, PATTERN)
     force(bare, "ramp", job, PATTERN, "50")
-    dead(bare, 700)
-    bare.done("cutover", "ramp", job, PATTERN, "5", "--evict-older-than", "10m")
+    gone = [word for instance in (dead(bare), dead(bare)) for word in ("--evict", instance.id)]
+    bare.done("cutover", "ramp", job, PATTERN, "5", *gone)
     line = bare.done("cutover", "history", job, "--json").data[-1]
-    assert line["reason"] == pins.text()
+    assert line["reason"].count("killed 1 on ") == 2
     with desk_of(bare) as job_journal:
         assert job_journal.instances.known() == []
 

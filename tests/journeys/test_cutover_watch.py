@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests import pins
 from tests.journeys.cutover import OTHER, PATTERN, compared, cutover_shop, desk_of, filled, force, phase
+from tests.support_waiting import until
 
 
 def test_the_watch_takes_a_failing_pattern_back_and_tells_the_hook(tmp_path: Path, dynamodb_url: str) -> None:
@@ -53,10 +54,7 @@ def test_neither_a_slow_hook_nor_a_source_that_is_away_holds_up_the_watch(
         begun = time.monotonic()
         for pattern in (PATTERN, OTHER):
             compared(job_journal, bare, pattern, different=80)
-            ends_at = time.monotonic() + 120
-            while phase(bare, pattern) != "shadow":
-                assert time.monotonic() < ends_at, process.poll()
-                time.sleep(0.1)
+            until(lambda: phase(bare, pattern) == "shadow")  # noqa: B023
             if pattern == PATTERN:
                 begun = time.monotonic()
         assert time.monotonic() - begun < 120
@@ -78,10 +76,7 @@ def test_the_watch_goes_on_until_it_is_told_to_stop(tmp_path: Path, dynamodb_url
         service.execute("UPDATE customer SET name = 'x' WHERE id = 2")
         service.commit()
         compared(job_journal, shop, PATTERN, errors={"table": 90})
-        ends_at = time.monotonic() + 120
-        while phase(shop) != "shadow" or not out.exists():
-            assert time.monotonic() < ends_at, process.poll()
-            time.sleep(0.1)
+        until(lambda: not (phase(shop) != "shadow" or not out.exists()))
     process.terminate()
     said, err = process.communicate(timeout=120)
     assert (process.returncode, "Traceback" in err) == (0, False)

@@ -56,8 +56,7 @@ def moved(
     made.job.write_text(json.dumps(job))
     with old_tables(url) as tables:
         tables.make(real, keys, rows)
-        for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-            made.done(*words, str(made.job))
+        made.prepared("table create", "capture install", "backfill")
         yield made, tables, real
 
 

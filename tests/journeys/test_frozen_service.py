@@ -6,8 +6,7 @@ import os
 import signal
 import sqlite3
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests import pins
 from tests.forking import Python
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, PATTERN, cutover_shop, desk_of, filled, live, obey, phase, reader
+from tests.support_waiting import until
 
 SERVICE = """\
 import os
@@ -77,13 +77,6 @@ def writes(process: subprocess.Popen[str], name: str) -> None:
     process.stdin.flush()
 
 
-def until(holds: Callable[[], bool]) -> None:
-    ends_at = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < ends_at
-        time.sleep(0.1)
-
-
 def name_of_the_first(shop: Project) -> str:
     with closing(sqlite3.connect(shop.folder / "shop.db")) as connection:
         return str(connection.execute("SELECT name FROM customer WHERE id = 1").fetchone()[0])
@@ -101,6 +94,7 @@ def test_a_frozen_process_stands_against_the_end_alone_and_writes_nothing_after_
         assert said(old) == "written"
         os.kill(old.pid, signal.SIGSTOP)
         until(lambda: [one.pid for one in job_journal.service_registry().silent] == [old.pid])
+        (frozen,) = (one.id for one in job_journal.service_registry().silent)
         new = reader(job_journal, shop)
         obey(job_journal, new)
         # It is there still, as the system knows, so no other process says goodbye for it; a newer one of its service took its place.
@@ -113,7 +107,7 @@ def test_a_frozen_process_stands_against_the_end_alone_and_writes_nothing_after_
             shop.done("cutover", *words, "--override", "drill")
         # An operator is sure, and mistaken.
         for pattern in (PATTERN, OTHER):
-            more = ["--evict-older-than", "1s"] if pattern == PATTERN else []
+            more = ["--evict", frozen] if pattern == PATTERN else []
             shop.done("cutover", "advance", job, pattern, "--override", "drill", "--yes", *more)
             assert phase(shop, pattern) == "complete"
         writes(old, "after the end")

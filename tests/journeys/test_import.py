@@ -8,7 +8,6 @@ import json
 import secrets
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -20,11 +19,8 @@ import boto3
 import pytest
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart import encoder
 from migrator.model.bulk.files import Manifest, manifest_digest
-from migrator.stages.backfill import export
 from migrator.stages.backfill.export import keep_state
-from migrator.target.exchange import REFERENCE
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
@@ -68,25 +64,6 @@ def lines_of(data: bytes) -> list[Any]:
 
 def objects(s3: Any, bucket: str) -> list[str]:
     return sorted(one["Key"] for one in s3.list_objects_v2(Bucket=bucket).get("Contents", []))
-
-
-def test_the_reference_lane_makes_the_same_files_by_items_for_alone(
-    shop: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, compiled, compiles = {}, Counter[str](), encoder.compile_encoder
-
-    def counted(*words: Any) -> Any:
-        compiled[lane] += 1
-        return compiles(*words)
-
-    monkeypatch.setattr(export, "compile_encoder", counted)
-    for lane in ("exchange", REFERENCE):
-        shop.environment["MIGRATOR_LANE"] = lane
-        place = shop.folder / lane
-        assert exported(shop, str(place))["items"] == 150
-        made[lane] = [lines_of(part.read_bytes()) for part in sorted(place.glob("data/*"))]
-    assert made["exchange"] == made[REFERENCE] != []
-    assert compiled["exchange"] > compiled[REFERENCE] == 0
 
 
 def test_a_table_is_imported_while_services_write_and_is_clean_after_the_relay(

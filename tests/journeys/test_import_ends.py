@@ -42,12 +42,8 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
 @pytest.fixture
 def people(tmp_path: Path, dynamodb_url: str) -> Project:
     """Members whose keys are of two tables, and nicks that nothing proves to be of one member each."""
-    made = project(
-        tmp_path, f"sqlite:///{tmp_path}/shop.db", dynamodb_url, f"F{secrets.token_hex(4)}", tuning=TUNING
-    )
-    lines = made.job.read_text().splitlines()
-    made.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
-    (tmp_path / "mapping.yaml").write_text(MAPPING)
+    url = f"sqlite:///{tmp_path}/shop.db"
+    made = project(tmp_path, url, dynamodb_url, f"F{secrets.token_hex(4)}", tuning=TUNING, text=MAPPING)
     with closing(sqlite3.connect(tmp_path / "shop.db")) as source, source:
         source.executescript(TABLES)
         source.execute("INSERT INTO place VALUES (1, 'Here'), (2, 'There')")

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-import sqlalchemy as sa
 
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.in_process import LIMIT_S
 from tests.journeys.proposals import here, proposed
-from tests.support_design import SHOP, filled
+from tests.support_design import SHOP
 from tests.support_schemas import northwind
 
 __all__ = ["here"]
@@ -108,37 +107,6 @@ def test_faults_of_a_list_write_nothing(trade: Project, tmp_path: Path) -> None:
         "team.csv:3:",
     ]
     assert not (tmp_path / "shop.yaml").exists()
-
-
-def test_what_sqlalchemy_writes_of_itself_is_served_without_its_parameters(
-    here: Callable[[str], Project], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    filled(tmp_path / "source.db", seed=5)
-    url = f"sqlite:///{tmp_path / 'source.db'}"
-    engine = sa.create_engine(url)
-    tables = sa.MetaData()
-    tables.reflect(engine)
-    orders, customers = tables.tables["orders"], tables.tables["customers"]
-    with caplog.at_level("INFO", "sqlalchemy.engine"), engine.connect() as connection:
-        connection.execute(sa.select(customers).where(customers.c.email == "secret@example.com"))
-        connection.execute(
-            sa.select(orders.c.id, orders.c.total).where(orders.c.customer_id == 7).order_by(orders.c.id)
-        )
-        connection.execute(
-            sa.insert(customers), [{"id": 999, "email": "s", "name": "secret", "active": True}]
-        )
-    engine.dispose()
-    (tmp_path / "echo.log").write_text(
-        "".join(
-            f"2026-11-23 15:09:18,832 INFO {record.name} {record.getMessage()}\n" for record in caplog.records
-        ),
-        encoding="utf-8",
-    )
-    ended = proposed(here(url), "--statements", "echo.log", "--json", prove=True)
-    assert ended.code == 0, ended.err
-    assert (ended.data["served"], ended.data["no_questions"] >= 2) == (2, True)
-    for file in tmp_path.glob("shop.*"):
-        assert "secret" not in file.read_text(encoding="utf-8")
 
 
 def test_a_proof_that_is_stopped_leaves_the_files_and_no_server(trade: Project, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ BEFORE = (
     "export cdk-ts shop.yaml",
     "export cdk-py shop.yaml",
     "export iam shop.yaml --region us-east-1",
-    "export onetable shop.yaml",
+    "export electrodb shop.yaml",
     "export electrodb shop.yaml --out out",
     "export json-schema shop.yaml",
     "export python shop.yaml",

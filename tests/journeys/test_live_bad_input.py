@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tests.faults.schedule import Faults
 from tests.journeys.command import Project
 from tests.journeys.small import MAPPING, small_shop
 from tests.support_services import free_port
+from tests.support_waiting import until
 
 TUNING = "request_life_s: 0.5, silent_s: 20, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
 LIVE = MAPPING.replace("type: type", "type: type, ttl: expiresAt")
@@ -41,9 +42,7 @@ def shop(tmp_path: Path, dynamodb_url: str, faults: Faults) -> Iterator[Project]
         made = small_shop(tmp_path, proxy.url, create=False)
         made.job.write_text(made.job.read_text().replace("tuning: {}", f"tuning: {{{TUNING}}}"))
         (tmp_path / "mapping.yaml").write_text(LIVE)
-        job = str(made.job)
-        for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-            made.done(*words, job)
+        made.prepared("table create", "capture install", "backfill")
         yield made
 
 
@@ -57,13 +56,6 @@ def change(shop: Project, *statements: str) -> None:
 def marks(shop: Project) -> int:
     with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
         return int(service.execute("SELECT COUNT(*) FROM migrator_mark").fetchone()[0])
-
-
-def until(holds: Callable[[], bool], limit_s: float = 120) -> None:
-    ends_at = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < ends_at
-        time.sleep(0.1)
 
 
 def ended(relay: subprocess.Popen[str], sign: int = signal.SIGTERM) -> tuple[int, str, str]:

@@ -104,7 +104,7 @@ def test_a_watch_shows_one_line_and_every_move_above_it(shop: Project) -> None:
 
 
 def test_a_pipe_gets_lines_alone(shop: Project) -> None:
-    process = shop.start("relay", str(shop.job))
+    process = shop.start("relay", str(shop.job), "--log-format", "json")
     line = process.stderr.readline()  # type: ignore[union-attr]
     while "relay_lag" not in line:
         assert line

@@ -32,7 +32,7 @@ def test_a_job_is_checked_with_the_mapping_that_it_names(shop: Project) -> None:
 
 def test_the_faults_of_a_job_and_of_its_mapping_are_those_of_their_files(shop: Project) -> None:
     shop.job.write_text(f"{shop.job.read_text()}\nreads: {{connections: 0}}\nhoks: []\n")
-    ended = shop.run("mapping", "check", "shop.yaml", "--format", "json")
+    ended = shop.run("mapping", "check", "shop.yaml", "--json")
     assert ended.code == 2
     found = json.loads(ended.out)
     assert {(Path(fault["file"]).name, fault["where"]) for fault in found} == {

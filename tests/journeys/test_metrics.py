@@ -36,9 +36,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Project
     job = made.job.read_text()
     job = job.replace("tuning: {", "tuning: {page_rows: 5, max_source_load: 5, source_load_query: SELECT 2, ")
     made.job.write_text(job)
-    for words in (["table", "create"], ["capture", "install"]):
-        made.done(*words, str(made.job))
-    return made
+    return made.prepared("table create", "capture install")
 
 
 @pytest.fixture(scope="module")

@@ -58,8 +58,7 @@ def test_values_are_in_s3_and_verify_misses_one_that_is_gone(made: tuple[Project
     assert pins.said(without.err, "object", bucket=bucket)
 
     s3.create_bucket(Bucket=bucket)
-    shop.done("backfill", str(shop.job))
-    shop.done("verify", str(shop.job))
+    shop.prepared("backfill", "verify")
     keys = [one["Key"] for one in s3.list_objects_v2(Bucket=bucket)["Contents"]]
     names = {hashlib.sha256(body.encode()).hexdigest() for body in BODIES.values() if body}
     assert sorted(keys) == sorted(f"large/{name}" for name in names)
@@ -77,8 +76,7 @@ def test_a_repair_brings_back_an_object_that_is_gone(made: tuple[Project, str], 
     job, mapping = str(shop.job), shop.folder / "documents.yaml"
     mapping.write_text(MAPPING.replace("type: type", "type: type, ttl: expiresAt"))
     s3.create_bucket(Bucket=bucket)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-        shop.done(*words, job)
+    shop.prepared("table create", "capture install", "backfill")
     s3.delete_object(Bucket=bucket, Key=f"large/{hashlib.sha256(b'short').hexdigest()}")
     found = shop.run("verify", job, "--repair", "--settle", "0")
     assert (found.code, pins.said(found.err)) == (1, True)

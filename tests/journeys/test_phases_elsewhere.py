@@ -24,8 +24,7 @@ def asked(tmp_path: Path, dynamodb_url: str) -> Iterator[Asked]:
     """A job under relay, and the relay's address."""
     shop, port = cutover_shop(tmp_path, dynamodb_url), free_port()
     job = str(shop.job)
-    for words in (["table", "create"], ["capture", "install"]):
-        shop.done(*words, job)
+    shop.prepared("table create", "capture install")
     with shop.beside("relay", job, "--metrics-port", str(port)):
         url = f"http://127.0.0.1:{port}/phases"
         until(lambda: _answers(url), "the relay serves the phases")

@@ -166,8 +166,7 @@ def units_of_calls(project: Project, mapping: Path) -> dict[str, float]:
 def check_against_the_table(project: Project, mapping: Path) -> Any:
     planned = project.run("plan", str(project.job), "--json")
     assert planned.code == 0, planned.err
-    project.done("table", "create", str(project.job))
-    project.done("backfill", str(project.job))
+    project.prepared("table create", "backfill")
     data, stored = planned.data, Stored(project)
     assert data["items"] == len(stored.items)
     assert data["write_units"] == pytest.approx(stored.write_units(), rel=CLOSE)

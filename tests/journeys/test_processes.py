@@ -8,8 +8,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests import pins
 from tests.journeys.command import STOPPED, Project
 from tests.journeys.small import small_shop
 from tests.journeys.test_cutover_clocks import OFF_S, with_clock
+from tests.support_waiting import until
 
 ROWS = 800
 PAGES = 2 * (ROWS // 20)
@@ -60,10 +60,7 @@ def done_pages(made: Project) -> int:
 
 
 def wait_for(made: Project, pages: int) -> None:
-    ends_at = time.monotonic() + 120
-    while done_pages(made) < pages:
-        assert time.monotonic() < ends_at, "no page is done"
-        time.sleep(0.05)
+    until(lambda: done_pages(made) >= pages, "no page is done")
 
 
 def children(pid: int) -> Iterator[psutil.Process]:
@@ -153,9 +150,9 @@ def two_paused(made: Project, host: Project | None = None) -> tuple[subprocess.P
     """A driver and one that has joined it (on another `host`), both of which wait until the job is resumed."""
     made.done("pause", str(made.job))
     driver = made.start("backfill", str(made.job))
-    wait_until(lambda: len(at_work(made)) == 1)
+    until(lambda: len(at_work(made)) == 1)
     joined = (host or made).start("backfill", str(made.job), "--join")
-    wait_until(lambda: len(at_work(made)) == 2)
+    until(lambda: len(at_work(made)) == 2)
     return driver, joined
 
 
@@ -164,13 +161,6 @@ def at_work(made: Project) -> list[dict[str, object]]:
         "processes"
     ]
     return found
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    ends_at = time.monotonic() + 120
-    while not is_so():
-        assert time.monotonic() < ends_at, "it never came to it"
-        time.sleep(0.2)
 
 
 def test_another_process_joins_and_each_has_its_line_in_the_status(shop: Project) -> None:
@@ -314,9 +304,9 @@ def test_a_verify_goes_on_where_a_process_of_it_or_its_driver_is_killed(shop: Pr
     spoilt(shop)
     wanted = verified(shop)
     process = slow_rows(shop).start("verify", str(shop.job), "--restart", "--processes", "3", "--json")
-    wait_until(lambda: compared(shop) >= 20)
+    until(lambda: compared(shop) >= 20)
     next(children(process.pid)).kill()
-    wait_until(lambda: compared(shop) >= 24)
+    until(lambda: compared(shop) >= 24)
     started = list(children(process.pid))
     process.kill()
     process.communicate()
@@ -334,9 +324,9 @@ def test_another_process_joins_a_verify(shop: Project) -> None:
     ended = shop.run("verify", str(shop.job), "--join")
     assert (ended.code, pins.said(ended.err, "shop")) == (2, True), ended.err
     driver = slow_rows(shop).start("verify", str(shop.job), "--processes", "1", "--json")
-    wait_until(lambda: compared(shop) >= 5)
+    until(lambda: compared(shop) >= 5)
     joined = shop.start("verify", str(shop.job), "--join")
-    wait_until(lambda: len(in_journal(shop, "SELECT DISTINCT who FROM migrator_page_claim")) == 2)
+    until(lambda: len(in_journal(shop, "SELECT DISTINCT who FROM migrator_page_claim")) == 2)
     other = shop.run("backfill", str(shop.job), "--join")
     assert (other.code, pins.said(other.err, "backfill")) == (2, True), other.err
     for process in (driver, joined):

@@ -33,9 +33,9 @@ from tests.journeys.test_processes import (
     done_pages,
     in_journal,
     need_whole,
-    wait_until,
 )
 from tests.journeys.test_processes import shop as shop
+from tests.support_waiting import until
 
 UNITS_PER_S = 60
 ROWS_PER_S = 40
@@ -64,10 +64,10 @@ def join_late_and_kill_one(made: Project, kind: str) -> None:
     """A run of three processes that one more joins once they are at work; when that has its part, one is killed."""
     job = str(made.job)
     driver = made.start(kind, job, "--processes", "3")
-    wait_until(lambda: len(claiming(made)) == 3)
+    until(lambda: len(claiming(made)) == 3)
     before = shares(made)
     joined = made.start(kind, job, "--join")
-    wait_until(lambda: bool(claiming(made) - before))
+    until(lambda: bool(claiming(made) - before))
     os.kill(next(children(driver.pid)).pid, signal.SIGKILL)
     assert "process_ended" in ended_well(driver)
     assert "is done" in ended_well(joined)
@@ -198,7 +198,7 @@ def kill_and_wait(process: psutil.Process, url: str) -> None:
     process.kill()
     query = "SELECT count(*) FROM pg_stat_activity WHERE client_port = ANY(%s)"
     with psycopg.connect(url, autocommit=True) as connection:
-        wait_until(lambda: connection.execute(query, [ports]).fetchone() == (0,))
+        until(lambda: connection.execute(query, [ports]).fetchone() == (0,))
 
 
 def test_connections_of_a_run_are_never_more_than_it_may_have(
@@ -210,15 +210,15 @@ def test_connections_of_a_run_are_never_more_than_it_may_have(
     with counting(postgres_database) as counts:
         served.done("pause", job)
         driver = served.start("backfill", job, "--processes", "3")
-        wait_until(lambda: done_pages(served) == 0 and len(at_work(served)) == 3)
+        until(lambda: done_pages(served) == 0 and len(at_work(served)) == 3)
         first = served.start("backfill", job, "--join")
-        wait_until(lambda: len(at_work(served)) == 4)
+        until(lambda: len(at_work(served)) == 4)
         refused = served.run("backfill", job, "--join")
         assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
         kill_and_wait(next(children(driver.pid)), postgres_database)
-        wait_until(lambda: len(shares(served)) == 3)
+        until(lambda: len(shares(served)) == 3)
         second = served.start("backfill", job, "--join")
-        wait_until(lambda: len(shares(served)) == 4)
+        until(lambda: len(shares(served)) == 4)
         served.done("resume", job)
         for process in (driver, first, second):
             ended_well(process)

@@ -12,9 +12,9 @@ from tests.journeys.test_processes import (
     need_compared,
     need_whole,
     slow_rows,
-    wait_until,
 )
 from tests.journeys.test_processes import shop as shop
+from tests.support_waiting import until
 
 STEPS = {
     "claim": "SqlJournal.claim_pages:1",
@@ -45,7 +45,7 @@ def need_backfill_survives(made: Project, step: str) -> None:
     killing(made, STEPS[step])
     made.done("pause", str(made.job))
     driver = made.start("backfill", str(made.job), "--restart", "--processes", "2")
-    wait_until(lambda: in_journal(made, "SELECT count(*) FROM migrator_process") == [(2,)])
+    until(lambda: in_journal(made, "SELECT count(*) FROM migrator_process") == [(2,)])
     made.done("resume", str(made.job))
     _, err = driver.communicate(timeout=300)
     assert driver.returncode == 0, err
@@ -81,9 +81,9 @@ def test_so_it_is_with_a_journal_on_postgresql_and_a_new_driver(
     shop.environment["MIGRATOR_TEST_KILL"] = ""
     wanted = shop.done("verify", str(shop.job), "--json").data["total"]
     driver = slow_rows(shop).start("verify", str(shop.job), "--restart", "--processes", "1")
-    wait_until(lambda: compared(shop) >= 3)
+    until(lambda: compared(shop) >= 3)
     joined = shop.start("verify", str(shop.job), "--join")
-    wait_until(lambda: len(in_journal(shop, "SELECT DISTINCT who FROM migrator_page_claim")) == 2)
+    until(lambda: len(in_journal(shop, "SELECT DISTINCT who FROM migrator_page_claim")) == 2)
     driver.kill()
     driver.communicate()
     _, err = joined.communicate(timeout=120)

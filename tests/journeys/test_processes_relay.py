@@ -12,7 +12,8 @@ import pytest
 
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
-from tests.journeys.test_processes import children, wait_until, waits_to_end
+from tests.journeys.test_processes import children, waits_to_end
+from tests.support_waiting import until
 
 ROWS = 300
 
@@ -23,9 +24,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     made = small_shop(tmp_path, dynamodb_url, create=False)
     mapping = made.folder / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace("type: type}", "type: type, ttl: expiresAt}"))
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["relay", "--once"]):
-        made.done(*words, str(made.job))
-    return made
+    return made.prepared("table create", "capture install", "backfill", "relay --once")
 
 
 def change(made: Project) -> None:
@@ -47,14 +46,14 @@ def test_relays_of_one_command_work_all_marks_and_say_what_all_have_worked(shop:
 
 def test_a_relay_that_is_killed_is_started_again_and_all_end_with_the_first(shop: Project) -> None:
     process = shop.start("relay", str(shop.job), "--processes", "2")
-    wait_until(lambda: len(list(children(process.pid))) == 1)
+    until(lambda: len(list(children(process.pid))) == 1)
     (first,) = children(process.pid)
     time.sleep(1)
     first.kill()
-    wait_until(lambda: {one.pid for one in children(process.pid)} - {first.pid} != set())
+    until(lambda: {one.pid for one in children(process.pid)} - {first.pid} != set())
     started = list(children(process.pid))
     change(shop)
-    wait_until(lambda: not shop.done("relay", str(shop.job), "--dry-run", "--json").data["waiting"])
+    until(lambda: not shop.done("relay", str(shop.job), "--dry-run", "--json").data["waiting"])
     process.terminate()
     _, err = process.communicate(timeout=120)
     assert (process.returncode, "process_ended" in err) == (0, True), err
@@ -64,7 +63,7 @@ def test_a_relay_that_is_killed_is_started_again_and_all_end_with_the_first(shop
 
 def test_relays_end_where_the_first_is_killed(shop: Project) -> None:
     process = shop.start("relay", str(shop.job), "--processes", "2")
-    wait_until(lambda: len(list(children(process.pid))) == 1)
+    until(lambda: len(list(children(process.pid))) == 1)
     started: list[psutil.Process] = list(children(process.pid))
     process.kill()
     process.communicate()

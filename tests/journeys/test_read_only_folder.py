@@ -40,8 +40,7 @@ def read_only(folder: Path) -> Iterator[None]:
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Project]:
     made = replace(cutover_shop(tmp_path, dynamodb_url), own_process=True)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-        made.done(*words, str(made.job))
+    made.prepared("table create", "capture install", "backfill")
     with read_only(Path(made.environment["MIGRATOR_HOME"])):
         yield made
 

@@ -72,17 +72,12 @@ def url(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def shop(url: str, tmp_path: Path, dynamodb_url: str) -> Project:
     """Filled; all but notes are the service's to write, and the stream is begun with."""
-    (tmp_path / "mapping.yaml").write_text(LEFT)
     # The lease of one that was killed is waited for.
-    made = project(tmp_path, url, dynamodb_url, f"U{secrets.token_hex(4)}", tuning="lease_s: 5")
-    lines = made.job.read_text().splitlines()
-    text = "\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines)
-    made.job.write_text(
-        text.replace("target: {", "target: {options: {stream: new_and_old_images}, ", 1) + "\n"
-    )
+    made = project(tmp_path, url, dynamodb_url, f"U{secrets.token_hex(4)}", tuning="lease_s: 5", text=LEFT)
+    options = "target: {options: {stream: new_and_old_images}, "
+    made.job.write_text(made.job.read_text().replace("target: {", options, 1))
     made.environment["MIGRATOR_HOME"] = str(tmp_path / ".migrator")
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["verify"]):
-        made.done(*words, str(made.job))
+    made.prepared("table create", "capture install", "backfill", "verify")
     made.job.write_text(made.job.read_text() + "writes: {direct: [customer, orders, line]}\n")
     made.done("capture", "install", str(made.job))
     made.done("reverse", "start", str(made.job), "--once", "--settle", "0s")

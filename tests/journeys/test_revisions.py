@@ -131,8 +131,6 @@ def test_two_revisions_that_claim_one_key_for_different_rows_are_refused(shop: P
     write(shop, text.replace("I#{id:06}", "I#{customer_id:06}").partition("access_patterns")[0])
     said = diff(shop, "older.yaml", *SOURCE, code=2)
     assert pins.said(said)
-    github = diff(shop, "older.yaml", *SOURCE, "--format", "github", code=2)
-    assert "::error file=mapping.yaml,line=5,title=entities.invoice.items.Invoice.key::" in github
 
 
 def test_faults_of_either_file_are_told(shop: Project) -> None:
@@ -151,8 +149,7 @@ def indexes(made: Project) -> set[str]:
 
 def test_a_new_revision_with_an_index_more_and_the_way_back(shop: Project) -> None:
     job = str(shop.job)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["verify"]):
-        shop.done(*words, job)
+    shop.prepared("table create", "capture install", "backfill", "verify")
     write(shop, MAPPING, "older.yaml")
     write(shop, GROWN)
     assert pins.said(shop.run("backfill", job).err, "missing")
@@ -260,8 +257,7 @@ def test_the_steps_bring_the_table_to_the_new_revision_and_back(shop: Project, c
         ),
         "an attribute": MAPPING.replace("keep: [name]", 'keep: [name], attributes: {shown: "{name|upper}"}'),
     }
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["verify"]):
-        shop.done(*words, job)
+    shop.prepared("table create", "capture install", "backfill", "verify")
     before = fresh(shop)
     for old, new in ((MAPPING, texts[change]), (texts[change], MAPPING)):
         write(shop, old, "older.yaml")
@@ -276,8 +272,7 @@ def test_the_steps_bring_the_table_to_the_new_revision_and_back(shop: Project, c
 
 def test_the_items_of_an_entity_that_is_gone_are_deleted_by_the_newest_file_alone(shop: Project) -> None:
     job = str(shop.job)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-        shop.done(*words, job)
+    shop.prepared("table create", "capture install", "backfill")
     without = MAPPING[: MAPPING.index("  invoice: {")] + MAPPING[MAPPING.index("access_patterns") :]
     write(shop, without[: without.index("  invoices_of_customer:")])
     undo = ("undo", job, "--entity", "invoice", "--yes")

@@ -50,9 +50,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Project
     with sqlite3.connect(folder / "shop.db") as database:
         database.executescript(FEWER)
     made = project(folder, source, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")
-    made.done("table", "create", str(made.job))
-    made.done("backfill", str(made.job))
-    return made
+    return made.prepared("table create", "backfill")
 
 
 def replay(shop: Project, *words: str) -> Ended:

@@ -38,8 +38,7 @@ def _fill(engine: str, url: str, folder: Path, collation: str = "") -> None:
 
 def _replayed(url: str, folder: Path, dynamodb_url: str) -> Ended:
     made = project(folder, url, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")
-    made.done("table", "create", str(made.job))
-    made.done("backfill", str(made.job))
+    made.prepared("table create", "backfill")
     words = ("--seed", "7", "--settle", "0.3s", "--questions", "12", "--json")
     return made.run("shadow", "replay", str(made.job), *words)
 

@@ -44,9 +44,7 @@ def test_every_access_pattern_has_the_same_answer_on_both_sides(tmp_path: Path, 
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
         database.executescript(FEWER)
     made = project(tmp_path, source, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")
-    made.done("table", "create", str(made.job))
-    made.done("backfill", str(made.job))
-    made.done("verify", str(made.job))
+    made.prepared("table create", "backfill", "verify")
     text = (ROOT / "mappings" / "ecommerce.yaml").read_text(encoding="utf-8")
     assert set(parse_mapping(text, "ecommerce.yaml").mapping.patterns) == set(ASKED)
     for pattern, params in ASKED.items():

@@ -37,12 +37,8 @@ def primary() -> Iterator[str]:
 
 
 def shop(folder: Path, url: str, endpoint: str) -> Project:
-    (folder / "mapping.yaml").write_text(MAPPING.replace("type: type", "type: type, ttl: expiresAt"))
-    made = project(folder, url, endpoint, f"S{secrets.token_hex(4)}")
-    text = made.job.read_text().splitlines()
-    made.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in text))
-    made.done("table", "create", str(made.job))
-    return made
+    text = MAPPING.replace("type: type", "type: type, ttl: expiresAt")
+    return project(folder, url, endpoint, f"S{secrets.token_hex(4)}", text=text).prepared("table create")
 
 
 def of(made: Project, url: str) -> Project:
@@ -54,8 +50,7 @@ def test_a_standby_is_moved_and_verified_without_capture(
 ) -> None:
     with standby_of(primary) as url:
         made = shop(tmp_path, url, dynamodb_url)
-        made.done("doctor", str(made.job))
-        made.done("backfill", str(made.job))
+        made.prepared("doctor", "backfill")
         assert len(made.items()) == 30 + 2 * 60
         made.done("verify", str(made.job))
         assert made.run("verify", str(made.job), "--settle", "1s").code == 2, "nothing is captured"

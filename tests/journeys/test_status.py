@@ -60,6 +60,14 @@ def test_a_job_at_rest_is_told_in_six_lines(shop: Project) -> None:
     assert said[5] == pins.text()
 
 
+def test_a_backlog_is_shown_in_rows_and_in_changes(shop: Project) -> None:
+    for name in ("Ada", "Bea", "Cid"):
+        rename(shop, name)
+    marks = shop.done("status", str(shop.job), "--json").data["live"]["marks"]
+    assert (marks["waiting"], marks["rows"]) == (12, 4)
+    assert shop.done("status", str(shop.job)).out.startswith("lag      12 mark(s) of 4 row(s) wait")
+
+
 def test_runs_and_the_journal_are_shown_with_runs(shop: Project) -> None:
     said = shop.done("status", str(shop.job), "--runs").out
     assert "backfill" in said

@@ -79,7 +79,7 @@ def test_a_relay_that_runs_once_has_not_looked_at_every_mark(tmp_path: Path, dyn
     change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
     with live_wiring.open_live(job_settings.load_job(shop.job, shop.environment), "test") as live:
         assert len(live.marks.take(10, 3600)) == 1
-    process = shop.start("relay", str(shop.job), "--once")
+    process = shop.start("relay", str(shop.job), "--once", "--log-format", "json")
     while "relay_lag" not in (line := process.stderr.readline()):  # type: ignore[union-attr]
         assert line, "the relay ended before it looked"
     process.send_signal(signal.SIGINT)

@@ -50,7 +50,7 @@ def test_the_table_has_every_option_and_check_finds_what_is_changed(shop: Projec
         True,
     )
     lines = shop.run("table", "check", str(shop.job), "--as", "terraform").out
-    assert "# deletion_protection\ndeletion_protection_enabled = true\n" in lines
+    assert '# deletion_protection\n  "deletion_protection_enabled": true\n' in lines
     shop.done("backfill", str(shop.job))  # options hinder no run
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -30,6 +29,7 @@ from tests.journeys.cutover import (
 )
 from tests.journeys.test_direct_servers import SHOP
 from tests.support_capture import connect
+from tests.support_waiting import until
 
 WRITES = "writes: {direct: [invoice]}\n"
 BACK = ("--yes", "--settle", "0.2s", "--from", "complete")
@@ -111,13 +111,6 @@ def write_directly(shop: Project, numbers: Sequence[int], total: int) -> None:
 
 def status(shop: Project) -> dict[str, Any]:
     return dict(shop.run("reverse", "status", str(shop.job), "--json").data)
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    ends_at = time.monotonic() + 120
-    while not is_so():
-        assert time.monotonic() < ends_at, "it never comes about"
-        time.sleep(0.2)
 
 
 def complete(shop: Project, *words: str, pattern: str = OTHER) -> None:

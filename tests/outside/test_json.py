@@ -64,7 +64,6 @@ export cloudformation JOB --out exported
 export cdk-ts JOB
 export cdk-py JOB
 export iam JOB --region us-east-1
-export onetable JOB
 export electrodb JOB --out exported
 export json-schema JOB
 export python JOB

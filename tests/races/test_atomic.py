@@ -13,6 +13,7 @@ from migrator.model.table import Item
 from migrator.stages.backfill.write import ConditionalPath
 from tests import pins, support_mysql
 from tests import support_services as services
+from tests.fakes.encoded import ByItems
 from tests.faults.schedule import Faults
 from tests.races.harness import Pause, Race
 from tests.races.shop import TABLES, Shop, open_shop
@@ -119,7 +120,7 @@ class CrashError(Exception):
 
 
 @dataclass
-class Looked:
+class Looked(ByItems):
     """A store whose every request is a reader's moment: the titles of all live items after it. `dies_after` so many."""
 
     store: ConditionalStore

@@ -11,6 +11,7 @@ import pytest
 from migrator.model.errors import StoppedError
 from migrator.model.live import ConditionalStore, Outcome
 from migrator.model.table import Item
+from tests.fakes.encoded import ByItems
 from tests.races.harness import Pause, Race
 
 ANN = "INSERT INTO users (id, name, email, handle) VALUES (1, 'Ann', 'ann@x', 'ann')"
@@ -28,7 +29,7 @@ def crash() -> None:
 
 
 @dataclass
-class CutShort:
+class CutShort(ByItems):
     """A store whose process dies after so many items."""
 
     store: ConditionalStore

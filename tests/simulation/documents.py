@@ -21,7 +21,7 @@ from migrator.model.facts import Captured, Column, TableFacts
 from migrator.model.live import Change, KeptMark, Mark
 from migrator.model.streams.shards import StreamRecord
 from migrator.stages.live.refresh import Refresh
-from migrator.stages.live.service import Flush, LeftToTheRelay
+from migrator.stages.live.service import Flush, LeftToTheRelay, Rest
 from migrator.stages.live.writers import WriterLease, fence_off
 from migrator.stages.streams.reader import StreamReader
 from tests.fakes.stream_journal import FakeStreamJournal
@@ -273,7 +273,7 @@ class DocumentCast(Cast):
         before = documents.read(keys)
         self.commit(work)
         relay = self.world.relay(self.refresh_of(lease))
-        left = LeftToTheRelay(self.schedule.clock)
+        left = LeftToTheRelay(Rest(self.schedule.clock))
         flush = Flush(documents, lambda: relay, Turns(lease), left)  # type: ignore[arg-type]
         flush.or_raise([Change(table, one) for table, of in before.items() for one in of.values()])
 

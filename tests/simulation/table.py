@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from migrator.mapping.heart.encoder import EncodedItem
 from migrator.model.edges import ControlState, Kept, Receipt
 from migrator.model.errors import StoppedError
 from migrator.model.live import Outcome, Verdict
-from migrator.model.table import TOMBSTONE, Item, ItemKey, TableDesign
+from migrator.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, TableDesign
 from migrator.stages.backfill.inserts import items_of
 from migrator.target.answers import missing_parts, missing_reasons
 from migrator.target.control import with_kept
+from tests.fakes.encoded import ByItems
 from tests.simulation.scheduler import Scheduler
 
 REQUEST_LIFE_S = 60.0
@@ -38,7 +38,7 @@ class Request:
 
 
 @dataclass
-class Table:
+class Table(ByItems):
     """`faults`: how often a request is repeated, lost, answered with nothing, or lands when no caller waits for it any more."""
 
     schedule: Scheduler
@@ -72,30 +72,8 @@ class Table:
             return False
         return outcome.verdict == "stored"
 
-    takes_encoded = True
-
-    def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
-        assert len({key for key, *_ in items}) == len(items)
-        outcomes = self.write(items_of(items), fresh=True)
-        return [outcome for outcome in outcomes if outcome.verdict != "stored"]
-
-    def write_encoded(
-        self, items: Sequence[tuple[str, EncodedItem]], ticket: int, *, fresh: bool = False
-    ) -> list[Outcome]:
-        plain = items_of([item for _, item in items])
-        assert [(item["_src"], item["_tk"]) for item in plain] == [(source, ticket) for source, _ in items]
-        return [outcome for outcome in self.write(plain, fresh=fresh) if outcome.verdict != "stored"]
-
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         return [outcome for group in groups for outcome in self._send(group)]
-
-    def write_encoded_together(
-        self, groups: Sequence[tuple[str, Sequence[EncodedItem]]], ticket: int
-    ) -> list[Outcome]:
-        plain = [items_of(items) for _, items in groups]
-        for (source, _), group in zip(groups, plain, strict=True):
-            assert {(item["_src"], item["_tk"]) for item in group} == {(source, ticket)}
-        return [outcome for outcome in self.write_together(plain) if outcome.verdict != "stored"]
 
     def put(self, item: Item) -> None:
         """Without any condition."""
@@ -244,8 +222,6 @@ class FastStore:
             self.check()
             self.table.put(item)
         return Receipt(len(items))
-
-    takes_encoded = True
 
     def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
         return self.put(items_of(items))

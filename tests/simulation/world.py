@@ -14,7 +14,7 @@ from migrator.model.live import KeyRequest, Root
 from migrator.model.table import Item, ItemKey, encode_key
 from migrator.stages.adoption import Adoption
 from migrator.stages.backfill.encoded import EncodedPath, encoded_where_possible, put_alone
-from migrator.stages.backfill.inserts import EncodedInserts, Inserting, inserts_where_possible
+from migrator.stages.backfill.inserts import Inserting, inserts_where_possible
 from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions
@@ -178,9 +178,7 @@ class World:
             made = inserts_where_possible(path)
             assert isinstance(made, EncodedPath)
             encoders[plain] = made.encoders
-        store = path.refresh.store
-        assert isinstance(store, EncodedInserts)
-        return EncodedPath(path, encoders[plain], Inserting(path, store))
+        return EncodedPath(path, encoders[plain], Inserting(path))
 
     # ── what must hold at rest ──
 

@@ -24,6 +24,7 @@ from tests.forking import Python
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, PATTERN, cutover_shop, desk_of, phase
 from tests.service.reading import part_of
+from tests.support_waiting import until
 
 SETTINGS = """\
 cutover: {comparisons_min: 100, mismatch_max: 0.03, error_max: 0.03, p99_factor: 1000, quiet: 1s}
@@ -47,9 +48,7 @@ def shop(
         source.execute(ROWS)
     for name in ("MIGRATOR_SOURCE_URL", "MIGRATOR_HOME"):
         monkeypatch.setenv(name, made.environment[name])
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["verify"]):
-        made.done(*words, str(made.job))
-    return made
+    return made.prepared("table create", "capture install", "backfill", "verify")
 
 
 class Callers:
@@ -222,10 +221,7 @@ def test_a_fault_under_load_is_rolled_back_by_the_watch(shop: Project) -> None:
         with psycopg.connect(os.environ["MIGRATOR_SOURCE_URL"]) as source:
             source.execute("ALTER TABLE customer DISABLE TRIGGER USER")
             source.execute("UPDATE customer SET name = name || ' the second'")
-        ends_at = time.monotonic() + 120
-        while shop.run("cutover", "watch", job, "--once").code == 0:
-            assert time.monotonic() < ends_at
-            time.sleep(0.5)
+        until(lambda: shop.run("cutover", "watch", job, "--once").code != 0)
         assert phase(shop) == "shadow"
         refused = shop.run("cutover", "advance", job, PATTERN)
         assert pins.said(refused.err)

@@ -39,9 +39,7 @@ def shop(tmp_path: Path, postgres_database: str, dynamodb_url: str) -> Project:
     made = project(
         tmp_path, postgres_database, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce"
     )
-    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-        made.done(*words, str(made.job))
-    return made
+    return made.prepared("table create", "capture install", "backfill")
 
 
 def _write(connection: psycopg.Connection, rng: random.Random, number: int) -> None:

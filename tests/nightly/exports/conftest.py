@@ -16,7 +16,7 @@ NODE = Path(__file__).with_name("node")
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the TypeScript compiler, the CDK, OneTable and ElectroDB, for the tests of the group `node`."""
+    """A folder with the TypeScript compiler, the CDK and ElectroDB, for the tests of the group `node`."""
     folder = tmp_path_factory.mktemp("node")
     for file in NODE.iterdir():
         shutil.copy(file, folder)

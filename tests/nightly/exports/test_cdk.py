@@ -13,7 +13,6 @@ import boto3
 import pytest
 from ruamel.yaml import YAML
 
-from tests import pins
 from tests.exports.shipped import Shipped, all_shipped
 
 PROVISIONED = "provisioned: {read: 5, write: 6}, table_class: standard_infrequent_access"
@@ -52,10 +51,10 @@ def _synthesised(node: Path, jobs: Sequence[Shipped]) -> dict[str, dict[str, Any
     """The template of each job's stack, by its table."""
     imports, stacks = ['import { App, Stack, DefaultStackSynthesizer } from "aws-cdk-lib";'], []
     for number, job in enumerate(jobs):
-        text = job.exported("cdk-ts")
-        name = text.partition("export class ")[2].split()[0]
-        (node / f"table{number}.ts").write_text(text)
-        imports.append(f'import {{ {name} }} from "./table{number}";')
+        folder = node / f"table{number}"
+        assert job.run("export", "cdk-ts", "job.yaml", "--out", str(folder)).code == 0
+        name = (folder / "table.ts").read_text().partition("export class ")[2].split()[0]
+        imports.append(f'import {{ {name} }} from "./table{number}/table";')
         synthesizer = "new DefaultStackSynthesizer({ generateBootstrapVersionRule: false })"
         stacks.append(f'new {name}(new Stack(app, "S{number}", {{ synthesizer: {synthesizer} }}), "Table");')
     body = ['const app = new App({ outdir: "cdk.out" });', *stacks, "app.synth();"]
@@ -69,6 +68,8 @@ def _synthesised(node: Path, jobs: Sequence[Shipped]) -> dict[str, dict[str, Any
         "es2022",
         "--module",
         "commonjs",
+        "--types",
+        "node",
         "app.ts",
     ]
     subprocess.run(compile_, cwd=node, check=True, timeout=300)
@@ -98,12 +99,14 @@ def _deployed(template: dict[str, object], job: Shipped, endpoint: str) -> None:
     assert [one for one in differences if not one.startswith(_LEFT_OFF)] == [], differences
 
 
-def test_the_python_construct_is_the_same_calls(tmp_path: Path) -> None:
+def test_both_constructs_have_the_name_of_the_resource(tmp_path: Path) -> None:
     for job in all_shipped(tmp_path, "http://127.0.0.1:1", EVERY):
-        typescript, python = job.exported("cdk-ts"), job.exported("cdk-py")
-        (made,) = [one for one in ast.parse(python).body if isinstance(one, ast.ClassDef)]
-        assert pins.said(typescript, name=made.name)
-        for call in (one for one in ast.walk(made) if isinstance(one, ast.Call)):
-            for keyword in call.keywords:
-                first, *others = str(keyword.arg).split("_")
-                assert f"{first}{''.join(map(str.capitalize, others))}: " in typescript
+        for kind in ("cdk-ts", "cdk-py"):
+            assert job.run("export", kind, "job.yaml", "--out", ".").code == 0
+        (made,) = [
+            one
+            for one in ast.parse((job.folder / "table.py").read_text()).body
+            if isinstance(one, ast.ClassDef)
+        ]
+        assert f"export class {made.name} extends " in (job.folder / "table.ts").read_text()
+        assert f"  {made.name}:\n" in (job.folder / "table.yaml").read_text()

@@ -13,6 +13,7 @@ import pytest
 
 from migrator.mapping.heart.items import items_for
 from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.params import checked_params
 from migrator.model.table import split_source
 from migrator.output.export.model import Model, RowModel, model_of
@@ -92,12 +93,12 @@ def _check_items(design: Moved, made: Generated, model: Model) -> None:
 
 def _check_answers(design: Moved, made: Generated, model: Model) -> None:
     mapping = design.checked.mapping
-    plans = [entity.plan for entity in design.checked.entities]
+    designs = Designs([entity.plan for entity in design.checked.entities])
     with made.opened(after=False) as through, made.opened(after=True) as after:
         for query in design.golden.queries:
             pattern = mapping.patterns[query.pattern]
             rows = {part.part.name: part.rows for part in design.ask(query).parts}
-            wanted = expected(pattern, rows, Question(mapping, pattern, plans).kinds)
+            wanted = expected(pattern, rows, Question(mapping, pattern, designs).kinds)
             values = _values(design, query)
             for table in (through, after):
                 for at_once in (True, False):

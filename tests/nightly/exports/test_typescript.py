@@ -1,4 +1,4 @@
-"""What `migrator export onetable` and `electrodb` write: compiled, asked every pattern, and making every item's keys."""
+"""What `migrator export electrodb` writes: compiled, asked every pattern, and making every item's keys."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from migrator.output.export.typescript.electrodb import electrodb_typescript
 from tests.designs.golden import NAMES, ROOT, Golden, GoldenQuery, script_of
 from tests.designs.moved import Moved, moved, moved_by
+from tests.exports.odd_parameters import NOTES, QUESTIONS, REFUSED, SCRIPT
 from tests.exports.shop import SHOP, SHOP_QUERIES, SHOP_SCRIPT
-from tests.exports.typescript import HEAD, LIBRARIES, Asked, answered, compiled, described, plain, sqlite_with
+from tests.exports.typescript import HEAD, Asked, answered, compiled, described, plain, sqlite_with
 from tests.support_chinook import golden_runs
 
 pytestmark = pytest.mark.xdist_group("node")
@@ -47,10 +49,10 @@ def shipped(
 def test_modules_answer_as_sql_does_and_make_the_same_items(
     node: Path, shipped: list[tuple[Moved, Sequence[GoldenQuery]]], dynamodb_url: str
 ) -> None:
-    asked = [Asked(library, design, queries) for design, queries in shipped for library in LIBRARIES]
+    asked = [Asked(design, queries) for design, queries in shipped]
     for one in asked:
         one.add_rows()
-    modules = {one.file: LIBRARIES[one.library](described(one.moved), HEAD) for one in asked}
+    modules = {one.file: electrodb_typescript(described(one.moved), HEAD) for one in asked}
     compiled(node, modules, "usage.ts")
     for one, found in zip(asked, answered(node, dynamodb_url, asked), strict=True):
         for query, answer in zip(one.queries, found["answers"], strict=True):
@@ -62,13 +64,35 @@ def test_odd_names_and_values_stay_what_they_are(node: Path, tmp_path: Path, dyn
     url = sqlite_with(tmp_path / "odd.db", (ODD / "odd.sql").read_text(encoding="utf-8"))
     queries = [GoldenQuery("delete", {"class": "a${b}", "new": "\\n"}, {})]
     with moved_by(ODD / "odd.yaml", url, dynamodb_url, NOTHING) as odd:
-        asked = Asked("onetable", odd, queries)
+        asked = Asked(odd, queries)
         asked.add_rows()
-        compiled(node, {asked.file: LIBRARIES["onetable"](described(odd), HEAD)})
+        compiled(node, {asked.file: electrodb_typescript(described(odd), HEAD)})
         (found,) = answered(node, dynamodb_url, [asked])
         _check_answer(asked, queries[0], found["answers"][0])
         assert len(found["answers"][0]) == 1
         _check_items(asked, found["items"])
+
+
+def test_odd_parameter_is_refused_or_answered_as_sql_does(
+    node: Path, tmp_path: Path, dynamodb_url: str
+) -> None:
+    (tmp_path / "notes.yaml").write_text(NOTES)
+    url = sqlite_with(tmp_path / "notes.db", SCRIPT)
+    with moved_by(tmp_path / "notes.yaml", url, dynamodb_url, NOTHING) as notes:
+        asked = Asked(notes, [], given=[(one.pattern, dict(one.params)) for one in QUESTIONS])
+        compiled(node, {asked.file: electrodb_typescript(described(notes), HEAD)})
+        (found,) = answered(node, dynamodb_url, [asked])
+    outcomes = [
+        answer if answer == REFUSED else sorted(one["n"] for one in _records(answer))
+        for answer in found["answers"]
+    ]
+    assert dict(zip(map(repr, QUESTIONS), outcomes, strict=True)) == {
+        repr(question): question.found for question in QUESTIONS
+    }
+
+
+def _records(answer: Any) -> list[dict[str, Any]]:
+    return answer if isinstance(answer, list) else [answer] if answer else []
 
 
 def _check_items(one: Asked, made: Sequence[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What OneTable and ElectroDB cannot say is refused with all of it, and everything shipped can be said."""
+"""What ElectroDB cannot say is refused with all of it, and everything shipped can be said."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from migrator.model.errors import SettingsError
+from migrator.output.export.typescript.electrodb import electrodb_typescript
 from tests import pins
 from tests.designs.golden import NAMES, ROOT
-from tests.exports.typescript import HEAD, LIBRARIES, opened, opened_design, sqlite_with
+from tests.exports.typescript import HEAD, opened, opened_design, sqlite_with
 
 ODD = """
 CREATE TABLE odd (id INTEGER NOT NULL PRIMARY KEY, "a.b" TEXT, "constructor" TEXT, "Unit Price" NUMERIC(8, 2), photo BLOB,
@@ -35,51 +36,39 @@ access_patterns:
     returns: [id]
     sql: SELECT id FROM odd WHERE rate = :rate
 """
-OF_BOTH = {
+REFUSED = {
     "odd.items.Odd.RatePK: the text of a value whose form is not sure (float); give it a format or a filter",
     "odd.items.Odd.RateSK: the filter json",
     "table.indexes.ByTenant: a key of several attributes",
     "Odd.constructor: every object of JavaScript has a property of this name",
     "access_patterns.of_rate: the text of a value whose form is not sure (number); give it a format or a filter",
-}
-OF_ONE = {
-    "onetable": {
-        "table.key.SK: OneTable writes keys of the table as texts, not number",
-        "Odd.a.b: OneTable takes a name up to its dot",
-        "Odd.photo: OneTable writes bytes as a text in Base64",
-    },
-    "electrodb": {
-        "table.key.SK: ElectroDB's keys are asked as texts here, not number",
-        "Odd.a.b: ElectroDB puts this name into expressions as it stands",
-        "Odd.Unit Price: ElectroDB puts this name into expressions as it stands",
-    },
+    "table.key.SK: ElectroDB's keys are asked as texts here, not number",
+    "Odd.a.b: ElectroDB puts this name into expressions as it stands",
+    "Odd.Unit Price: ElectroDB puts this name into expressions as it stands",
 }
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_all_that_cannot_be_said_is_named_at_once(library: str, tmp_path: Path) -> None:
+def test_all_that_cannot_be_said_is_named_at_once(tmp_path: Path) -> None:
     mapping = tmp_path / "odd.yaml"
     mapping.write_text(MAPPING)
     with (
         opened(mapping, sqlite_with(tmp_path / "odd.db", ODD)) as described,
         pytest.raises(SettingsError) as refused,
     ):
-        LIBRARIES[library](described.model, HEAD)
+        electrodb_typescript(described.model, HEAD)
     first, *reasons = str(refused.value).splitlines()
-    assert first == pins.text(electrodb="OneTable" if library == "onetable" else "ElectroDB")
-    assert {reason.strip() for reason in reasons} == OF_BOTH | OF_ONE[library]
+    assert first == pins.text()
+    assert {reason.strip() for reason in reasons} == REFUSED
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_design_can_be_said_and_is_the_same_each_time(name: str, library: str, tmp_path: Path) -> None:
+def test_every_design_can_be_said_and_is_the_same_each_time(name: str, tmp_path: Path) -> None:
     with opened_design(name, tmp_path) as described:
-        text = LIBRARIES[library](described.model, HEAD)
-        assert text == LIBRARIES[library](described.model, HEAD)
+        text = electrodb_typescript(described.model, HEAD)
+        assert text == electrodb_typescript(described.model, HEAD)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_the_shop_can_be_said(library: str, tmp_path: Path) -> None:
+def test_the_shop_can_be_said(tmp_path: Path) -> None:
     script = (ROOT / "docker" / "shop" / "schema.sql").read_text()
     with opened(ROOT / "mappings" / "ecommerce.yaml", sqlite_with(tmp_path / "shop.db", script)) as described:
-        assert "recentOrders(" in LIBRARIES[library](described.model, HEAD)
+        assert "recentOrders(" in electrodb_typescript(described.model, HEAD)

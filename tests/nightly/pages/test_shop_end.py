@@ -41,9 +41,7 @@ def shop(tmp_path: Path, own_dynamodb: str) -> Project:
     made = project(tmp_path, source, own_dynamodb, "AppTable", mapping="ecommerce")
     made.job.write_text(made.job.read_text() + "\ncutover: {quiet: 0.1}\n")
     made.environment["MIGRATOR_HOME"] = str(tmp_path / ".migrator")
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["verify", "--settle", "0"]):
-        made.done(*words, str(made.job))
-    return made
+    return made.prepared("table create", "capture install", "backfill", "verify --settle 0")
 
 
 def test_one_import_changes_and_every_answer_stays(shop: Project) -> None:

@@ -38,8 +38,7 @@ def web(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Iterator
     made = project(folder, source, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")
     job = made.job.read_text() + "reads: {phase_cache_s: 0.2}\n"
     made.job.write_text(job.replace("tuning: {}", "tuning: {request_life_s: 1, silent_s: 20}"))
-    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-        made.done(*words, str(made.job))
+    made.prepared("table create", "capture install", "backfill")
     with served(made, SHOP, SHOP_DATABASE_URL=source) as shop:
         yield shop
 

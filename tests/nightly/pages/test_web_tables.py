@@ -46,8 +46,7 @@ def web(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Iterator
         "target": {"table": made.table, **at},
     }
     made.job.write_text(json.dumps(job | LIMITS))
-    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-        made.done(*words, str(made.job))
+    made.prepared("table create", "capture install", "backfill")
     account = {
         "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_url,
         "AWS_DEFAULT_REGION": at["region"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,10 @@ def test_java_that_is_too_old_is_told(
     need_refused(with_server_journal, f"is Java {number}, and Spark needs 17")
 
 
-def test_pyspark_that_is_missing_is_told_with_its_extra(with_server_journal: Project, tmp_path: Path) -> None:
+def test_pyspark_that_is_missing_is_told_with_its_extra(
+    with_server_journal: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
     with_server_journal.environment["JAVA_HOME"] = java(tmp_path, 'openjdk version "17.0.1"')
     need_refused(with_server_journal, "which the extra spark is, cannot be imported", "run: pip install")
 

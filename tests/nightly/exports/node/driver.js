@@ -1,30 +1,15 @@
-// Runs the modules that `migrator export onetable|electrodb` wrote: asks patterns, makes keys, and makes items without
+// Runs the modules that `migrator export electrodb` wrote: asks patterns, makes keys, and makes items without
 // writing them. Reads a list of jobs from a file and writes what it found into another.
 const fs = require("node:fs");
 const path = require("node:path");
 const { DynamoDBClient } = require("@aws-sdk/client-dynamodb");
-const { unmarshall } = require("@aws-sdk/util-dynamodb");
 
 const credentials = { accessKeyId: "test", secretAccessKey: "test" };
 
-const LIBRARIES = {
-  onetable: {
-    open: (module, client, table) => module.openTable(client, table),
-    automatic: (module, opened, type, name) => module.schema.models[type][name].value !== undefined,
-    put: async (opened, type, properties) => {
-      const command = await opened.getModel(type).create(properties, { execute: false, log: false });
-      return unmarshall(command.Item);
-    },
-  },
-  electrodb: {
-    open: (module, client, table) => module.entities(client, table),
-    automatic: () => false,
-    put: async (opened, type, properties) => {
-      const { __edb_e__, __edb_v__, ...item } = opened[type].put(properties).params().Item;
-      return item;
-    },
-  },
-};
+async function put(opened, type, properties) {
+  const { __edb_e__, __edb_v__, ...item } = opened[type].put(properties).params().Item;
+  return item;
+}
 
 async function at(what, promise) {
   try {
@@ -38,18 +23,21 @@ async function main(from, to) {
   const { endpoint, region, jobs } = JSON.parse(fs.readFileSync(from, "utf8"));
   const client = new DynamoDBClient({ endpoint, region, credentials });
   const results = [];
-  for (const { name, library, table, questions, rows } of jobs) {
+  for (const { name, table, questions, rows } of jobs) {
     const module = require(path.resolve(name));
-    const { open, automatic, put } = LIBRARIES[library];
-    const opened = open(module, client, table);
+    const opened = module.entities(client, table);
     const answers = [];
     for (const { pattern, params } of questions) {
-      answers.push((await at(`${name} ${pattern}`, module[pattern](opened, params))) ?? null);
+      const answer = module[pattern](opened, params).catch((error) => {
+        if (error instanceof module.RefusedError) return "refused";
+        throw error;
+      });
+      answers.push((await at(`${name} ${pattern}`, answer)) ?? null);
     }
     const items = [];
     for (const { type, keys, values, attributes } of rows) {
       const made = module[keys](values);
-      const given = Object.entries(made).filter(([key]) => !(key in attributes) && !automatic(module, opened, type, key));
+      const given = Object.entries(made).filter(([key]) => !(key in attributes));
       const item = put(opened, type, { ...attributes, ...Object.fromEntries(given) });
       items.push({ keys: made, item: await at(`${name} ${type}`, item) });
     }

@@ -1,12 +1,12 @@
 -- Names and values that TypeScript could take for something else: reserved words, quotes, template literals, ends of comments.
 CREATE TABLE odd (
-  "1st" INTEGER NOT NULL PRIMARY KEY,
+  "_1st" INTEGER NOT NULL PRIMARY KEY,
   "class" TEXT NOT NULL,
-  "it's ""x""" TEXT,
-  "größe" NUMERIC(8, 2) NOT NULL,
-  "a${b}`c" TEXT,
-  "back\slash" TEXT,
-  "*/ end" TEXT,
+  "its" TEXT,
+  "groesse" NUMERIC(8, 2) NOT NULL,
+  "quoted" TEXT,
+  "backslash" TEXT,
+  "end" TEXT,
   "delete" TEXT
 );
 INSERT INTO odd VALUES
