@@ -202,7 +202,7 @@ def test_the_marks_of_one_job_are_not_anothers(shop: Project) -> None:
     other = shop.job.with_name("other.yaml")
     other.write_text(shop.job.read_text().replace(shop.table, "Other" + shop.table))
     shop.done("table", "create", str(other))
-    for words in (["relay", "--once"], ["backfill"], ["capture", "install"], ["verify", "--repair"]):
+    for words in (["relay", "--once"], ["capture", "install"], ["verify", "--repair"]):
         refused = shop.run(words[0], *words[1:], str(other))
         assert (refused.code, pins.said(refused.err)) == (2, True), words
     assert marks(shop) == 1

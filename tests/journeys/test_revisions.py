@@ -8,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete
 
-from migrator.journal import schema
 from migrator.model.evidence import Move, PatternPhase, State
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
@@ -355,19 +353,6 @@ def test_a_column_that_comes_stops_no_relay_of_the_same_mapping(shop: Project) -
     shop.done("capture", "install", job)
     shop.done("relay", job, "--once")
     assert standing(shop) == "newest"
-
-
-def test_what_an_older_migrator_registered_is_a_warning(shop: Project) -> None:
-    job = str(shop.job)
-    for before in BEFORE_ALL:
-        shop.done(*before, job)
-    in_phase(shop, **{OTHER: State("live")})
-    with desk_of(shop) as job_journal, job_journal.journal.database.begin() as connection:
-        connection.execute(delete(schema.answer))
-    write(shop, MOVED)
-    said = shop.done("capture", "install", job).err
-    assert pins.said(said, "answers", other=OTHER)
-    assert pins.said(said, "diff")
 
 
 def test_what_is_written_together_is_part_of_what_writers_work_by(shop: Project) -> None:
