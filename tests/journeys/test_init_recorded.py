@@ -164,6 +164,6 @@ def test_rights_that_a_user_lacks_are_said_all_at_once_with_what_gives_them(
             unread = [line for line in ended.out.splitlines() if "GRANT SELECT" in line]
             assert {line.split()[2] for line in unread} >= {"album", "artist", "track"}
             connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
-        ended = proposed(project)
+        ended = proposed(project, "--force")
     assert ended.code == 2, ended.err
     assert "GRANT pg_read_all_stats" in ended.err
