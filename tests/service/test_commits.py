@@ -13,12 +13,13 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from migrator.api import Migration
-from migrator.model.errors import MigratorError, SettingsError, UnmarkedError
+from migrator.model.errors import MigratorError, SettingsError, StoppedError, UnmarkedError
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.service.shop import Shop, User
 from tests.service.test_outbox import a_user
+from tests.support_waiting import until
 
 SERVERS = pytest.mark.engines("postgresql", "mariadb")
 INSERT = sa.text("INSERT INTO users (id, name) VALUES (:id, 'Ada')")
@@ -55,9 +56,18 @@ def test_a_refused_commit_is_rolled_back_though_the_connection_goes_on(shop: Sho
         assert connection.execute(COUNT).scalar() == 0
         connection.rollback()
         faults.errors = 0.0
-        time.sleep(1)
-        connection.execute(INSERT, {"id": 2})
-        connection.commit()
+
+        def commits() -> bool:
+            connection.execute(INSERT, {"id": 2})
+            try:
+                connection.commit()
+            except StoppedError:
+                connection.rollback()
+                return False
+            return True
+
+        # Strict rests for a while after DynamoDB did not answer.
+        until(commits, "a commit that DynamoDB answers", pause_s=0.5)
         assert connection.execute(COUNT).scalar() == 1
     assert ("USER#2", "META") in shop.items()
 
