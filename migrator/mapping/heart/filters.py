@@ -25,13 +25,20 @@ from migrator.model.table import CLIMB_LEVELS
 MOST = 400
 """Buckets that one question may take: more than a year of days, each of them a request."""
 
-_CHARACTERS = {"hour": 13, "day": 10, "month": 7, "year": 4}
-UNITS = tuple(_CHARACTERS)
+CHARACTERS = {"millisecond": 23, "second": 19, "hour": 13, "day": 10, "month": 7, "year": 4}
+"""How much of a time's text, 2026-06-10T14:32:00.000000, names its unit."""
+UNITS = ("hour", "day", "month", "year")
 
 
 def bucket(unit: str, value: date | datetime) -> str:
     """The text of the bucket: 2026-06-10T14, 2026-06-10, 2026-06 or 2026. A date is its midnight."""
-    return _moment(value).isoformat()[: _CHARACTERS[unit]]
+    return _moment(value).isoformat(timespec="microseconds")[: CHARACTERS[unit]]
+
+
+def is_whole(unit: str, value: date | datetime) -> bool:
+    """Whether a time is the first moment of its bucket."""
+    moment = _moment(value).isoformat(timespec="microseconds")
+    return moment[CHARACTERS[unit] :] == "0000-01-01T00:00:00.000000"[CHARACTERS[unit] :]
 
 
 def buckets_between(unit: str, since: date | datetime, until: date | datetime) -> list[str]:
@@ -134,7 +141,8 @@ class FilterSpec:
     `alphabet`. `width`: that all its texts are as long ('fixed'), or none is longer than what it is given ('given').
     `order`: that its texts sort as what it is given does ('kept') or the other way round. `injective`: that two values
     never give one result; `whole`: that with such arguments two values of these kinds do not. `unit`: the bucket of time
-    that its text names ({0} is its argument). `moment`: that its text is the whole time, as ISO 8601.
+    that its text names ({0} is its argument). `cuts`: to which unit it cuts a time, by its arguments. `moment`: that its
+    text is the whole time, as ISO 8601.
     `mends`: in what texts may differ of which it makes one.
     """
 
@@ -162,6 +170,7 @@ class FilterSpec:
     injective: bool = False
     whole: Mapping[tuple[str, ...], frozenset[KindName]] = field(default_factory=dict)
     unit: str = ""
+    cuts: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     mends: Alike | None = None
     way: Way | None = None
     check: Callable[[Sequence[str]], str] = lambda args: ""
@@ -180,6 +189,11 @@ class FilterSpec:
 def unit_of(used: Filter) -> str:
     """The bucket of time that the filter's text names; '' where it names none."""
     return FILTERS[used.name].unit.format(*used.args)
+
+
+def cut_of(used: Filter) -> str:
+    """The unit of time to which the filter cuts a time; '' where it cuts none."""
+    return unit_of(used) or FILTERS[used.name].cuts.get(used.args, "")
 
 
 def _iso(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
@@ -387,6 +401,12 @@ def _same(
     return FilterSpec(make, closed="same", width="given", **promises)
 
 
+_ISO_CUTS = {
+    ("s",): "second",
+    ("ms",): "millisecond",
+    ("basic",): "second",
+    ("ms", "basic"): "millisecond",
+}
 _ISO_WHOLE = {(): _TIMES, ("s",): _DATES, ("ms",): _DATES}
 _BUCKET = replace(_calendar("{0}", _bucket), args=(1, 1), check=_one_of(*UNITS))
 _GEOHASH = FilterSpec(
@@ -409,10 +429,19 @@ FILTERS: dict[str, FilterSpec] = {
         width="fixed",
         order="kept",
         whole=_ISO_WHOLE,
+        cuts=_ISO_CUTS,
         moment=True,
         check=_iso_form,
     ),
-    "epoch": FilterSpec(_epoch, _TIMES, Kind("integer"), alphabet=DIGITS, order="kept", by_timezone=True),
+    "epoch": FilterSpec(
+        _epoch,
+        _TIMES,
+        Kind("integer"),
+        alphabet=DIGITS,
+        order="kept",
+        by_timezone=True,
+        cuts={(): "second"},
+    ),
     "lower": _same(_plain(str.lower), mends="case", of_schema=True),
     "upper": _same(_plain(str.upper), mends="case", of_schema=True),
     "trim": _same(_plain(_trimmed), mends="trailing spaces"),

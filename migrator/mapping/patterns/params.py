@@ -50,6 +50,8 @@ def bucket_text(value: Any, unit: str, param: Param, *, after: bool = False) -> 
 
 
 _WHOLE: dict[str, Callable[[str], str]] = {
+    "millisecond": lambda begun: begun,
+    "second": lambda begun: begun,
     "hour": lambda begun: f"{begun}:00",
     "day": lambda begun: begun,
     "month": lambda begun: f"{begun}-01",

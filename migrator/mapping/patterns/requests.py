@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from migrator.mapping.heart.filters import FilterContext, bucket, texts_of, unit_of
+from migrator.mapping.heart.filters import FilterContext, cut_of, is_whole, texts_of
 from migrator.mapping.heart.geo import precision_for, reach_m
 from migrator.mapping.heart.rows import Compiled, Places, bound_text, compile_key, compile_value
 from migrator.model.errors import RowError, SettingsError
@@ -23,6 +23,7 @@ from migrator.model.mapping import (
     SortCondition,
     Template,
     paths_in,
+    uses_in,
 )
 from migrator.model.results import Nearby, Request
 from migrator.model.table import (
@@ -78,7 +79,7 @@ class Renderer:
         self.params = params
         self.row = tuple(params.get(name) for name in templates.names)
         for name, unit in templates.cut.items():
-            if isinstance(value := params.get(name), date) and not _is_whole(value, unit):
+            if isinstance(value := params.get(name), date) and not is_whole(unit, value):
                 what = f"{self.pattern.name}: the key holds only the {unit} of parameter '{name}'"
                 raise SettingsError(f"{what}; give the first moment of one")
 
@@ -133,21 +134,17 @@ class Renderer:
 
 
 def cut_params(pattern: Pattern) -> dict[str, str]:
-    """By parameter the unit of time to which its key cuts it; of one that bounds the sort key, the unit of that bound."""
-    bounds = [value for condition in pattern.sort for value in condition.values]
+    """By parameter the unit of time to which its key, or a filter, cuts it; of one that bounds the sort key, or is compared
+    with an attribute, the unit of that bound."""
+    conditions = (*pattern.sort, *pattern.filters)
+    bounds = [value for condition in conditions for value in condition.values]
     units = {
-        path: unit_of(ref.filters[0]) if ref.filters else ""
-        for template in (*pattern.key, *bounds)
-        for ref in template.refs
-        for path in ref.paths
+        path: next(filter(None, map(cut_of, use.ref.filters)), "")
+        for value in (*pattern.key, *bounds)
+        for use in uses_in(value)
+        for path in use.ref.paths
     }
     return {path: unit for path, unit in units.items() if unit}
-
-
-def _is_whole(value: date, unit: str) -> bool:
-    text = bucket(unit, value)
-    moment = value.replace(tzinfo=None) if isinstance(value, datetime) else datetime(*value.timetuple()[:3])
-    return moment.isoformat() == text + "0000-01-01T00:00:00"[len(text) :]
 
 
 def unset(pattern: Pattern) -> SettingsError:

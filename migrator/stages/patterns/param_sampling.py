@@ -242,7 +242,7 @@ class _Drawing:
             if name in chosen and name not in texts:
                 texts[name] = self._other(param, anchor, texts)
         for name, unit in self._cut.items():
-            if name in texts:
+            if name in texts and not self._params[name].many:
                 texts[name] = bucket_text(datetime.fromisoformat(texts[name]), unit, self._params[name])
         return texts
 
@@ -296,8 +296,10 @@ class _Drawing:
         ]
         count = min(len(same), self.rng.randint(1, _LONGEST_LIST))
         rows = [anchor, *self.rng.sample(same, count)][:_LONGEST_LIST]
-        values = [self._getters[param.name](row) for row in rows]
-        return list(dict.fromkeys(param_text(value, param.type) for value in values if value is not None))
+        values = [value for row in rows if (value := self._getters[param.name](row)) is not None]
+        if unit := self._cut.get(param.name):
+            return list(dict.fromkeys(bucket_text(value, unit, param) for value in values))
+        return list(dict.fromkeys(param_text(value, param.type) for value in values))
 
     def _other(self, param: Param, anchor: Row | None, texts: Mapping[str, str]) -> str:
         """A value that no column gives: the end of a bucket, the entity's schema, or a synthetic one."""

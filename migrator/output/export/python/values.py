@@ -188,9 +188,11 @@ def _checked(given: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str,
 def _refuse_cut(given: Mapping[str, Any], units: Mapping[str, str]) -> None:
     """Raises: RefusedError for a time that is more than its key holds of it."""
     for name, unit in units.items():
-        if given[name] is not None:
-            text, moment = _filter_bucket(given[name], unit), _naive(given[name])
-            if moment.isoformat() != text + "0000-01-01T00:00:00"[len(text) :]:
+        for value in given[name] if isinstance(given[name], list) else [given[name]]:
+            rest = (
+                "" if value is None else _naive(value).isoformat(timespec="microseconds")[_CHARACTERS[unit] :]
+            )
+            if rest and rest != "0000-01-01T00:00:00.000000"[_CHARACTERS[unit] :]:
                 raise RefusedError(f"{name}: the key holds only its {unit}")
 
 
@@ -355,11 +357,11 @@ def _filter_depth(elements: Sequence[Any]) -> int:
     return len(elements)
 
 
-_CHARACTERS = {"hour": 13, "day": 10, "month": 7, "year": 4}
+_CHARACTERS = {"millisecond": 23, "second": 19, "hour": 13, "day": 10, "month": 7, "year": 4}
 
 
 def _filter_bucket(value: dt.date, unit: str) -> str:
-    return _naive(value).isoformat()[: _CHARACTERS[unit]]
+    return _naive(value).isoformat(timespec="microseconds")[: _CHARACTERS[unit]]
 
 
 def _filter_date(value: dt.date) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from migrator.mapping.heart.filters import CHARACTERS, unit_of
 from migrator.mapping.heart.templates import format_width
 from migrator.model.errors import SettingsError
 from migrator.model.facts import Kind
@@ -13,7 +14,6 @@ from migrator.model.table import KeyAttribute
 from migrator.output.export.model import Attribute, ItemType, KeyPart, Model, RowModel
 from migrator.output.export.typescript.language import literal, member, quoted
 
-_CHARACTERS = {"hour": 13, "day": 10, "date": 10, "month": 7, "year": 4}
 _TEXTS = frozenset({"text", "uuid", "bits", "date", "time"})
 TEXT = Kind("text")
 
@@ -315,8 +315,7 @@ def _applied(used: Filter, value: str, kind: Kind, around: Around) -> tuple[str,
     if used.name == "iso":
         return f"iso({value}, {quoted(','.join(used.args))})", TEXT
     if used.name in ("date", "month", "year", "bucket"):
-        unit = used.args[0] if used.name == "bucket" else used.name
-        return f"bucket({value}, {_CHARACTERS[unit]})", TEXT
+        return f"bucket({value}, {CHARACTERS[unit_of(used)]})", TEXT
     if used.name == "epoch":
         if around.timezone not in (None, "UTC"):
             raise UnsayableError(f"epoch seconds of times in {around.timezone}")

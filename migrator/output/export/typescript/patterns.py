@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from migrator.mapping.heart.filters import CHARACTERS, unit_of
 from migrator.mapping.patterns.requests import MOVED_UP, cut_params
 from migrator.model.facts import Kind
 from migrator.model.mapping import (
@@ -50,7 +51,6 @@ _OPERATORS: Mapping[Operator, str] = {
     "le": "<=",
     "lt": "<",
 }
-_CHARACTERS = {"hour": 13, "day": 10, "date": 10, "month": 7, "year": 4}
 
 
 def pattern_function(
@@ -144,7 +144,7 @@ class _Writer:
         )
         check = [f"checkParams(params, {{ {types} }});"] if types else []
         cut = ", ".join(
-            f"{property_(name)}: {_CHARACTERS[unit]}" for name, unit in cut_params(self.pattern).items()
+            f"{property_(name)}: {CHARACTERS[unit]}" for name, unit in cut_params(self.pattern).items()
         )
         check += [f"refuseCut(params, {{ {cut} }});"] if cut else []
         return [*check, *lines, *self._picked(title)]
@@ -192,7 +192,7 @@ class _Writer:
             return f"shards({used.args[0]})"
         if used.name == "geohash":
             return f"cellsAround({values}, {used.args[0]})"
-        return f"bucketsBetween({values}, {_CHARACTERS[used.args[0] if used.args else used.name]})"
+        return f"bucketsBetween({values}, {CHARACTERS[unit_of(used)]})"
 
     def _limit(self) -> str:
         limit = str(self.pattern.limit)

@@ -306,11 +306,13 @@ function checkParams(params: object, types: Record<string, string>): void {
 /** Refuses a time that is more than its key holds of it: so many characters. */
 function refuseCut(params: object, characters: Record<string, number>): void {
   for (const [name, count] of Object.entries(characters)) {
-    const value = (params as Record<string, Maybe<string>>)[name];
-    if (value === null || value === undefined) continue;
-    const [date, time] = moment(value);
-    const rest = `${date}T${time}`.slice(count);
-    if (rest !== "0000-01-01T00:00:00.000000".slice(count)) throw new RefusedError(`${name}: the key holds less of it`);
+    const given = (params as Record<string, Maybe<string> | string[]>)[name];
+    for (const value of Array.isArray(given) ? given : [given]) {
+      if (value === null || value === undefined) continue;
+      const [date, time] = moment(value);
+      const rest = `${date}T${time}`.slice(count);
+      if (rest !== "0000-01-01T00:00:00.000000".slice(count)) throw new RefusedError(`${name}: the key holds less of it`);
+    }
   }
 }
 

@@ -174,6 +174,9 @@ WRONG = [
     (NEAR, {"lat": "0", "lng": "0", "radius": "611"}, "p: nine cells of geohash:6 reach 610 m at this latitude, not 611 m; geohash:5 would do"),
     (NEAR, {"lat": "80", "lng": "0", "radius": "500.5"}, "p: nine cells of geohash:6 reach 212 m at this latitude, not 500.5 m; geohash:5 would do"),
     (NEAR, {"lat": "90", "lng": "0", "radius": "500"}, "p: nine cells of geohash:6 reach 0 m at this latitude, not 500 m; no geohash would do"),
+    (DAYS, {"since": "2026-06-01T10:00:00.5", "until": "2026-06-02"}, "p: the key holds only the second of parameter 'since'; give the first moment of one"),
+    (FILTERED, {"tenant": "a", "since": "2026-06-01T10:00:00.000001"}, "p: the key holds only the second of parameter 'since'; give the first moment of one"),
+    (DAYS.replace("{until|iso:s}", "{until|iso:ms}"), {"since": "2026-06-01", "until": "2026-06-02T10:00:00.0005"}, "p: the key holds only the millisecond of parameter 'until'; give the first moment of one"),
     (SHARDS, {"kind": "k", "limit": "0"}, "p: the limit must be a whole number above 0"),
 ]  # fmt: skip
 
