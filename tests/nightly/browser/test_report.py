@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -227,6 +228,31 @@ def test_it_prints_with_all_that_is_folded(browser: Browser, artefacts: Path) ->
     assert browser.run("return window.left") == 0
     assert browser.run("return document.querySelectorAll('details:not([open])').length") == folded
     (artefacts / "report.pdf").write_bytes(printed)
+
+
+def test_a_clean_report_prints_on_five_pages_at_most(browser: Browser) -> None:
+    names = [f"{pattern.name}_{number}" for number in range(7) for pattern in MODEL.patterns]
+    (price,) = MODEL.costs.patterns[1:2]
+    model = replace(
+        MODEL,
+        verdict=replace(MODEL.verdict, standing="clean"),
+        groups=(),
+        refused=(),
+        patterns=[replace(MODEL.patterns[3], name=name) for name in names],
+        costs=replace(MODEL.costs, patterns=[replace(price, pattern=name) for name in names]),
+        views=[
+            replace(view, name=f"GSI{number}", facets=[*view.facets] * 4)
+            for number in range(5)
+            for view in MODEL.views[:1]
+        ],
+    )
+    browser.open(model)
+    printed = base64.b64decode(browser.command("Page.printToPDF", preferCSSPageSize=True)["data"])
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 5
+    browser.command("Emulation.setEmulatedMedia", media="print")
+    assert browser.one("#patterns").is_displayed()
+    assert browser.one("#coverage").is_displayed()
+    assert browser.one("#collections table").is_displayed()
 
 
 def test_of_five_thousand_differences_two_hundred_rows_are_drawn(browser: Browser) -> None:
