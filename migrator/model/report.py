@@ -11,6 +11,7 @@ from typing import Literal
 
 from migrator.model.capacity import Costs
 from migrator.model.evidence import Side
+from migrator.model.table import ItemKey
 
 Standing = Literal["clean", "different", "unproven"]
 """`unproven`: nothing speaks against it, and not all that must speak for it does."""
@@ -402,6 +403,17 @@ class LookedItem:
     row: str
     cells: Sequence[Cell]
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Example:
+    """An item of a type; `key` as it may be shown, `base_key` as it is."""
+
+    type: str
+    entity: str
+    key: str
+    base_key: ItemKey
+    is_stored: bool
 
 
 @dataclass(frozen=True)

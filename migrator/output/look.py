@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from migrator.model.report import FINE, LookedItem, LookReport, LookState
+from migrator.model.report import FINE, Example, LookedItem, LookReport, LookState
 from migrator.output.inert import plain
 from migrator.output.report.page import digest, environment_of_pages, part_of_page
 
@@ -124,9 +124,16 @@ class Pages:
             "frame-ancestors 'none'; require-trusted-types-for 'script'"
         )
 
-    def look(self, asked: Mapping[str, str], report: LookReport | None, fault: str = "") -> str:
-        """`asked`: the fields of the form as they were sent; `fault`: why there is no collection."""
-        return self._page("look.html", asked=asked, report=report, fault=fault)
+    def look(
+        self,
+        asked: Mapping[str, str],
+        report: LookReport | None,
+        fault: str = "",
+        examples: Sequence[Example] = (),
+    ) -> str:
+        """`asked`: the fields of the form as they were sent; `fault`: why there is no collection. `examples`: an item of
+        each type, where none was asked for."""
+        return self._page("look.html", asked=asked, report=report, fault=fault, examples=examples)
 
     def status(self, status: Mapping[str, Any] | None, lines: Sequence[str], fault: str = "") -> str:
         """`status`: the data of `migrator status`; `lines`: what it says of live change."""

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, get_args
 
-from migrator.mapping.heart.items import CompiledEntity, key_text
+from migrator.mapping.heart.items import CompiledEntity, items_for, key_text
 from migrator.mapping.key_lookups import AskedKey
 from migrator.mapping.patterns.diff import differences
 from migrator.mapping.patterns.param_sources import shown as key_forms
 from migrator.mapping.patterns.param_sources import stored_keys
 from migrator.mapping.show.redaction import value_text
 from migrator.model.edges import ItemStore, Rows
+from migrator.model.errors import RowError
 from migrator.model.journal import Finding
 from migrator.model.live import Root
 from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.report import FINE, Cell, Difference, LookedItem, LookReport, LookState
+from migrator.model.report import FINE, Cell, Difference, Example, LookedItem, LookReport, LookState
 from migrator.model.table import (
     CONTROL,
     Index,
@@ -36,6 +38,9 @@ from migrator.stages.verify.page_check import compare_item
 from migrator.stages.verify.scan import DirectItems, Tracer
 
 _STATES = frozenset(get_args(LookState))
+
+_FIRST_ROWS = 20
+"""Rows of each entity among which an item of each of its types is looked for."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,29 @@ class Look:
             is_cut=stored.is_cut,
             notes=made.notes if looked else [*made.notes, known_forms(self.mapping, self.table, asked.index)],
         )
+
+    def examples(self, showing: Showing) -> list[Example]:
+        """An item of each type that the first rows make: a stored one, where one of them is.
+
+        Raises: StoppedError or SourceError where a side is away.
+        """
+        made: dict[str, list[tuple[str, str, ItemKey]]] = defaultdict(list)
+        for entity in self.entities:
+            for row in self.source.read_page(entity.plan, None, None, _FIRST_ROWS):
+                with suppress(RowError):  # which verify names
+                    of_row = (entity.name, entity.source_key(row))
+                    for item in items_for(entity, row):
+                        made[self.table.type_of(item)].append((*of_row, self.table.key_of(item)))
+        stored = self.store.get([key for items in made.values() for _, _, key in items])
+        first = {
+            type_: next((one for one in items if one[2] in stored), items[0]) for type_, items in made.items()
+        }
+        return [
+            Example(
+                clipped(type_), entity, showing.key(item_key_text(key), row), key, is_stored=key in stored
+            )
+            for type_, (entity, row, key) in first.items()
+        ]
 
     # ── what is stored ──
 

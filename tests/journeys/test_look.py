@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sqlite3
 import urllib.error
@@ -87,6 +88,17 @@ def test_ui_serves_both_pages_until_ctrl_c(shop: Project) -> None:
         url = json.loads(process.stdout.readline())["url"]
         assert "no script" not in fetched(url)
         before = items(shop)
+        first = fetched(url)
+        assert re.findall(r'<bdi>(\w+)</bdi></th><td><span class="name">(\w+)', first) == [
+            ("Customer", "customer"),
+            ("Invoice", "invoice"),
+            ("InvoiceById", "invoice"),
+        ]
+        assert "not stored" not in first
+        followed = fetched(f"{url}look?example=1")
+        assert re.findall(r'class="type">(\w+)', followed) == ["Invoice"]
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            fetched(f"{url}look?example=9")
         page = fetched(f"{url}look?pk=C%231")
         assert "2 same" not in page
         assert page.count("<details") == 3

@@ -13,7 +13,7 @@ from migrator.cli.command_line import print_json
 from migrator.cli.options import stdout, stop_on_signals
 from migrator.model.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.model.mapping import Mapping
-from migrator.model.report import LookReport
+from migrator.model.report import Example, LookReport
 from migrator.model.table import TableDesign
 from migrator.output.look import look_data, print_look
 from migrator.settings.job import Job
@@ -50,19 +50,29 @@ class Sides:
         checked, table = self.context.checked, self.target.design
         if not partition:
             refuse_no_key(self.context.job, checked.mapping, table, index)
-        asked = asked_key(table, index, partition, sort)
-        look = Look(
+        looked = self._look(limit).look(asked_key(table, index, partition, sort), time.time())
+        return shown(looked, self.context.job.name, table, self._showing())
+
+    def examples(self) -> list[Example]:
+        """An item of each type, in the mapping's order. Raises: StoppedError or SourceError where a side is away."""
+        return self._look(1).examples(self._showing())
+
+    def _look(self, limit: int) -> Look:
+        checked, table = self.context.checked, self.target.design
+        return Look(
             *(self.context.source, self.target.store, checked.mapping, table, checked.entities),
             direct=direct_items(checked),
             items_at_most=limit,
         )
-        showing = Showing(
+
+    def _showing(self) -> Showing:
+        checked = self.context.checked
+        return Showing(
             checked.mapping,
             [entity.plan for entity in checked.read],
             whole_keys=self.masks.whole_keys or self.masks.whole_values,
             whole_values=self.masks.whole_values,
         )
-        return shown(look.look(asked, time.time()), self.context.job.name, table, showing)
 
 
 def refuse_no_key(job: Job, mapping: Mapping, table: TableDesign, index: str | None) -> None:

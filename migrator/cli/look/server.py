@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
@@ -13,7 +14,9 @@ from migrator.cli.command_line import print_json
 from migrator.cli.look.collection import Masks, Sides, open_sides
 from migrator.cli.operate.status import status_of
 from migrator.cli.options import print_folded, stop_on_signals
-from migrator.model.errors import CLEAN, STOPPED, MigratorError
+from migrator.model.errors import CLEAN, STOPPED, MigratorError, SettingsError
+from migrator.model.report import Example
+from migrator.model.table import Value
 from migrator.output.look import Pages
 from migrator.runtime.loopback import Answer, Site, serving
 from migrator.wiring import job as job_wiring
@@ -54,25 +57,38 @@ def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values
 
 @dataclass(frozen=True)
 class _Answers:
-    """`one`: held while a page is made, so that a browser that asks often asks the sides for one page at a time."""
+    """`one`: held while a page is made, so that a browser that asks often asks the sides for one page at a time.
+    `examples`: of the first page, as it was last made."""
 
     sides: Sides
     pages: Pages
     one: Lock
+    examples: list[Example] = field(default_factory=list)
 
     def look(self, fields: Mapping[str, str]) -> Answer:
         asked = {name: fields.get(name, "") for name in ("pk", "sk", "index")}
-        if not asked["pk"]:
-            return Answer(200, self.pages.look(asked, None))
         try:
             with self.one:
-                report = self.sides.report(
-                    self._partition(asked), asked["sk"], asked["index"] or None, _ITEMS
-                )
+                if "example" in fields:
+                    report = self.sides.report(*self._example(fields["example"]), None, _ITEMS)
+                elif asked["pk"]:
+                    report = self.sides.report(
+                        self._partition(asked), asked["sk"], asked["index"] or None, _ITEMS
+                    )
+                else:
+                    self.examples[:] = self.sides.examples()
+                    return Answer(200, self.pages.look(asked, None, examples=self.examples))
         except MigratorError as error:
             code = _AWAY if error.exit_code == STOPPED else _WRONG
             return Answer(code, self.pages.look(asked, None, str(error)))
         return Answer(200, self.pages.look(asked, report))
+
+    def _example(self, number: str) -> tuple[tuple[str, ...], str]:
+        """Partition key and sort key of an item of the first page, which need not show them."""
+        if not number.isdecimal() or int(number) >= len(self.examples):
+            raise SettingsError("no item of the first page has this number; open the first page again")
+        partition, *sort = map(_written, self.examples[int(number)].base_key)
+        return (partition,), "".join(sort)
 
     def _partition(self, asked: Mapping[str, str]) -> tuple[str, ...]:
         """The values of the partition key: where it has several attributes, commas stand between them."""
@@ -91,3 +107,8 @@ class _Answers:
         except MigratorError as error:
             return Answer(_AWAY, self.pages.status(None, (), f"The journal cannot be asked: {error}"))
         return Answer(200, page)
+
+
+def _written(value: Value) -> str:
+    """A key's value as the form takes it."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
