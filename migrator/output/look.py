@@ -132,7 +132,7 @@ class Pages:
         examples: Sequence[Example] = (),
     ) -> str:
         """`asked`: the fields of the form as they were sent; `fault`: why there is no collection. `examples`: an item of
-        each type, where none was asked for."""
+        each type, if none was asked for."""
         return self._page("look.html", asked=asked, report=report, fault=fault, examples=examples)
 
     def status(self, status: Mapping[str, Any] | None, lines: Sequence[str], fault: str = "") -> str:

@@ -136,8 +136,8 @@ class Renderer:
 def cut_params(pattern: Pattern) -> dict[str, str]:
     """By parameter the unit of time to which its key, or a filter, cuts it; of one that bounds the sort key, or is compared
     with an attribute, the unit of that bound."""
-    conditions = (*pattern.sort, *pattern.filters)
-    bounds = [value for condition in conditions for value in condition.values]
+    bounds: list[Expression] = [value for condition in pattern.sort for value in condition.values]
+    bounds += [value for condition in pattern.filters for value in condition.values]
     units = {
         path: next(filter(None, map(cut_of, use.ref.filters)), "")
         for value in (*pattern.key, *bounds)
