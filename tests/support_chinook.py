@@ -6,10 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from migrator.source.reflect import snake_case
-
+_WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _PATTERN = re.compile(r"^\d+\. \*\*(\w+)\*\*.*?SQL: `(.*?)`.*?Golden: (.*?)$", re.MULTILINE | re.DOTALL)
 _GOLDEN = re.compile(r"([^>;]+?) -> (\d+) rows(?: / (\d+) items)? \((\w{12})\)")
+
+
+def snake_case(name: str) -> str:
+    """A name of the other scripts as PostgreSQL's has it: TrackId is track_id."""
+    return _WORD_END.sub("_", name).lower()
 
 
 @dataclass(frozen=True)

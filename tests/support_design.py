@@ -177,7 +177,7 @@ def proposed(
     def faults(text: str) -> Sequence[Fault]:
         return all_faults(text, facts)
 
-    return proposal_of(Asked(questions, facts, figures, "exact", "Shop", max_indexes, faults))
+    return proposal_of(Asked(questions, facts, figures, "Shop", max_indexes, faults))
 
 
 def all_faults(text: str, facts: SchemaFacts) -> Sequence[Fault]:

@@ -262,7 +262,6 @@ class Pattern:
 Aggregate = Literal["count", "sum", "min", "max"]
 CollectionKind = Literal["list", "climb"] | Aggregate
 Keep = Literal["all", "none"] | tuple[str, ...]
-NameRule = Literal["exact", "snake_case"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +405,6 @@ class Mapping:
     revision: str
     table: TableDesign
     entities: Dict[str, Entity]
-    names: NameRule = "exact"
     timezone: str | None = None
     schemas: tuple[str, ...] = ()
     maps: Dict[str, Dict[str, str]] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 from migrator.model.edges import RawPage
 from migrator.model.errors import HiddenRowsError, SettingsError, SourceError, TwinRowsError
 from migrator.model.facts import CollectionPlan, Column, EntityPlan, Lookup, SchemaFacts, TableFacts
-from migrator.model.mapping import NameRule, Statement
+from migrator.model.mapping import Statement
 from migrator.model.results import Explained
 from migrator.model.table import RowTree, SourceKey, decode_key
 from migrator.runtime.retry import RateLimit, Retry
@@ -25,7 +25,7 @@ from migrator.source.adapter.in_transaction import InTransaction, within
 from migrator.source.connect import Address, engine_at, engine_of, place_of, read_engine
 from migrator.source.engines.base import ConnectionOptions, Mark
 from migrator.source.random_keys import random_keys
-from migrator.source.reflect import expression_advice, reflect, statement_advice, view_names
+from migrator.source.reflect import reflect, view_names
 from migrator.source.related import climb_select, collection_select, roots_select
 from migrator.source.selects import Key, KeyRange, KeySet, RootSelect, entity_words
 from migrator.source.server_facts import (
@@ -97,7 +97,6 @@ class SqlSource(SqlTotals):
     def __init__(
         self,
         url: URL | Address,
-        names: NameRule = "exact",
         connection_options: ConnectionOptions = ConnectionOptions(),  # noqa: B008  (frozen)
         *,
         schemas: Sequence[str] = (),
@@ -112,9 +111,7 @@ class SqlSource(SqlTotals):
         if replica is not None:
             self._pages = replica_of(Address.of(replica), connection_options, retry, primary)
         self.pace = pace or RateLimit()
-        self._names = names
         self._schemas = tuple(schemas)
-        self._facts: SchemaFacts | None = None
         self._root_selects: dict[int, RootSelect] = {}
 
     @property
@@ -132,10 +129,7 @@ class SqlSource(SqlTotals):
         return self._reading.engine
 
     def facts(self) -> SchemaFacts:
-        doing = "reading the schema"
-        schema = self._reading.read(doing, lambda connection: reflect(connection, self._names, self._schemas))
-        self._facts = schema
-        return schema
+        return self._reading.read("reading the schema", lambda connection: reflect(connection, self._schemas))
 
     def views(self) -> set[str]:
         """By their real names."""
@@ -143,17 +137,13 @@ class SqlSource(SqlTotals):
 
     def computed_fault(self, table: TableFacts, column: Column) -> str:
         """What the database has against the SQL of a computed column; '' for nothing."""
-        fault = ""
         try:
             self._rows("its SQL", computed_select(table, column))
         except HiddenRowsError:
             return ""  # no fault of the SQL's; reads of rows raise it
         except (SettingsError, SourceError) as error:
-            fault = str(error)
-        if self._names == "exact":
-            return fault
-        advice = expression_advice(column.sql or "", table, self._schema_facts(), refused=bool(fault))
-        return "; ".join(filter(None, (fault, advice)))
+            return str(error)
+        return ""
 
     def hidden_fault(self, table: TableFacts) -> str:
         """What would leave rows of a table or view out for this user; '' for nothing."""
@@ -362,19 +352,12 @@ class SqlSource(SqlTotals):
 
     def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
         """What the database has against a statement of `query`, which is not run; '' for nothing."""
-        fault = ""
         try:
             sql, bound = bound_statement(checked_statement(str(statement), self.dialect, schema), params)
             self._reading.read("its SQL", lambda connection: examine(connection, sql, bound))
         except (SettingsError, SourceError) as error:
-            fault = str(error)
-        if self._names == "exact":
-            return fault
-        advice = statement_advice(str(statement), self._schema_facts(), refused=bool(fault))
-        return "; ".join(filter(None, (fault, advice)))
-
-    def _schema_facts(self) -> SchemaFacts:
-        return self._facts or self.facts()
+            return str(error)
+        return ""
 
     def pooling(self) -> Pooling:
         """What stands between us and the server."""

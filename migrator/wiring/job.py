@@ -21,7 +21,7 @@ from migrator.mapping.language.parse import ParsedMapping
 from migrator.model.edges import ControlState, NameKind
 from migrator.model.facts import EntityPlan
 from migrator.model.live import Tickets
-from migrator.model.mapping import Mapping, NameRule
+from migrator.model.mapping import Mapping
 from migrator.model.table import Item, TableDesign
 from migrator.runtime import logs
 from migrator.runtime.retry import Backoff, RateLimit, Retry
@@ -94,19 +94,18 @@ def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Wo
             yield documents
         return
     refuse_documents(mapping)
-    with open_named_source(settings, mapping.names, mapping.schemas_read, work) as source:
+    with open_database(settings, mapping.schemas_read, work) as source:
         yield source
 
 
 @contextmanager
-def open_named_source(
-    settings: SourceSettings, names: NameRule, schemas: Sequence[str] = (), work: Work = Work()
+def open_database(
+    settings: SourceSettings, schemas: Sequence[str] = (), work: Work = Work()
 ) -> Iterator[SqlSource]:
-    """A source for which there is no mapping yet. `schemas`: besides the default one."""
+    """`schemas`: besides the default one."""
     providers = work.secret_providers or secret_providers(Path())
     source = SqlSource(
         address_of(settings.url, settings.command, providers),
-        names,
         ConnectionOptions(
             name=work.name,
             pool_size=settings.connections(work.workers + 1, apart=work.apart),

@@ -137,6 +137,6 @@ def source(request: pytest.FixtureRequest) -> Iterator[Source]:
         answers = {PRODUCT_SQL: lambda params: [("fig",), ("pear",), ("plum",)] if params["id"] == 10 else []}
         yield MemorySource(facts_by_hand(), rows_of_the_schema(), answers)
         return
-    real = SqlSource(source_url(request.getfixturevalue(f"{request.param}_url")), names="snake_case")
+    real = SqlSource(source_url(request.getfixturevalue(f"{request.param}_url")))
     yield real
     real.close()

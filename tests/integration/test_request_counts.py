@@ -217,9 +217,7 @@ def test_blocks_of_a_page(databases: Sequence[str]) -> None:
     assert encoded <= BLOCKS_A_ROW_ENCODED * ROWS
 
 
-def test_five_times_the_rows_hold_no_more_memory(
-    sink: str, databases: Sequence[str], tmp_path: Path
-) -> None:
+def test_five_times_the_rows_hold_no_more_memory(sink: str, databases: Sequence[str], tmp_path: Path) -> None:
     """Pages are of 2,000 rows. One may be read while the one before is sent, and that is as the threads have it."""
     by_backfill(PLAIN, databases[1], sink)
     most = []

@@ -54,7 +54,7 @@ def own_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_selects_of_a_page_see_one_snapshot(own_url: str) -> None:
-    source = SqlSource(source_url(own_url), names="snake_case")
+    source = SqlSource(source_url(own_url))
     plan = plan_of(PURCHASE, ["id"], collections=[number_of("count", LINE, LINES)])
     interloper = Interloper(lambda: _delete_lines(own_url))
     sa.event.listen(Engine, "after_cursor_execute", interloper)
@@ -68,7 +68,7 @@ def test_the_selects_of_a_page_see_one_snapshot(own_url: str) -> None:
 
 
 def test_a_source_lets_others_write_while_it_is_open(own_url: str) -> None:
-    source = SqlSource(source_url(own_url), names="snake_case")
+    source = SqlSource(source_url(own_url))
     plan = plan_of(LINE)
     next(source.page_bounds(plan, 1))
     _delete_lines(own_url)

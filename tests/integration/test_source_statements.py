@@ -1,4 +1,4 @@
-"""A mapping's statements in the source's own names, on real databases whose names the mapping writes otherwise."""
+"""A mapping's statements in the source's own names, on real databases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def opened(url: str) -> closing[SqlSource]:
-    return closing(SqlSource(source_url(url), names="snake_case"))
+    return closing(SqlSource(source_url(url)))
 
 
 STATEMENTS: list[tuple[str, dict[str, Any], list[tuple[Any, ...]]]] = [
@@ -119,11 +119,3 @@ def test_the_readmes_own_statements_run_on_the_chinook_whose_names_they_have(
     with opened(chinook_postgres) as source:
         for one in golden_runs((chinook_dir / "README.md").read_text(encoding="utf-8")):
             assert len(source.query(one.sql, one.values)) == one.rows, (one.pattern, one.params)
-
-
-def test_a_statement_in_the_mappings_names_is_told_what_to_write(shop: SqlSource) -> None:
-    fault = shop.query_fault("SELECT line_no FROM purchase_line WHERE purchase_id = :id", {"id": 1})
-    assert fault.endswith(
-        'write "Purchase Line" for purchase_line, "Line No" for line_no, "PurchaseId" for purchase_id'
-    )
-    assert shop.query_fault('SELECT "Line No" FROM "Purchase Line" WHERE "PurchaseId" = :id', {"id": 1}) == ""

@@ -14,13 +14,13 @@ import sqlalchemy as sa
 from migrator.model.evidence import OFF, Move, State
 from migrator.settings.transforms import sound_mapping
 from migrator.source.connect import source_url
-from migrator.source.reflect import snake_case
 from tests import pins, support_mysql
 from tests import support_services as services
 from tests.designs.golden import DESIGNS, NAMES, ROOT, script_of
 from tests.journeys.command import Project, chinook_mapping, project
 from tests.journeys.cutover import desk_of
 from tests.language.conftest import database_on
+from tests.support_chinook import snake_case
 
 ENGINES = [
     "sqlite",

@@ -31,7 +31,6 @@ def open_source(url: str, text: str) -> SqlSource:
     mapping = parse_mapping(text, "m.yaml").mapping
     return SqlSource(
         source_url(url),
-        names=mapping.names,
         connection_options=ConnectionOptions(pool_size=2),
         schemas=mapping.schemas_read,
     )

@@ -51,20 +51,6 @@ entities:
     assert [item["notes"] for item in found] == [[{"t": "first"}, {"t": "second"}], []]
 
 
-def test_names_in_snake_case(database: Database) -> None:
-    text = """
-source: {names: snake_case}
-entities:
-  order_details:
-    where: deleted_at
-    columns: {due_in: '"Unit Price" - "Paid"'}
-    items:
-      Detail: {key: ["ORDER#{order_id}", "LINE#{line_no:03}"], attributes: {due: due_in}}
-"""
-    found = items(database(SCRIPT), HEAD.replace("mapping: 1\n", "") + "mapping: 1\n" + text)
-    assert plain(found, "PK", "SK", "due") == [("ORDER#2", "LINE#001", 0)]
-
-
 def test_a_view_says_its_key(database: Database) -> None:
     text = """
 entities:
@@ -105,13 +91,12 @@ entities:
 
 
 BAD_COLUMNS = {
-    "no such column": "paid + unit_pric",
-    "an aggregate": "sum(paid)",
+    "no such column": '"Paid" + unit_price',
+    "an aggregate": 'sum("Paid")',
     "a second statement": "1; DROP TABLE note",
-    "an end of the list": "paid) FROM note; --",
+    "an end of the list": '"Paid") FROM note; --',
     "a subquery": "(SELECT 1)",
-    "no SQL": "paid +",
-    "names of the mapping": "paid - unit_price",
+    "no SQL": '"Paid" +',
 }
 
 
@@ -120,18 +105,18 @@ def test_a_column_that_the_source_refuses_is_a_fault_of_the_mapping(database: Da
     text = (
         HEAD
         + f"""
-source: {{names: snake_case}}
 entities:
-  order_details:
-    columns: {{x: "{BAD_COLUMNS[name]}"}}
+  detail:
+    table: Order Details
+    columns: {{x: '{BAD_COLUMNS[name]}'}}
     items:
-      Detail: {{key: ["ORDER#{{order_id}}", "LINE#{{line_no:03}}"], attributes: {{x: x}}}}
+      Detail: {{key: ["ORDER#{{Order ID}}", "LINE#{{Line.No:03}}"], attributes: {{x: x}}}}
 """
     )
     source = open_source(database(SCRIPT), text)
     with pins.refused(MappingError) as caught:
         checked_on(source, parse_mapping(text, "m.yaml"))
-    assert caught.value.faults[-1].where == "entities.order_details.columns.x"
+    assert caught.value.faults[-1].where == "entities.detail.columns.x"
     assert caught.value.faults[-1].line == text[: text.index("columns:")].count("\n") + 1
     source.close()
 

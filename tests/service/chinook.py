@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from migrator.api import Migration
 from migrator.model.errors import StoppedError
-from migrator.source.reflect import snake_case
 from tests.support_adapter import service_url
+from tests.support_chinook import snake_case
 
 TABLES = ("album", "track", "customer", "invoice", "invoice_line")
 ALBUMS, CUSTOMERS, INVOICES, LINES, TRACKS = 347, 59, 412, 2240, 3503

@@ -44,7 +44,6 @@ from migrator.model.errors import (
     TooSlowError,
 )
 from migrator.model.facts import SchemaFacts
-from migrator.model.mapping import NameRule
 from migrator.model.results import PatternReplay, Proof
 from migrator.output.design.worksheet import Sheet, ending, summary, summary_text, worksheet
 from migrator.processes.session import Session, identity_of
@@ -65,7 +64,7 @@ from migrator.stages.patterns.question import statement_faults
 from migrator.stages.patterns.replay import Replay, ReplayOptions
 from migrator.target import embedded
 from migrator.wiring import job as job_wiring
-from migrator.wiring.job import JobContext, open_named_source
+from migrator.wiring.job import JobContext, open_database
 
 LARGEST_FILE = 200_000_000
 """Bytes of a file of statements."""
@@ -186,24 +185,13 @@ class _Asking:
 
     source: Source
     facts: SchemaFacts
-    rule: NameRule
     file: str
     table: str
 
     @classmethod
     def of(cls, url: str, until: ExitStack, file: str, table: str) -> _Asking:
-        """With names in snake case, where they are otherwise and none become one."""
-        settings = SourceSettings.model_construct(url=url)
-        try:
-            source = until.enter_context(open_named_source(settings, "snake_case"))
-            facts = source.facts()
-        except SettingsError:
-            source = until.enter_context(open_named_source(settings, "exact"))
-            return cls(source, source.facts(), "exact", file, table)
-        names = [(known.name, known.real) for known in facts.tables.values()]
-        names += [(column.name, column.real) for known in facts.tables.values() for column in known.columns]
-        rule: NameRule = "exact" if all(written == real for written, real in names) else "snake_case"
-        return cls(source, facts, rule, file, table)
+        source = until.enter_context(open_database(SourceSettings.model_construct(url=url)))
+        return cls(source, source.facts(), file, table)
 
     def without(self, names: Sequence[str]) -> _Asking:
         """Raises: SettingsError for a table that the source does not have."""
@@ -222,7 +210,7 @@ class _Asking:
         read = [question_of(statement, self.facts) for statement in sent]
         questions = [question for question in read if isinstance(question, Question)]
         figures = self._figures(questions, rows_exact)
-        asked = Asked(questions, self.facts, figures, self.rule, self.table, max_indexes, self._faults)
+        asked = Asked(questions, self.facts, figures, self.table, max_indexes, self._faults)
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
         unserved = (*in_words, *unread, *proposal.unserved)

@@ -17,9 +17,6 @@ _TABLES: Path = ("source", "tables")
 
 def document_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
     """Faults of the form of a mapping whose source is tables of DynamoDB's."""
-    if mapping.names != "exact":
-        what = "the tables declared here have the names of their attributes; leave names: out"
-        yield document.fault(("source", "names"), what)
     if mapping.schemas:
         what = "DynamoDB has no schemas; leave it out, and read each tenant's tables by a mapping of its own"
         yield document.fault(("source", "schemas"), what)

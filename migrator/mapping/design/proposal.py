@@ -20,7 +20,6 @@ from migrator.mapping.design.questions import (
 from migrator.mapping.design.written import Writer
 from migrator.model.errors import Fault
 from migrator.model.facts import SchemaFacts, TableFacts
-from migrator.model.mapping import NameRule
 
 _MANY = 1_000
 """Children of one row from which on a collection is told as one that may grow without bound."""
@@ -54,7 +53,6 @@ class Asked:
     questions: Sequence[Question]
     facts: SchemaFacts
     figures: Figures
-    rule: NameRule
     table: str
     max_indexes: int
     faults: Callable[[str], Sequence[Fault]]
@@ -100,7 +98,7 @@ def proposal_of(asked: Asked) -> Proposal:
         design = design_of(
             questions, asked.facts, asked.figures, max_indexes=asked.max_indexes, but=frozenset(out)
         )
-        text = Writer(design, asked.facts, asked.figures, asked.rule, asked.table).text()
+        text = Writer(design, asked.facts, asked.figures, asked.table).text()
         faults = [fault for fault in asked.faults(text) if not fault.warning] if design.homes else []
         if not faults:
             break
@@ -122,7 +120,7 @@ def proposal_of(asked: Asked) -> Proposal:
 
 def remarked(proposal: Proposal, asked: Asked, remarks: Dict[str, str]) -> Proposal:
     """The same with a comment beside the patterns that there are remarks on."""
-    writer = Writer(proposal.design, asked.facts, asked.figures, asked.rule, asked.table, remarks)
+    writer = Writer(proposal.design, asked.facts, asked.figures, asked.table, remarks)
     return replace(proposal, text=writer.text())
 
 

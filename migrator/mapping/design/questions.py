@@ -182,6 +182,7 @@ _OF_THE_DATABASE = ("pg_", "sqlite_")
 CUT = "..."
 """Where a statement is not whole."""
 _NO_LETTERS = re.compile(r"\W+")
+_WORD_END = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def is_of_the_database(schema: str, table: str) -> bool:
@@ -190,8 +191,8 @@ def is_of_the_database(schema: str, table: str) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """The name with letters, digits and underscores only, in lower case; 'x' where nothing is left."""
-    return _NO_LETTERS.sub("_", name).strip("_").lower() or "x"
+    """The name with letters, digits and underscores only, in lower case: TrackId is track_id; 'x' where nothing is left."""
+    return _WORD_END.sub("_", _NO_LETTERS.sub("_", name).strip("_")).lower() or "x"
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:

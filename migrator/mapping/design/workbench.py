@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from migrator.mapping.design.questions import plain_name
 from migrator.mapping.design.written import text_of
 from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import SettingsError
@@ -146,8 +147,8 @@ class _Reading:
             item = self._item(facet.get("FacetName"), place, taken)
             listed = facet.get("NonKeyAttributes")
             kept = self._names(listed if isinstance(listed, list) else [], place)
-            yield f"  {text_of(_entity(item))}:"
-            yield f"    table: {text_of(_entity(item))}    # the table whose rows are these items"
+            yield f"  {text_of(plain_name(item))}:"
+            yield f"    table: {text_of(plain_name(item))}    # the table whose rows are these items"
             yield "    items:"
             yield f"      {text_of(item)}:"
             yield f"        key: {text_of(self._templates(facet, key, place))}"
@@ -247,10 +248,6 @@ def _word(name: str) -> str:
     """The facet's name as one of an item type."""
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "Item"
     return word if word[0].isalpha() else f"Item_{word}"
-
-
-def _entity(item: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", item).lower()
 
 
 def _shown(value: Any) -> str:

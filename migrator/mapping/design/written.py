@@ -12,7 +12,6 @@ from migrator.mapping.design.keys import joined_key
 from migrator.mapping.design.placing import Access, Design, Entry
 from migrator.mapping.design.questions import Figures, Joined, Path, Question, Statement, Total, free_name
 from migrator.model.facts import SchemaFacts, TableFacts
-from migrator.model.mapping import NameRule
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
@@ -58,13 +57,11 @@ def _rate(per_s: float) -> str:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes the mapping of a design. `rule`: how the source's names are written; `remarks`: what is to be said of a pattern
-    beside it, by its name."""
+    """Writes the mapping of a design. `remarks`: what is to be said of a pattern beside it, by its name."""
 
     design: Design
     facts: SchemaFacts
     figures: Figures
-    rule: NameRule
     table: str
     remarks: Dict[str, str] = field(default_factory=dict)
 
@@ -84,7 +81,6 @@ class Writer:
         yield "# Proposed by `migrator init` from the source's schema and the statements that it is asked."
         yield "# The worksheet beside it says which statement is served how, and what is to decide."
         yield "mapping: 1"
-        yield f"source: {{names: {self.rule}}}"
         yield "table:"
         yield f"  name: {text_of(self.table)}"
         yield f"  key: {text_of([names.partition, names.sort])}"

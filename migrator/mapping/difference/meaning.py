@@ -288,9 +288,7 @@ class _Meaning:
 
     def _column(self, table: TableFacts | None, name: str) -> str:
         found = None if table is None else table.column(name)
-        if found is not None:
-            return found.real
-        return name if self.mapping.names == "exact" else f"{self.mapping.names} {name}"
+        return name if found is None else found.real
 
 
 def _facts(plan: CollectionPlan | None) -> TableFacts | None:

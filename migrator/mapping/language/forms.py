@@ -19,7 +19,7 @@ from migrator.mapping.language.value_forms import (
     choice,
 )
 from migrator.mapping.language.words import WORDS, described
-from migrator.model.mapping import NameRule, Normaliser, Order
+from migrator.model.mapping import Normaliser, Order
 
 # ── Joins, of entities and of questions to old tables ──
 
@@ -331,7 +331,6 @@ class DocumentTableForm(Form):
 
 
 class SourceForm(Form):
-    names: NameRule = "exact"
     timezone: str | None = None
     schemas: list[Name] = []
     tables: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{3,255}$")], DocumentTableForm] = {}

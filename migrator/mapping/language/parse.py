@@ -157,7 +157,6 @@ def _mapping(form: forms.MappingForm, reader: ExpressionReader, file: str) -> Ma
         revision=_revision(reader.document.data),
         table=table,
         entities=entities,
-        names=form.source.names,
         timezone=form.source.timezone,
         schemas=tuple(form.source.schemas),
         maps={name: _map_texts(entries) for name, entries in form.maps.items()},

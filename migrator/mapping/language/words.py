@@ -49,9 +49,7 @@ _WHEN = "a column that must have a value, a list of such columns, or {column: va
 WORDS: Mapping[str, Word] = {
     # ── the file ──
     "MappingForm.mapping": Word("The version of this format.", 1),
-    "MappingForm.source": Word(
-        "How names, schemas and times of the source are read.", {"names": "snake_case", "timezone": "UTC"}
-    ),
+    "MappingForm.source": Word("How schemas and times of the source are read.", {"timezone": "UTC"}),
     "MappingForm.table": Word(
         "The DynamoDB table: its key, its indexes, and the attributes that have a meaning.",
         {
@@ -79,9 +77,6 @@ WORDS: Mapping[str, Word] = {
                 "sql": "SELECT name FROM users WHERE id = :id",
             }
         },
-    ),
-    "SourceForm.names": Word(
-        "exact: names as the source has them; snake_case: TrackId is written track_id.", "snake_case"
     ),
     "SourceForm.timezone": Word(
         "The zone of timestamps that have none; UTC when it is not said.", "Europe/Berlin"

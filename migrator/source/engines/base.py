@@ -207,8 +207,7 @@ class Sql:
     that reach past the tables; `refused_columns`: of those, what x.name calls. `sized`: functions that make a value of
     any size, and which argument is the size; empty if connections limit values. `volatile`: functions and words that give
     another value at another time; `routines`: SQL for reasons in the catalogue why one is. `folds_names`: unquoted names
-    are lower case. `tables_in_any_case`, `columns_in_any_case`: names ignore case, also in quotes.
-    `takes_unknown_for_text`: an unknown name in double quotes is a text. `recurses_unasked`: WITH needs no RECURSIVE.
+    are lower case. `recurses_unasked`: WITH needs no RECURSIVE.
     """
 
     reader: type[SqlglotDialect]
@@ -227,9 +226,6 @@ class Sql:
     routines: sa.TextClause | None
     folds_names: bool
     recurses_unasked: bool
-    tables_in_any_case: bool
-    columns_in_any_case: bool
-    takes_unknown_for_text: bool
     traits: frozenset[Trait]
 
 

@@ -125,9 +125,6 @@ SQL = Sql(
     routines=_ROUTINES,
     folds_names=False,
     recurses_unasked=False,
-    tables_in_any_case=False,
-    columns_in_any_case=True,
-    takes_unknown_for_text=False,
     traits=frozenset(
         {
             "rounds floats",

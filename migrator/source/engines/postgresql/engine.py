@@ -133,9 +133,6 @@ SQL = Sql(
     routines=_ROUTINES,
     folds_names=True,
     recurses_unasked=False,
-    tables_in_any_case=False,
-    columns_in_any_case=False,
-    takes_unknown_for_text=False,
     traits=frozenset(
         {
             "casts to read",

@@ -122,9 +122,6 @@ SQL = Sql(
     routines=None,
     folds_names=False,
     recurses_unasked=True,
-    tables_in_any_case=True,
-    columns_in_any_case=True,
-    takes_unknown_for_text=True,
     traits=frozenset({"binds bytes as text"}),
 )
 

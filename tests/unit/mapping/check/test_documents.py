@@ -115,7 +115,6 @@ def test_faults_of_the_declaration_come_all_at_once() -> None:
     tables = """
 mapping: 1
 source:
-  names: snake_case
   schemas: [shop]
   tables:
     Users: {key: [id, at], columns: {id: json, name: text, name.first: text, age: years}}
@@ -125,7 +124,6 @@ entities:
     found = faults('  user: {table: Users, items: {User: {key: ["USER#{name}", ME]}}}', tables)
     told = "\n".join(found)
     for what in (
-        "source.names: ",
         "source.schemas: ",
         "source.tables.Users.key.1: 'at' is not among columns",
         "source.tables.Users.columns.id: 'id' is declared json",

@@ -229,7 +229,7 @@ def test_a_pattern_with_a_fault_is_taken_out_and_said(tmp_path: Path) -> None:
             wrong = "access_patterns" in text
             return [Fault("shop.yaml", 1, "access_patterns.get_orders.sql", "no such thing")] if wrong else []
 
-        made = proposal_of(Asked(questions, facts, Figures(), "exact", "Shop", 5, refused))
+        made = proposal_of(Asked(questions, facts, Figures(), "Shop", 5, refused))
     assert [(other.reason, other.what) for other in made.unserved] == [("fault", pins.text())]
     assert "access_patterns" not in made.text
 
@@ -247,7 +247,7 @@ def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: P
                 [Fault("shop.yaml", 1, "entities.orders.items.Orders.key", "no such thing")] if wrong else []
             )
 
-        made = proposal_of(Asked(questions, facts, Figures(), "exact", "Shop", 5, refused))
+        made = proposal_of(Asked(questions, facts, Figures(), "Shop", 5, refused))
     assert [other.reason for other in made.unserved] == ["fault"]
     assert "orders" not in made.design.homes
     assert pins.said(made.decisions)

@@ -6,17 +6,16 @@ from contextlib import closing
 from urllib.parse import urlsplit, urlunsplit
 
 from migrator.model.facts import ForeignKey, Kind, SchemaFacts
-from migrator.model.mapping import NameRule
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
 from tests.support_mysql import run_script
 from tests.unit.source.test_reflect import check_chinook
 
 
-def facts_of(url: str, script: str = "", names: NameRule = "exact") -> SchemaFacts:
+def facts_of(url: str, script: str = "") -> SchemaFacts:
     if script:
         run_script(url, script)
-    with closing(SqlSource(source_url(url), names)) as source:
+    with closing(SqlSource(source_url(url))) as source:
         return source.facts()
 
 
@@ -80,12 +79,12 @@ def test_foreign_keys_stay_within_the_database(
         CREATE TABLE {other}.returned_line (id int PRIMARY KEY);
         CREATE TABLE abroad (id int PRIMARY KEY REFERENCES {other}.returned_line (id));
     """
-    tables = facts_of(mysql_database, script, "snake_case").tables
-    assert set(tables["returned_line"].foreign_keys) == {
-        ForeignKey(("line", "part"), "order_line", ("id", "part_no")),
-        ForeignKey(("parent",), "returned_line", ("id",)),
+    tables = facts_of(mysql_database, script).tables
+    assert set(tables["ReturnedLine"].foreign_keys) == {
+        ForeignKey(("line", "part"), "Order Line", ("Id", "Part No")),
+        ForeignKey(("parent",), "ReturnedLine", ("id",)),
     }
-    assert tables["returned_line"].schema is None
+    assert tables["ReturnedLine"].schema is None
     assert tables["abroad"].foreign_keys == ()
 
 
@@ -125,4 +124,4 @@ def test_a_user_that_may_only_read_sees_the_same(mysql_database: str) -> None:
 
 
 def test_chinook_in_mariadb_is_understood(chinook_mysql: str) -> None:
-    check_chinook(facts_of(chinook_mysql, names="snake_case"))
+    check_chinook(facts_of(chinook_mysql))
