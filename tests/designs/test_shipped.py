@@ -9,7 +9,7 @@ import pytest
 
 from docs.generate_patterns import PAGE, page
 from migrator.mapping.check.check import check_form
-from migrator.mapping.language.forms import mapping_schema
+from migrator.settings.schemas import mapping_schema
 from migrator.settings.transforms import read_mapping
 from tests.designs.golden import ROOT
 

@@ -13,11 +13,10 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.mapping.check.check import check_form
 from migrator.mapping.design.workbench import LONGEST_BYTES, head_of_model
-from migrator.mapping.language.forms import mapping_schema
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.model.errors import CLEAN, WRONG_USE, Fault, MappingError, SettingsError
 from migrator.settings.job import is_job, load_job
-from migrator.settings.job_schema import job_schema
+from migrator.settings.schemas import job_schema, mapping_schema
 from migrator.settings.transforms import read_mapping
 
 

@@ -18,7 +18,6 @@ from migrator.mapping.language.value_forms import (
     ValueForm,
     choice,
 )
-from migrator.mapping.language.words import WORDS, described
 from migrator.model.mapping import Normaliser, Order
 
 # ── Joins, of entities and of questions to old tables ──
@@ -343,12 +342,6 @@ class MappingForm(Form):
     maps: dict[Name, dict[str, Scalar]] = {}
     entities: dict[Name, EntityForm] = Field(min_length=1)
     access_patterns: dict[Name, PatternForm] = {}
-
-
-def mapping_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of mapping files."""
-    schema = described(MappingForm.model_json_schema(by_alias=True), WORDS, MappingForm.__name__)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "migrator mapping", **schema}
 
 
 def known_words() -> dict[str, list[str]]:

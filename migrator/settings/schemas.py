@@ -1,0 +1,107 @@
+"""The JSON Schemas of mapping files and jobs, with what each word means (words.yaml): for editors and for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from migrator.mapping.language.forms import MappingForm
+from migrator.settings.job import JobFile
+from migrator.settings.source import IS_DURATION
+
+# ── The forms of settings, as a person may write them ──
+
+_VARIABLE = {"type": "string", "pattern": r"\$\{"}
+_DURATION = {"type": "string", "pattern": r"^\s*(\d+(\.\d*)?([eE][+-]?\d{1,3})?|\.\d+) ?(s|min|m|h|d|)\s*$"}
+_NUMBER = {"type": "string", "pattern": r"^\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*$"}
+_SWITCH = {"type": "string", "enum": ["true", "false", "yes", "no", "on", "off"]}
+_OTHER_FORMS: Mapping[str, list[dict[str, Any]]] = {
+    "integer": [_NUMBER],
+    "number": [_NUMBER],
+    "boolean": [_SWITCH],
+    "string": [],
+}
+_LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+"""pydantic's words, where a validator stands before the limit, and JSON Schema's."""
+_ABOUT = frozenset({"default", "title"})
+"""Words of a schema that are no condition."""
+
+
+def mapping_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of mapping files."""
+    schema = _described(MappingForm.model_json_schema(by_alias=True), "mapping", MappingForm.__name__)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "migrator mapping", **schema}
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of job files."""
+    schema = JobFile.model_json_schema(by_alias=True)
+    for definition in (schema, *schema["$defs"].values()):
+        for name, place in definition["properties"].items():
+            definition["properties"][name] = place if name == "job" else _as_written(place)
+    _with_short_forms(schema["properties"], frozenset(schema["required"]))
+    schema = _described(schema, "job", JobFile.__name__)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "migrator job", **schema}
+
+
+def _as_written(place: dict[str, Any]) -> dict[str, Any]:
+    """The place with all forms of its value: numbers as texts, durations, and a variable where the type is no plain text."""
+    if "anyOf" in place:
+        choices = [_as_written(choice) for choice in place["anyOf"]]
+        return {**place, "anyOf": choices}
+    condition = {_LIMITS.get(word, word): value for word, value in place.items() if word not in _ABOUT}
+    is_duration = condition.pop(IS_DURATION, False)
+    kind = str(condition.get("type"))
+    if kind == "string" and not {"enum", "pattern", "minLength"} & condition.keys():
+        return place
+    others = _OTHER_FORMS.get(kind)
+    if is_duration:
+        others = [_DURATION]
+    if others is None:
+        return place
+    return _about(place) | {"anyOf": [condition, *others, _VARIABLE]}
+
+
+def _with_short_forms(places: dict[str, Any], required: frozenset[str]) -> None:
+    """`source: URL`, `target: embedded`, and parts that are left empty."""
+    for name, place in places.items():
+        conditions = {word: value for word, value in place.items() if word not in _ABOUT}
+        choices = conditions.get("anyOf") or [conditions]
+        if name in ("source", "target"):
+            choices = [*choices, {"type": "string", "minLength": 1}]
+        if name not in required and {"type": "null"} not in choices:
+            choices = [*choices, {"type": "null"}]
+        places[name] = place if choices == [conditions] else _about(place) | {"anyOf": choices}
+
+
+def _about(place: Mapping[str, Any]) -> dict[str, Any]:
+    return {word: value for word, value in place.items() if word in _ABOUT}
+
+
+def _described(schema: dict[str, Any], of: str, root: str) -> dict[str, Any]:
+    """The schema with a description and an example of every word. `of`: mapping or job; `root`: the form at the top.
+
+    Raises: KeyError for a word of which words.yaml says nothing.
+    """
+    text = (files("migrator.settings") / "words.yaml").read_text(encoding="utf-8")
+    words = YAML(typ="safe", pure=True).load(text)[of]
+    forms = {root: schema, **schema.get("$defs", {})}
+    for form, definition in forms.items():
+        # Names and docstrings are the code's, for its readers.
+        definition.pop("title", None)
+        definition.pop("description", None)
+        for name, place in definition.get("properties", {}).items():
+            place.pop("title", None)
+            # Beside a $ref these words count, too (JSON Schema 2020-12).
+            place |= _about_of(words[form][name])
+        others = definition.get("additionalProperties")
+        if isinstance(others, dict) and "*" in words.get(form, ()):
+            others |= _about_of(words[form]["*"])
+    return schema
+
+
+def _about_of(word: Mapping[str, Any]) -> dict[str, Any]:
+    return {"description": word["about"], "examples": [word["example"]]}
