@@ -46,13 +46,13 @@ DynamoDB's types: N number, S text, B binary, BOOL, L list, M map. Examples of i
 SECTIONS = (
     (
         "PostgreSQL",
-        (*types.RULES, *types.SHAPES),
+        (*types.KINDS.rules, *types.KINDS.shapes),
         "A partitioned table is read once, at the parent; its partitions are no tables of their own.",
     ),
-    ("MariaDB and MySQL", (*facts.RULES, *facts.SHAPES), "A partitioned table is read once."),
+    ("MariaDB and MySQL", (*facts.KINDS.rules, *facts.KINDS.shapes), "A partitioned table is read once."),
     (
         "SQLite",
-        (*sqlite_facts.RULES, *sqlite_facts.SHAPES),
+        (*sqlite_facts.KINDS.rules, *sqlite_facts.KINDS.shapes),
         (
             "SQLite lets any column hold any value; the declared name says what is meant, and a value that does not "
             "fit it refuses its row. STRICT tables have the same rules."

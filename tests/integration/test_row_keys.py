@@ -160,7 +160,8 @@ def _bare(declared: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("tried", "rules"), [(POSTGRESQL, types.RULES), (MARIADB, facts.RULES), (SQLITE, sqlite_facts.RULES)]
+    ("tried", "rules"),
+    [(POSTGRESQL, types.KINDS.rules), (MARIADB, facts.KINDS.rules), (SQLITE, sqlite_facts.KINDS.rules)],
 )
 def test_each_type_that_can_name_rows_is_tried(tried: Values, rules: tuple[TypeRule, ...]) -> None:
     names = {_bare(declared) for declared in tried} | {declared.upper() for declared in tried}
@@ -175,8 +176,8 @@ def test_each_type_that_can_name_rows_is_tried(tried: Values, rules: tuple[TypeR
 def test_the_others_are_refused_with_the_reason(postgres_database: str, mysql_database: str) -> None:
     """A view says no primary key, so that any of its columns may be named."""
     for engine, url, rules in (
-        ("postgresql", postgres_database, types.RULES),
-        ("mariadb", mysql_database, facts.RULES),
+        ("postgresql", postgres_database, types.KINDS.rules),
+        ("mariadb", mysql_database, facts.KINDS.rules),
     ):
         names = [
             name for rule in rules if rule.no_key for name in rule.names if name not in ("HSTORE", "SET")

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
 
 import sqlalchemy as sa
+from ruamel.yaml import YAML
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from sqlalchemy.exc import DBAPIError
 
 from migrator.model.facts import Alike, Column, Kind, UniqueConflict
 
-# ──
-# What a rule for column types says: one row of the tables that the code and docs/types.md are made from.
+# ── What a rule for column types says: one row of types.yaml beside an engine, from which docs/types.md is made ──
 
 
 @dataclass(frozen=True)
@@ -33,18 +36,8 @@ class TypeRule:
     no_key: str = ""
 
 
-NO_ORDER = "PostgreSQL has no order for its values"
-DOCUMENT = "MySQL compares a document with a text as two different things"
-NESTED = "a key takes one value"
-
 REFUSED = "none"
 """The form of a type that `check` refuses."""
-
-OVER_38 = "NaN, infinity and more than 38 digits refuse their row, unless the mapping says `|text`."
-FLOATS = (
-    "NaN, infinity and what is outside of DynamoDB's range refuse their row, unless the mapping says `|text`."
-)
-MOMENTS = "Infinity, BC and years after 9999 refuse their row, unless the mapping says `|text`."
 
 
 # ── What a column holds, by the type that the source declares for it ──
@@ -60,15 +53,31 @@ _SPAN = re.compile(r"^interval\b.*$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Kinds:
-    """Kinds by types of one engine. `named`: by the type's name; `unlisted`: of a name, upper case, that no rule has."""
+    """Kinds by types of one engine. `engine`: its package, whose types.yaml has a rule for each type; `unlisted`: of a name,
+    upper case, that no rule has."""
 
-    named: Mapping[str, Kind]
+    engine: str
     unlisted: Callable[[str], Kind]
 
-    @classmethod
-    def of(cls, rules: Sequence[TypeRule], unlisted: Callable[[str], Kind]) -> Kinds:
-        named = {name: replace(rule.kind, no_key=rule.no_key) for rule in rules for name in rule.names}
-        return cls(named, unlisted)
+    @cached_property
+    def named(self) -> Mapping[str, Kind]:
+        """By the type's name."""
+        return {name: replace(rule.kind, no_key=rule.no_key) for rule in self.rules for name in rule.names}
+
+    @property
+    def rules(self) -> Sequence[TypeRule]:
+        return self._written[0]
+
+    @property
+    def shapes(self) -> Sequence[TypeRule]:
+        """Of types that the catalogue tells rather than a name."""
+        return self._written[1]
+
+    @cached_property
+    def _written(self) -> tuple[Sequence[TypeRule], Sequence[TypeRule]]:
+        text = (files(self.engine) / "types.yaml").read_text(encoding="utf-8")
+        written = YAML(typ="safe", pure=True).load(text)
+        return tuple(map(_rule, written["rules"])), tuple(map(_rule, written["shapes"]))
 
     def kind_of(self, declared: str) -> Kind:
         """The kind of a declared type such as `NUMERIC(10, 2)`; `unknown` where it has no form in an item."""
@@ -85,6 +94,19 @@ class Kinds:
         if kind.name == "timestamp" and kind.precision is not None:
             return replace(kind, precision=kind.precision if first is None else first)
         return kind
+
+
+def _rule(written: Mapping[str, Any]) -> TypeRule:
+    literal, item = written.get("example", ("", ""))
+    names, kind = tuple(written["names"]), _kind(written["kind"])
+    return TypeRule(names, kind, written["form"], written["rule"], (literal, item), written.get("no_key", ""))
+
+
+def _kind(written: Mapping[str, Any]) -> Kind:
+    words: dict[str, Any] = {
+        name: _kind(value) if name == "element" else value for name, value in written.items()
+    }
+    return Kind(**words)
 
 
 def _numbers(arguments: re.Match[str] | None) -> tuple[int | None, ...]:
