@@ -27,7 +27,7 @@ _OTHER_FORMS: Mapping[str, list[dict[str, Any]]] = {
 _LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 """pydantic's words, where a validator stands before the limit, and JSON Schema's."""
 _ABOUT = frozenset({"default", "title"})
-"""Words of a schema that are no condition."""
+"""Words of a schema that are not conditions."""
 
 
 def mapping_schema() -> dict[str, Any]:
@@ -48,7 +48,7 @@ def job_schema() -> dict[str, Any]:
 
 
 def _as_written(place: dict[str, Any]) -> dict[str, Any]:
-    """The place with all forms of its value: numbers as texts, durations, and a variable where the type is no plain text."""
+    """The place with all forms of its value: numbers as texts, durations, and a variable if the type is not plain text."""
     if "anyOf" in place:
         choices = [_as_written(choice) for choice in place["anyOf"]]
         return {**place, "anyOf": choices}

@@ -1,6 +1,6 @@
 """What others rely on, held as text files below `__snapshots__/`, so that a change of it is read as a diff.
 
-Where a change is meant: `.ci/pins`, read the diff, and tell users in CHANGELOG.md.
+Where a change is meant: `.ci/pins`, and read the diff.
 """
 
 from __future__ import annotations

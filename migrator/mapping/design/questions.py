@@ -191,7 +191,7 @@ def is_of_the_database(schema: str, table: str) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """The name with letters, digits and underscores only, in lower case: TrackId is track_id; 'x' where nothing is left."""
+    """The name with letters, digits and underscores only, in lower case: TrackId is track_id; 'x' if nothing is left."""
     return _WORD_END.sub("_", _NO_LETTERS.sub("_", name).strip("_")).lower() or "x"
 
 

@@ -57,7 +57,7 @@ def _rate(per_s: float) -> str:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes the mapping of a design. `remarks`: what is to be said of a pattern beside it, by its name."""
+    """Writes the mapping of a design. `remarks`: a comment for a pattern, by its name."""
 
     design: Design
     facts: SchemaFacts

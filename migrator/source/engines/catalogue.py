@@ -70,7 +70,7 @@ class Kinds:
 
     @property
     def shapes(self) -> Sequence[TypeRule]:
-        """Of types that the catalogue tells rather than a name."""
+        """Of types that a name does not show, but the catalogue does."""
         return self._written[1]
 
     @cached_property
