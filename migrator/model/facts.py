@@ -96,9 +96,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
+    """`deferrable`: a transaction may break it until it commits."""
+
     columns: tuple[str, ...]
     table: str
     referred: tuple[str, ...]
+    deferrable: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

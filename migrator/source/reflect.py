@@ -86,7 +86,8 @@ class _Schema:
             ]
             if ours and len(ours) == len(theirs) and None not in ours + theirs:
                 columns, referred = (tuple(filter(None, names)) for names in (ours, theirs))
-                yield ForeignKey(columns, f"{other.prefix}{table}", referred)
+                deferrable = bool(key.get("options", {}).get("deferrable"))
+                yield ForeignKey(columns, f"{other.prefix}{table}", referred, deferrable)
 
     def _columns(self, table: str) -> list[str]:
         return [column.real for column in self.reflected.columns[table]]

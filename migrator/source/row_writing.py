@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -46,8 +46,60 @@ class SqlRowWriter:
         except _Refused as refused:
             if len(changes) == 1:
                 return [RefusedChange(changes[0], refused.kind)]
-            return self._swapped([one for change in changes for one in self.write([change], check)], check)
+            alone = [one for change in changes for one in self.write([change], check)]
+            return self._circled(self._swapped(alone, check), check)
         return []
+
+    def _circled(self, refused: list[RefusedChange], check: Check) -> list[RefusedChange]:
+        """Without those that only waited for each other, as rows of a circle of foreign keys do."""
+        for is_gone in (False, True):
+            left = [
+                one.change
+                for one in refused
+                if one.kind == "foreign key" and (one.change.values is None) == is_gone
+            ]
+            while len(left) > 1:
+                check()
+                try:
+                    self._transactions.read(_DOING, partial(self._join, changes=left))
+                except _Unready as unready:
+                    left = [change for change in left if change not in unready.changes]
+                except _Refused:
+                    break
+                else:
+                    refused = [one for one in refused if all(one.change is not made for made in left)]
+                    break
+        return refused
+
+    def _join(self, connection: Connection, changes: Sequence[RowChange]) -> None:
+        """All puts, or all deletes, in an order that foreign keys allow; columns that may be NULL are NULL until the end.
+
+        Raises: _Unready with those that no order brings in.
+        """
+        self._rows.begin(connection)
+        if self._rows.defer:
+            connection.exec_driver_sql(self._rows.defer)
+        row = _RowSql(connection, self._rows, self._facts, self._unchanging)
+        row.need_parents(changes)
+        for change in changes:
+            if change.values is None:
+                row.loosen(change.table, change.key)
+        left = list(changes)
+        while left:
+            ready = [change for change in left if row.is_ready(change)]
+            if not ready:
+                raise _Unready(left)
+            for change in ready:
+                if change.values is None:
+                    row.delete(change.table, change.key)
+                else:
+                    nothing = dict.fromkeys(_loose(change.table, change.key) & change.values.keys())
+                    row.put(change.table, change.key, {**change.values, **nothing})
+            left = [change for change in left if change not in ready]
+        for change in changes:
+            if change.values is not None:
+                row.put(change.table, change.key, change.values)
+        self._rows.end(connection)
 
     def _swapped(self, refused: list[RefusedChange], check: Check) -> list[RefusedChange]:
         """Without those that only wanted values of each other's in a unique index."""
@@ -116,6 +168,14 @@ class _Refused(Exception):
     def __init__(self, kind: RefusalKind) -> None:
         super().__init__(kind)
         self.kind: RefusalKind = kind
+
+
+class _Unready(Exception):
+    """Rows whose parents are missing, or whose children stay."""
+
+    def __init__(self, changes: Sequence[RowChange]) -> None:
+        super().__init__()
+        self.changes = changes
 
 
 class _RowTransactions(Committing):
@@ -188,15 +248,55 @@ class _RowSql:
             sets = ", ".join(f"{self._name(_real(table, name))} = NULL" for name in freed)
             self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", bound)
 
+    def need_parents(self, changes: Sequence[RowChange]) -> None:
+        """Raises: _Unready with the rows that refer to one that is neither there nor among them."""
+        written = [change for change in changes if change.values is not None]
+        if without := [change for change in written if not all(self._parents(change, written))]:
+            raise _Unready(without)
+
+    def is_ready(self, change: RowChange) -> bool:
+        """Whether nothing that foreign keys enforce now is in the way of the row, with its `_loose` columns NULL."""
+        if change.values is None:
+            return not self._has_children(change.table, change.key)
+        return all(self._parents(change, (), lambda key: not _is_loose(change.table, key, change.key)))
+
+    def _parents(
+        self,
+        change: RowChange,
+        others: Sequence[RowChange],
+        counts: Callable[[ForeignKey], bool] = lambda _: True,
+    ) -> Iterator[bool]:
+        """By foreign key that counts and names a row, whether this row is there, or among the others."""
+        values = change.values or {}
+        for foreign in change.table.foreign_keys:
+            wanted = [values.get(name) for name in foreign.columns]
+            if None in wanted or not counts(foreign):
+                continue
+            parent = self._facts.tables[foreign.table]
+            yield any(
+                other.table.name == foreign.table
+                and [(other.values or {}).get(name) for name in foreign.referred] == wanted
+                for other in others
+            ) or self._is_there(parent, dict(zip(foreign.referred, wanted, strict=True)))
+
+    def _is_there(self, table: TableFacts, values: Row) -> bool:
+        where, bound = self._where(table, values)
+        return self._run(f"SELECT 1 FROM {self._table(table)} WHERE {where}", bound).first() is not None
+
+    def loosen(self, table: TableFacts, key: Row) -> None:
+        """The row refers to no other one, as far as its columns may be NULL."""
+        if names := _loose(table, key):
+            where, bound = self._where(table, key)
+            sets = ", ".join(f"{self._name(_real(table, name))} = NULL" for name in sorted(names))
+            self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", bound)
+
     def delete(self, table: TableFacts, key: Row) -> None:
         """Locked first, so that a child that is inserted just now is seen: else an ON DELETE CASCADE would take it."""
         if not self._found(table, key, always=True):
             return
+        if self._has_children(table, key):
+            raise _Refused("foreign key")
         where, bound = self._where(table, key)
-        for child in self._facts.tables.values():
-            for foreign in child.foreign_keys:
-                if foreign.table == table.name and self._has_child(child, foreign, table, key):
-                    raise _Refused("foreign key")
         self._run(f"DELETE FROM {self._table(table)} WHERE {where}", bound)
 
     def _found(self, table: TableFacts, key: Row, *, always: bool = False) -> bool | None:
@@ -219,6 +319,13 @@ class _RowSql:
         return all(
             _unpadded(column, there) == _unpadded(column, key[column.name])
             for column, there in zip(of_text, row, strict=False)
+        )
+
+    def _has_children(self, table: TableFacts, key: Row) -> bool:
+        return any(
+            foreign.table == table.name and self._has_child(child, foreign, table, key)
+            for child in self._facts.tables.values()
+            for foreign in child.foreign_keys
         )
 
     def _has_child(self, child: TableFacts, foreign: ForeignKey, table: TableFacts, key: Row) -> bool:
@@ -270,6 +377,23 @@ class _RowSql:
 
     def _run(self, statement: str, bound: Sequence[Any]) -> sa.CursorResult[Any]:
         return self._connection.exec_driver_sql(statement, tuple(bound))
+
+
+def _loose(table: TableFacts, key: Row) -> set[str]:
+    """Columns of foreign keys that may be NULL, so that a row is there before the one that it refers to."""
+    return {
+        name
+        for foreign in table.foreign_keys
+        for name in foreign.columns
+        if (column := _column(table, name)) and column.nullable and not column.generated and name not in key
+    }
+
+
+def _is_loose(table: TableFacts, foreign: ForeignKey, key: Row) -> bool:
+    columns = [column for name in foreign.columns if (column := _column(table, name))]
+    return foreign.deferrable or any(
+        column.nullable and not column.generated and column.name not in key for column in columns
+    )
 
 
 def _quoted(dialect: Dialect, name: str) -> str:

@@ -42,7 +42,8 @@ class RowWriter(Protocol):
     def write(self, changes: Sequence[RowChange], check: Check) -> list[RefusedChange]:
         """Makes the rows so, in this order, in one transaction; where one is refused, in one each, so that the others go on.
 
-        Rows that want each other's values of a unique index are then tried together, where a column of it may be NULL.
+        Rows that want each other's values of a unique index are then tried together, where a column of it may be NULL; and
+        rows that refer to each other, where a foreign key may be NULL or deferred.
         A row is deleted only where no other row refers to it: no key's ON DELETE acts. `check` is asked before each
         transaction.
         Raises: SourceError; what `check` raises.

@@ -29,7 +29,7 @@ class RowWriting:
     None where it does not concern the row. `move_counters`: moves a table's counters of new rows past the rows that are
     there, where an INSERT with a number does not. `unchanging`: real names of columns that no UPDATE may name, of a table by
     its name in SQL. `changing_triggers`: SQL for the names of triggers that may change what is written to the table :name in
-    :schema.
+    :schema. `defer`: SQL that defers the foreign keys of a transaction that may be; '' if none may be.
     """
 
     prepare: Callable[[Any], None]
@@ -43,6 +43,7 @@ class RowWriting:
     move_counters: Callable[[Connection, TableFacts], None]
     unchanging: Callable[[Connection, str], frozenset[str]]
     changing_triggers: str
+    defer: str
 
 
 def refuse_inexact(column: Column, value: Any) -> None:

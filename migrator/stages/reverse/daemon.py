@@ -13,7 +13,7 @@ from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.inverse.rows import Inverse
 from migrator.model.capture import Capture, Step
 from migrator.model.errors import Interrupted, MigratorError, SourceError, StoppedError
-from migrator.model.facts import EntityPlan, TableFacts
+from migrator.model.facts import EntityPlan, ForeignKey, TableFacts
 from migrator.model.reverse.rows import Check, ReverseJournal, WaitingRow
 from migrator.model.streams.shards import (
     ALL_OF_IT,
@@ -90,11 +90,35 @@ def shared_tables(others: Sequence[EntityPlan], inverse: Inverse) -> Iterator[st
             yield f"{what} those rows, which are the truth; name {roots[name]} in writes.direct, too"
 
 
-def notes(triggers: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def notes(tables: Sequence[TableFacts], triggers: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """`triggers`: by table those of the source's own that may write other values than an item says."""
+    if circle := _fixed_circle(tables):
+        what = f"tables {', '.join(circle)} refer to each other by foreign keys that are NOT NULL and not deferrable"
+        yield f"{what}; new rows of them that refer to each other wait until one column may be NULL or is DEFERRABLE"
     for table, names in triggers.items():
         what = f"table {table} has triggers of its own that may change what is written: {', '.join(names)}"
         yield f"{what}; where one does, `migrator reverse verify` finds the row different each time"
+
+
+def _fixed_circle(tables: Sequence[TableFacts]) -> list[str]:
+    """Names of tables in circles of foreign keys that hold at every statement, sorted."""
+    refers_to = {
+        table.name: {
+            key.table for key in table.foreign_keys if key.table != table.name and _is_fixed(table, key)
+        }
+        for table in tables
+    }
+    for _ in refers_to:
+        refers_to = {
+            name: names.union(*(refers_to.get(other, ()) for other in names))
+            for name, names in refers_to.items()
+        }
+    return sorted(name for name, names in refers_to.items() if name in names)
+
+
+def _is_fixed(table: TableFacts, key: ForeignKey) -> bool:
+    columns = [column for name in key.columns if (column := table.column(name))]
+    return not (key.deferrable or any(column.nullable and not column.generated for column in columns))
 
 
 # ── SQL writers ──

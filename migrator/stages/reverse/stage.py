@@ -210,9 +210,9 @@ class Reverse:
         now = self.journal.now()
         waiting = self.journal.waiting(_AT_ONCE, (ITEM_ALONE, *self.tables))
         due = [one for one in waiting if one.due_at <= (passed_at if one.waits == "gone" else now)]
-        if any(map(_wants_a_value, due)):
-            # Of rows that swap values of a unique index none goes without the other.
-            due += [one for one in waiting if _wants_a_value(one) and one not in due]
+        if any(map(_wants_another, due)):
+            # Of rows that swap values of a unique index, or refer to each other, none goes without the other.
+            due += [one for one in waiting if _wants_another(one) and one not in due]
         looks = {one.row: one.looks + 1 for one in due if one.waits == "gone"}
         self._settle({one.row: () for one in due}, check, _Looks(looks, passed_at))
         return len(due)
@@ -430,8 +430,8 @@ class Reverse:
         return self._place[row[0]], row
 
 
-def _wants_a_value(one: WaitingRow) -> bool:
-    return one.waits == "refused" and one.why == "unique"
+def _wants_another(one: WaitingRow) -> bool:
+    return one.waits == "refused" and one.why in ("unique", "foreign key")
 
 
 def _again(row: RowId, before: Mapping[RowId, WaitingRow], now: float, one: WaitingRow) -> WaitingRow:

@@ -79,6 +79,7 @@ ROWS = RowWriting(
     end=lambda _: None,
     bound=_bound,
     upserts=False,
+    defer="",
     overriding="",
     locks=" FOR UPDATE",
     refusal=_refusal,

@@ -137,6 +137,7 @@ ROWS = RowWriting(
     end=lambda _: None,
     bound=_bound,
     upserts=True,
+    defer="SET CONSTRAINTS ALL DEFERRED",
     overriding=" OVERRIDING SYSTEM VALUE",
     locks=" FOR UPDATE",
     refusal=_refusal,

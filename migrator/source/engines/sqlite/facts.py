@@ -189,6 +189,9 @@ def reflected(connection: Connection, _: str | None) -> Reflected:
     unique = {name: unique_columns(connection, name) for name in names}
     met = {name: unique_conflicts(connection, name) for name in names}
     foreign_keys = foreign_keys_of(inspector, None)
+    for key in (key for keys in foreign_keys.values() for key in keys):
+        # PRAGMA defer_foreign_keys defers each of them.
+        key["options"] = {**key.get("options", {}), "deferrable": True}
     return Reflected(None, columns, keys, unique, foreign_keys, met, left_out=left_out)
 
 

@@ -81,6 +81,7 @@ ROWS = RowWriting(
     # A number that is inserted moves the rowid, and AUTOINCREMENT's own counter.
     move_counters=lambda *_: None,
     unchanging=lambda *_: frozenset(),
+    defer="PRAGMA defer_foreign_keys = ON",
     # No trigger changes what is being written; one that updates its own table does so afterwards.
     changing_triggers=(
         "SELECT name FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(:name)"

@@ -9,12 +9,14 @@ import pytest
 
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
+from migrator.model.facts import Column, ForeignKey, Kind, TableFacts
 from migrator.model.streams.shards import Checkpoint, Checkpoints
 from migrator.stages.reverse.daemon import (
     DirectChangedError,
     ReverseDaemon,
     WhileDirect,
     looks_at_waiting_rows,
+    notes,
     shared_tables,
 )
 from migrator.wiring.reverse import written_tables
@@ -150,3 +152,24 @@ def test_they_are_where_both_are_direct() -> None:
     checked, inverse, written = _made("orders", "line")
     assert written == ["line", "orders"]
     assert list(shared_tables(checked.besides(["orders", "line"]), inverse)) == []
+
+
+def _referring(name: str, *keys: tuple[str, bool, bool]) -> TableFacts:
+    """A table whose foreign keys lead to a table each. `keys`: that table, whether the column may be NULL, whether it is deferrable."""
+    columns = [Column("id", "id", Kind("integer"), nullable=False)]
+    columns += [Column(to, to, Kind("integer"), nullable) for to, nullable, _ in keys]
+    foreign = tuple(ForeignKey((to,), to, ("id",), deferrable) for to, _, deferrable in keys)
+    return TableFacts(name, name, tuple(columns), ("id",), foreign_keys=foreign)
+
+
+@pytest.mark.parametrize("way_out", [(True, False), (False, True)], ids=["may be NULL", "deferrable"])
+def test_a_circle_of_tables_is_named_where_no_foreign_key_gives_way(way_out: tuple[bool, bool]) -> None:
+    team, player = ("team", False, False), ("player", False, False)
+    tables = [
+        _referring("team", player),
+        _referring("player", team),
+        _referring("fan", player, ("fan", False, False)),
+    ]
+    (note,) = notes(tables, {})
+    assert "player, team" in note
+    assert list(notes([_referring("team", ("player", *way_out)), *tables[1:]], {})) == []
