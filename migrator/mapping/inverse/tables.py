@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from migrator.mapping.check.values import meeting_items
+from migrator.mapping.design.written import text_of
 from migrator.mapping.inverse.designs import ChildList, DesignInverse
 from migrator.mapping.inverse.given import Lack
 from migrator.mapping.inverse.values import Cause, Loss
@@ -108,7 +110,11 @@ def table_inverse(
     rows_lost = counted[0].rows_lost
     if types:
         rows_lost = f"items of type {types[0]} may be of another table, and their keys do not tell"
-    mend = _mend(counted[0], [one.column for one in lost]) if lost and not rows_lost else ""
+    # What has no form in an item cannot be kept, whatever the mapping says.
+    kept = [
+        one.column for one in lost if (column := facts.column(one.column)) and column.kind.name != "unknown"
+    ]
+    mend = _mend(counted[0], kept) if kept and not rows_lost else ""
     if rows_lost and not types:
         mend = "an item without when: and ttl:, so that every row has one"
     return TableInverse(
@@ -184,17 +190,29 @@ def _lost(column: Column, carriers: Sequence[_Carrier]) -> LostColumn:
     return LostColumn(column.name, loss.cause, loss.why, not column.nullable and not column.default)
 
 
-def _mend(carrier: _Carrier, lost: Sequence[str]) -> str:
+def _mend(carrier: _Carrier, columns: Sequence[str]) -> str:
     design = carrier.mend_of
+    # A value with braces is a template, so only keep: takes a column with braces in its name.
+    taken_by_keep = (
+        () if isinstance(design, ChildList) else [n for n in columns if n not in design.attributes]
+    )
+    lost = [name for name in columns if not {"{", "}"} & {*name} or name in taken_by_keep]
     if isinstance(design, ChildList):
-        return ", ".join(f"{name}: {name}" for name in lost)
+        return ", ".join(f"{text_of(name)}: {_value(name)}" for name in lost)
     taken = [name for name in lost if name in design.attributes]
     kept = [name for name in lost if name not in taken]
-    words = [f"attributes: {{{', '.join(f'{name}_of_row: {name}' for name in taken)}}}"] if taken else []
+    pairs = ", ".join(f"{text_of(f'{name}_of_row')}: {_value(name)}" for name in taken)
+    words = [f"attributes: {{{pairs}}}"] if taken else []
     if kept and design.keep == "all":
         left = [name for name in design.keep_except if name not in kept]
-        words.insert(0, f"keep: {{except: [{', '.join(left)}]}}" if left else "keep: all")
+        words.insert(0, f"keep: {{except: {text_of(left)}}}" if left else "keep: all")
     elif kept:
         before = design.keep if isinstance(design.keep, tuple) else ()
-        words.insert(0, f"keep: [{', '.join([*before, *kept])}]")
+        words.insert(0, f"keep: {text_of([*before, *kept])}")
     return " and ".join(words)
+
+
+def _value(name: str) -> str:
+    """A column as the value of an attribute: in double quotes where a template means something by one of its letters."""
+    quoted = name.replace('"', '""')
+    return text_of(f'"{quoted}"' if re.search(r"""[,:|{}'"]|^\s|\s$""", name) else name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from migrator.mapping.design.written import text_of
 from migrator.mapping.heart.filters import FILTERS
 from migrator.mapping.heart.items import CompiledEntity, items_for, objects_for
 from migrator.mapping.heart.scalars import Undecodable
@@ -329,10 +330,10 @@ def test_a_list_that_is_cut_has_not_all_rows(of: str) -> None:
 @pytest.mark.parametrize(
     ("item", "mend"),
     [
-        ('T: {key: ["T#{id}", M]}', "keep: [n, name, "),
-        ('T: {key: ["T#{id}", M], keep: [n]}', "keep: [n, name, "),
+        ('T: {key: ["T#{id}", M]}', 'keep: ["n", name, '),
+        ('T: {key: ["T#{id}", M], keep: [n]}', 'keep: ["n", name, '),
         ('T: {key: ["T#{id}", M], keep: {except: [n]}}', "keep: all"),
-        ('T: {key: ["T#{id}", M], keep: all, attributes: {n: name}}', "attributes: {n_of_row: n}"),
+        ('T: {key: ["T#{id}", M], keep: all, attributes: {n: name}}', 'attributes: {n_of_row: "n"}'),
     ],
 )
 def test_what_to_write(item: str, mend: str) -> None:
@@ -342,6 +343,29 @@ def test_what_to_write(item: str, mend: str) -> None:
     if mend.startswith("keep"):
         _, mended = made(f'T: {{key: ["T#{{id}}", M], {verdict(inverse).mend}}}')
         assert verdict(mended).invertible
+
+
+ODD = ("a|b", "c, d", "e: f", "yes", "1", "it's", 'q"q', "#h", " i")
+
+
+@pytest.mark.parametrize("taken", [(), ODD])
+def test_what_to_write_is_taken_by_check_whatever_the_columns_are_called(taken: Sequence[str]) -> None:
+    """Attributes of the same names, with another column's value, may stand in the way."""
+    columns = dict.fromkeys(ODD, "text")
+    facts = heart.table("odd", {"id": "integer!", **columns, "shape": "unknown"})
+    schema = heart.facts(facts)
+    words = "".join(f"{text_of(name)}: id, " for name in taken)
+
+    def inverse(kept: str, more: str = "") -> TableInverse:
+        item = f'T: {{key: ["T#{{id}}", M], keep: {kept}, attributes: {{{words}{more}}}}}'
+        (entity,) = heart.check(f"entities: {{odd: {{items: {{{item}}}}}}}", schema, heart.HEAD).entities
+        return verdict(compile_inverse(entity.mapping, [entity.plan]), "odd")
+
+    mend = inverse("[id]").mend
+    kept, _, more = mend.removeprefix("keep: ").partition(" and ") if not taken else ("[id]", "", mend)
+    left = inverse(kept, more.removeprefix("attributes: {").removesuffix("}"))
+    # What has no form in an item has no line that keeps it.
+    assert ([one.column for one in left.lost], left.mend) == (["shape"], "")
 
 
 # ── items that no row makes ──
