@@ -19,6 +19,7 @@ from migrator.source.adapter.transactions import TransactionState
 from migrator.source.capture.marks import Images as Decoded
 from migrator.source.connect import engine_at
 from tests.support_capture import Capturing
+from tests.support_mysql import is_mariadb
 
 DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mariadb+pymysql", "sqlite": "sqlite"}
 ASYNC_DRIVERS = {
@@ -52,7 +53,11 @@ class Seen:
 
 
 def service_url(engine: str, url: str, drivers: dict[str, str] = DRIVERS) -> sa.URL:
-    return sa.make_url(url).set(drivername=drivers[engine])
+    """SQLAlchemy's dialect for MariaDB refuses MySQL."""
+    driver = drivers[engine]
+    if driver.startswith("mariadb") and not is_mariadb(url):
+        driver = driver.replace("mariadb", "mysql")
+    return sa.make_url(url).set(drivername=driver)
 
 
 def listening(

@@ -53,6 +53,15 @@ def mysql_version(url: str) -> str | None:
         return None
 
 
+def is_mariadb(url: str) -> bool:
+    return "MariaDB" in (mysql_version(url) or "")
+
+
+def exact_collation(url: str) -> str:
+    """One that tells 'a' from 'A' and from 'a ', as the texts of the other databases do."""
+    return "utf8mb4_nopad_bin" if is_mariadb(url) else "utf8mb4_0900_bin"
+
+
 def answering_mysql() -> str | None:
     """The URL of a server that is already there: the one of the environment, or one on this machine."""
     return os.environ.get(MYSQL_VARIABLE) or (LOCAL_URL if mysql_version(LOCAL_URL) else None)
@@ -109,6 +118,15 @@ def run_script(url: str, script: str) -> None:
         cursor.execute(script)
         while cursor.nextset():  # raises what the next statement raised
             pass
+
+
+def numbers(last: int, first: int = 1) -> str:
+    """A table `numbers` with a column `seq`, to select from: MariaDB alone has seq_1_to_9, and both limit recursion."""
+    digits = "SELECT " + " UNION ALL SELECT ".join(f"{digit} AS digit" for digit in range(10))
+    places = range(len(str(last)))
+    value = " + ".join(f"p{place}.digit * {10**place}" for place in places)
+    joined = " CROSS JOIN ".join(f"({digits}) AS p{place}" for place in places)
+    return f"(SELECT seq FROM (SELECT {value} AS seq FROM {joined}) AS every WHERE seq BETWEEN {first} AND {last}) AS numbers"
 
 
 def chinook_mysql_script(folder: Path) -> str:

@@ -54,16 +54,16 @@ TYPES = {
 TYPES["postgresql"] = {**TYPES["sqlite"], INTEGER: "BIGINT", Kind("binary"): "BYTEA", Kind("json"): "JSONB"}
 
 
-TYPES["mysql"] = {
+TYPES["mariadb"] = {
     **TYPES["sqlite"],
     INTEGER: "BIGINT",
-    # A key's text must tell 'a' from 'A' and from 'a ', as the texts of the other databases do.
-    TEXT: "VARCHAR(60) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin",
+    TEXT: "VARCHAR(60) CHARACTER SET utf8mb4 COLLATE {exact}",
     TIMESTAMP: "DATETIME(6)",
     ZONED: "TIMESTAMP(6)",
     Kind("time"): "TIME(6)",
     Kind("binary"): "VARBINARY(60)",
 }
+TYPES["mysql"] = {**TYPES["mariadb"], Kind("uuid"): "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin"}
 
 
 def create_table(table: TableFacts, dialect: str) -> str:
@@ -160,9 +160,10 @@ def fill_postgresql(url: str) -> None:
 
 
 def fill_mysql(url: str) -> None:
+    dialect = "mariadb" if support_mysql.is_mariadb(url) else "mysql"
     with support_mysql.connect(url) as connection, connection.cursor() as cursor:
         for table in TABLES.values():
-            cursor.execute(create_table(table, "mysql"))
+            cursor.execute(create_table(table, dialect).format(exact=support_mysql.exact_collation(url)))
         rows = rows_of_the_schema()
         for real in (table.real for table in TABLES.values()):
             for row in rows[real]:

@@ -109,10 +109,11 @@ def set_up_alone(engine: Engine) -> Iterator[Connection]:
     """A transaction in which no other process sets a journal up; SQLite's transactions take turns anyway.
 
     Two CREATE TABLE at once fail on PostgreSQL, IF NOT EXISTS or not; on MySQL each of them is a commit.
+    A lock of MySQL has a name of at most 64 letters, and MySQL has no MD5() since 9.6.
     """
     if engine.dialect.name == "mysql":
         with engine.connect() as holder:
-            name = func.concat(f"migrator {_SETTING_UP} ", func.left(func.md5(func.database()), 16))
+            name = func.concat(f"migrator {_SETTING_UP} ", func.left(func.sha2(func.database(), 256), 16))
             holder.execute(select(func.get_lock(name, _SETTING_UP_S)))
             try:
                 with engine.begin() as connection:

@@ -104,8 +104,7 @@ class PageSelect:
 def explained(connection: Connection, statement: PageSelect, page_rows: int) -> Explained:
     """The database's plan of a statement, which is not run. A table of no more rows than a page may be read as a whole."""
     explaining = engine_at(connection).server.explaining
-    word = explaining.word + explaining.partitions(connection.dialect)
-    names, rows = _answer_of(connection, statement.select, word)
+    names, rows = _answer_of(connection, statement.select)
     lines, whole = explaining.plan(names, rows, page_rows)
     # PostgreSQL says names of tables, the others aliases.
     tables_known = {table.real: table for table in statement.tables.values()} | dict(statement.tables)
@@ -125,7 +124,7 @@ def _has_more_than(connection: Connection, table: TableFacts, rows: int) -> bool
 
 def examine(connection: Connection, statement: sa.Executable, params: Mapping[str, Any]) -> None:
     """Nothing, where the database knows how to answer the statement, which is not run; raises what the driver raises."""
-    _answer_of(connection, statement, engine_at(connection).server.explaining.word, params)
+    _answer_of(connection, statement, params)
 
 
 def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:
@@ -133,13 +132,14 @@ def rows_expected(connection: Connection, statement: sa.Executable) -> int | Non
     explaining = engine_at(connection).server.explaining
     if explaining.expected is None:
         return None
-    return explaining.expected(*_answer_of(connection, statement, explaining.word))
+    return explaining.expected(*_answer_of(connection, statement))
 
 
 def _answer_of(
-    connection: Connection, select: sa.Executable, word: str, params: Mapping[str, Any] | None = None
+    connection: Connection, select: sa.Executable, params: Mapping[str, Any] | None = None
 ) -> tuple[list[str], list[Row]]:
-    """Names of columns and rows of the answer to the select with `word` in front of it."""
+    """Names of columns and rows of the plan that answers the select."""
+    word = engine_at(connection).server.explaining.word(connection.dialect)
 
     def put_in_front(*event_arguments: Any) -> tuple[str, Any]:
         text, parameters, context = event_arguments[2:5]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from migrator.model.edges import KeyCounts, Source
-from migrator.model.facts import Column, EntityPlan, ForeignKey, TableFacts
+from migrator.model.facts import Column, EntityPlan, ForeignKey, Kind, TableFacts
 from migrator.model.table import SourceKey, encode_key
 from tests.support_source import (
     CUSTOMER_OF_PURCHASE,
@@ -305,7 +305,9 @@ def _in_own_names(table: TableFacts) -> TableFacts:
 
 
 def _undeclared(column: Column) -> Column:
-    """The column without the words of one database. MariaDB's text of a key must have a length."""
+    """The column without the words of one database. MariaDB's text of a key must have a length; MySQL has no UUIDs."""
+    if column.declared == "char(36)":
+        return replace(column, declared="", kind=Kind("uuid"), alike=(), widest=4)
     return replace(column, declared="", kind=replace(column.kind, length=None))
 
 

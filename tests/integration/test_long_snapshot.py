@@ -14,14 +14,15 @@ from migrator.source.capture.marks import Begin, SqlMarks
 from tests.integration.conftest import mariadb as mariadb
 from tests.integration.conftest import postgresql as postgresql
 from tests.support_capture import Capturing, captured, connect
+from tests.support_mysql import numbers
 
 pytestmark = pytest.mark.slow
 
 WORKED = 30_000
 _MARK = {"postgresql": "migrator.mark", "mariadb": "migrator_mark"}
 _MANY = {
-    "postgresql": "INSERT INTO {} (table_name) SELECT 't' FROM generate_series(1, {})",
-    "mariadb": "INSERT INTO {} (table_name, changed_at) SELECT 't', 0 FROM seq_1_to_{}",
+    "postgresql": "INSERT INTO {} (table_name) SELECT 't' FROM generate_series(1, {count})",
+    "mariadb": "INSERT INTO {} (table_name, changed_at) SELECT 't', 0 FROM {numbers}",
 }
 
 
@@ -63,7 +64,7 @@ def snapshot(shop: Capturing) -> Iterator[None]:
 
 
 def leave(shop: Capturing, count: int) -> None:
-    shop.run(_MANY[shop.engine].format(_MARK[shop.engine], count))
+    shop.run(_MANY[shop.engine].format(_MARK[shop.engine], count=count, numbers=numbers(count)))
 
 
 def taken(shop: Capturing, marks: SqlMarks, count: int = 100) -> tuple[int, int]:

@@ -14,6 +14,7 @@ import pytest
 from tests import support_mysql
 from tests.integration.test_capture_triggers import images
 from tests.support_capture import Capturing, captured, capturing
+from tests.support_mysql import numbers
 
 ISOLATION = ["REPEATABLE READ", "READ COMMITTED"]
 
@@ -200,7 +201,7 @@ def test_the_reading_locks_what_the_foreign_key_locks_and_no_more(chain: Capturi
     """A customer with a third of all purchases: by its costs alone the server would read, and lock, the whole table."""
     chain.run(
         "ALTER TABLE purchase ADD note varchar(200) DEFAULT 'x'",
-        "INSERT INTO purchase (id, customer_id) SELECT seq, 1 + seq % 3 FROM seq_100_to_1000",
+        f"INSERT INTO purchase (id, customer_id) SELECT seq, 1 + seq % 3 FROM {numbers(1000, first=100)}",
         "ANALYZE TABLE region, customer, purchase",
     )
     with capturing("mariadb", chain.url) as anew:

@@ -399,11 +399,11 @@ def test_a_trigger_that_may_change_what_is_written_is_named(
 # ── every type ──
 
 
-def _types_of(engine: str) -> tuple[Sequence[Case], str]:
+def _types_of(engine: str, request: pytest.FixtureRequest) -> tuple[Sequence[Case], str]:
     if engine == "sqlite":
         return test_types_sqlite.CASES, script_of(test_types_sqlite.CASES)
     if engine == "mariadb":
-        cases = test_types_mariadb.CASES
+        cases = test_types_mariadb.cases_on(request.getfixturevalue("mysql_url"))
         return cases, f"SET sql_mode = 'ALLOW_INVALID_DATES'; {script_of(cases)}"
     cases = test_types_postgresql.CASES
     return cases, test_types_postgresql.MAKE_TYPES + script_of(cases)
@@ -413,7 +413,7 @@ def _types_of(engine: str) -> tuple[Sequence[Case], str]:
 def test_a_value_of_every_type_comes_back_as_it_was(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    cases, script = _types_of(engine)
+    cases, script = _types_of(engine, request)
     url = database_on(engine, request, tmp_path)(script)
     entities = (
         f"  t{n}: {{items: {{T{n}: {{key: ['T{n}#{{id}}', P], keep: all}}}}}}" for n, _ in enumerate(cases)

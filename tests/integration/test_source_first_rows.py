@@ -15,10 +15,11 @@ from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
 from tests import pins
 from tests.support_capture import new_sqlite
+from tests.support_mysql import numbers
 
 SERIES = {
     "postgresql": "SELECT n, n / 2.0 FROM (SELECT generate_series(1, 1000000)) AS s (n)",
-    "mysql": "SELECT seq, seq / 2 FROM seq_1_to_1000000",
+    "mysql": f"SELECT seq, seq / 2 FROM {numbers(1_000_000)}",
     "sqlite": "WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1000000)"
     " SELECT n, n / 2.0 FROM s",
 }

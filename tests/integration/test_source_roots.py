@@ -60,7 +60,7 @@ def filled_postgresql(url: str) -> str:
 
 def filled_mysql(url: str) -> str:
     with support_mysql.connect(url) as connection, connection.cursor() as cursor:
-        one = f"INSERT INTO child SELECT seq, CASE WHEN seq % 2 = 0 THEN 1 ELSE seq END FROM seq_1_to_{2 * COUNT}"
+        one = f"INSERT INTO child SELECT seq, CASE WHEN seq % 2 = 0 THEN 1 ELSE seq END FROM {support_mysql.numbers(2 * COUNT)}"
         for statement in (*SCRIPT.split(";")[:-1], one, GRAND, "ANALYZE TABLE child, grandchild"):
             cursor.execute(statement)
         connection.commit()

@@ -17,7 +17,7 @@ from migrator.source.reader import SqlSource
 from migrator.stages.backfill.estimate import estimate
 from migrator.wiring import job
 from tests import pins
-from tests.support_mysql import run_script
+from tests.support_mysql import numbers, run_script
 from tests.support_source import INTEGER, column, plan_of
 
 SEEN = plan_of(TableFacts("seen", "seen", (column("id", INTEGER, nullable=False),), ("id",)))
@@ -63,9 +63,9 @@ def test_a_backfill_is_estimated_all_the_same(postgresql: str) -> None:
 
 
 def test_mariadbs_estimate_stands_in_for_a_count_that_takes_too_long(mysql_database: str) -> None:
-    script = """
+    script = f"""
     CREATE TABLE seen (id int PRIMARY KEY);
-    INSERT INTO seen SELECT seq FROM seq_1_to_300000;
+    INSERT INTO seen SELECT seq FROM {numbers(300_000)};
     ANALYZE TABLE seen;
     """
     run_script(mysql_database, script)

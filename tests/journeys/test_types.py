@@ -22,7 +22,6 @@ PREPARED = {
 CASES = {
     "sqlite": test_types_sqlite.CASES,
     "postgresql": test_types_postgresql.CASES,
-    "mariadb": test_types_mariadb.CASES,
 }
 
 
@@ -30,7 +29,9 @@ CASES = {
 def test_types_keep_their_values_in_every_stage(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str
 ) -> None:
-    cases = [case for case in CASES[engine] if not case.refused]
+    server = request.getfixturevalue("mysql_url") if engine == "mariadb" else ""
+    every = test_types_mariadb.cases_on(server) if server else CASES[engine]
+    cases = [case for case in every if not case.refused]
     url = database_on(engine, request, tmp_path)(PREPARED[engine] + script_of(cases))
     made = of_types(tmp_path, url, dynamodb_url, cases)
     job = str(made.job)

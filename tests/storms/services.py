@@ -266,7 +266,7 @@ def serve(migration: Migration, url: str, kind: str, service: Service) -> None:
 
 async def _serve_async(migration: Migration, url: str, dual_write: dict[str, Any], service: Service) -> None:
     address = url.replace("postgresql+psycopg:", "postgresql+psycopg_async:")
-    address = address.replace("mariadb+pymysql:", "mysql+aiomysql:")
+    address = re.sub("^(mariadb|mysql)[+]pymysql:", "mysql+aiomysql:", address)
     engine = create_async_engine(address, **engine_words(url))
     sessions = async_sessionmaker(engine, expire_on_commit=False)
     migration.dual_write(sessions, **dual_write)

@@ -231,13 +231,12 @@ class Sql:
 
 @dataclass(frozen=True)
 class Explaining:
-    """Query plans. `word`: put before a statement; `partitions`: added to it, so that partitions are named. `plan`: reads a
-    plan from column names, rows and the page size, up to which a table may be read as a whole. `expected`: the estimated
-    rows of a statement; None where there is no estimate.
+    """Query plans. `word`: put before a statement, by the server's product. `plan`: reads a plan from column names, rows and
+    the page size, up to which a table may be read as a whole. `expected`: the estimated rows of a statement; None of
+    an engine without estimates.
     """
 
-    word: str
-    partitions: Callable[[sa.Dialect], str]
+    word: Callable[[sa.Dialect], str]
     plan: Callable[[Sequence[str], Sequence[Row], int], Plan]
     expected: Callable[[Sequence[str], Sequence[Row]], int | None] | None
 

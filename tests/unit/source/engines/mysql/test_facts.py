@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import closing
 from urllib.parse import urlsplit, urlunsplit
 
+import pytest
+
 from migrator.model.facts import ForeignKey, Kind, SchemaFacts
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
@@ -42,6 +44,7 @@ def test_columns_have_the_servers_words_and_their_kind(mysql_database: str) -> N
     assert [columns[place].declared for place in (5, 6)] == ["enum('x','y(3)')", "decimal(10,2)"]
 
 
+@pytest.mark.mariadb
 def test_json_of_mariadb_is_known_by_its_check(mysql_database: str) -> None:
     script = """
         CREATE TABLE t (id int PRIMARY KEY, a json, "b ""c" json NOT NULL, d longtext CHECK (json_valid(d)),
@@ -88,6 +91,7 @@ def test_foreign_keys_stay_within_the_database(
     assert tables["abroad"].foreign_keys == ()
 
 
+@pytest.mark.mariadb
 def test_views_are_seen_and_broken_ones_sequences_and_our_tables_are_not(mysql_database: str) -> None:
     script = """
         CREATE TABLE t (id int PRIMARY KEY, a varchar(5));

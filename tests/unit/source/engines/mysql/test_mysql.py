@@ -20,7 +20,7 @@ from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
 from migrator.source.selects import KeyRange, bound_select, root_select
 from tests import pins
-from tests.support_mysql import connect, run_script
+from tests.support_mysql import connect, is_mariadb, numbers, run_script
 from tests.support_source import TABLES, list_of, number_of, plan_of
 from tests.support_source_databases import past_the_gate
 
@@ -50,11 +50,9 @@ def test_every_read_is_a_read_only_snapshot_in_utc(mysql_database: str) -> None:
             ("+00:00", "utf8mb4")
         ]
         assert source.query("SELECT @@SESSION.sql_mode", {}) == [("PIPES_AS_CONCAT,ANSI_QUOTES",)]
-        isolation = (
-            "SELECT VARIABLE_VALUE FROM information_schema.SESSION_VARIABLES WHERE VARIABLE_NAME = :name"
-        )
-        assert source.query(isolation, {"name": "TX_ISOLATION"}) == [("REPEATABLE-READ",)]
-        assert source.query(isolation, {"name": "TX_READ_ONLY"}) == [("ON",)]
+        name = "tx_{}" if is_mariadb(mysql_database) else "transaction_{}"
+        settings = [f"@@SESSION.{name.format(what)}" for what in ("isolation", "read_only")]
+        assert source.query(f"SELECT {', '.join(settings)}", {}) == [("REPEATABLE-READ", 1)]
 
 
 @pytest.mark.parametrize(
@@ -253,9 +251,9 @@ def test_children_find_a_parent_whose_key_is_written_otherwise(mysql_database: s
 
 
 def test_a_page_is_a_range_of_the_primary_key(mysql_database: str) -> None:
-    script = """
+    script = f"""
         CREATE TABLE pair (a varchar(20), b bigint, n bigint, PRIMARY KEY (a, b));
-        INSERT INTO pair SELECT CONCAT('word', seq DIV 100), seq % 100, seq FROM seq_1_to_20000;
+        INSERT INTO pair SELECT CONCAT('word', seq DIV 100), seq % 100, seq FROM {numbers(20_000)};
         ANALYZE TABLE pair;
     """
     plan = plan_of(TABLES["pair"])
@@ -277,6 +275,8 @@ def explain(url: str, statement: sa.Select[Any]) -> dict[str, Any]:
     engine = read_engine(Address.of(source_url(url)), ConnectionOptions(pool_size=1))
     compiled = statement.compile(dialect=engine.dialect)
     with engine.connect() as connection:
-        (line,) = connection.exec_driver_sql(f"EXPLAIN {compiled}", compiled.params).mappings()
+        (line,) = connection.exec_driver_sql(
+            f"EXPLAIN FORMAT = TRADITIONAL {compiled}", compiled.params
+        ).mappings()
     engine.dispose()
     return {**line, "Extra": line["Extra"] or ""}
