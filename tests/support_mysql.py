@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -26,6 +27,10 @@ MYSQL_VARIABLE = "MIGRATOR_TEST_MYSQL_URL"
 LOCAL_URL = "mysql://root@127.0.0.1:3306/mysql"
 
 
+_MODES = "REPLACE(REPLACE(@@sql_mode, 'NO_ZERO_IN_DATE', ''), 'NO_ZERO_DATE', '')"
+"""MariaDB takes zero dates, MySQL only when it is told to."""
+
+
 def connect(url: str, **words: Any) -> pymysql.connections.Connection[Any]:
     """A connection that may write; "Name" is a name in it, as in the SQL of the other databases."""
     parts = urlsplit(url)
@@ -38,7 +43,7 @@ def connect(url: str, **words: Any) -> pymysql.connections.Connection[Any]:
         charset="utf8mb4",
         autocommit=True,
         connect_timeout=60,
-        init_command="SET sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES'), time_zone = '+00:00'",
+        init_command=f"SET sql_mode = CONCAT({_MODES}, ',ANSI_QUOTES'), time_zone = '+00:00'",
         **words,
     )
 
@@ -57,9 +62,23 @@ def is_mariadb(url: str) -> bool:
     return "MariaDB" in (mysql_version(url) or "")
 
 
-def exact_collation(url: str) -> str:
-    """One that tells 'a' from 'A' and from 'a ', as the texts of the other databases do."""
-    return "utf8mb4_nopad_bin" if is_mariadb(url) else "utf8mb4_0900_bin"
+@dataclass(frozen=True)
+class Settings:
+    """What the two servers call settings of a session. `second`: of `time_limit`."""
+
+    time_limit: str
+    second: int
+    idle_limit: str
+    isolation: str
+    read_only: str
+
+
+def settings_of(url: str) -> Settings:
+    if is_mariadb(url):
+        return Settings("max_statement_time", 1, "idle_transaction_timeout", "tx_isolation", "tx_read_only")
+    return Settings(
+        "max_execution_time", 1000, "wait_timeout", "transaction_isolation", "transaction_read_only"
+    )
 
 
 def answering_mysql() -> str | None:
@@ -112,8 +131,23 @@ def mysql_database(server_url: str) -> Iterator[str]:
         run_script(server_url, f'DROP DATABASE IF EXISTS "{name}"')
 
 
+def end_sessions(url: str, user: str) -> None:
+    """Ends all connections of a user; MariaDB alone has KILL USER."""
+    with connect(url) as server, server.cursor() as cursor:
+        cursor.execute("SELECT ID FROM information_schema.PROCESSLIST WHERE USER = %s", (user,))
+        for (number,) in cursor.fetchall():
+            cursor.execute(f"KILL {number}")
+
+
+_COLLATIONS = {"utf8mb4_nopad_bin": "utf8mb4_0900_bin", "utf8mb4_general_nopad_ci": "utf8mb4_0900_as_ci"}
+"""MariaDB's that tell trailing spaces, and MySQL's."""
+
+
 def run_script(url: str, script: str) -> None:
     """Nothing; the statements are executed one after the other, each in a transaction of its own."""
+    if "_nopad_" in script and not is_mariadb(url):
+        for theirs, of_mysql in _COLLATIONS.items():
+            script = script.replace(theirs, of_mysql)
     with connect(url, client_flag=CLIENT.MULTI_STATEMENTS) as connection, connection.cursor() as cursor:
         cursor.execute(script)
         while cursor.nextset():  # raises what the next statement raised

@@ -57,7 +57,7 @@ TYPES["postgresql"] = {**TYPES["sqlite"], INTEGER: "BIGINT", Kind("binary"): "BY
 TYPES["mariadb"] = {
     **TYPES["sqlite"],
     INTEGER: "BIGINT",
-    TEXT: "VARCHAR(60) CHARACTER SET utf8mb4 COLLATE {exact}",
+    TEXT: "VARCHAR(60) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin",
     TIMESTAMP: "DATETIME(6)",
     ZONED: "TIMESTAMP(6)",
     Kind("time"): "TIME(6)",
@@ -161,9 +161,8 @@ def fill_postgresql(url: str) -> None:
 
 def fill_mysql(url: str) -> None:
     dialect = "mariadb" if support_mysql.is_mariadb(url) else "mysql"
+    support_mysql.run_script(url, ";".join(create_table(table, dialect) for table in TABLES.values()))
     with support_mysql.connect(url) as connection, connection.cursor() as cursor:
-        for table in TABLES.values():
-            cursor.execute(create_table(table, dialect).format(exact=support_mysql.exact_collation(url)))
         rows = rows_of_the_schema()
         for real in (table.real for table in TABLES.values()):
             for row in rows[real]:

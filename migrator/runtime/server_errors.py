@@ -143,10 +143,10 @@ _MYSQL: Mapping[int, re.Pattern[str]] = {
         r"^(?P<right>[A-Z, ]+?) command denied to user .* for column '(?P<column>.+)' in table '(?P<name>.+)'$"
     ),
     1044: re.compile(r"to database '(?P<name>.+)'$"),
-    1227: re.compile(r"at least one of\) the (?P<right>[A-Z, _]+?) privilege"),
+    1227: re.compile(r"at least one of\) the (?P<right>[A-Z, _]+?)(?: or [A-Z, _]+)? privilege"),
     1370: re.compile(r"command denied to user .* for routine '(?P<name>.+)'$"),
 }
-"""Source: MariaDB, sql/share/errmsg-utf8.txt; their words hold names, and no value of a row."""
+"""Source: MariaDB, sql/share/errmsg-utf8.txt; MySQL 9.7, asked; their words hold names, and no value of a row."""
 
 
 def denial(error: BaseException) -> str:
@@ -218,7 +218,8 @@ def _quoted(name: str) -> str:
 
 
 def _on_table(groups: Mapping[str, Any]) -> str:
-    right, name = groups["right"], groups["name"]
+    # MySQL says 'invoice', MariaDB `shop`.`invoice`.
+    right, name = groups["right"], re.sub("^'(.*)'$", r"`\1`", groups["name"])
     if _OURS.search(name) and "CREATE" not in right:
         # A right on a table that is not there yet can only be granted together with this one.
         right = f"CREATE, {right}"

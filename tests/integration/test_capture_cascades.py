@@ -154,7 +154,10 @@ def test_shops_and_clerks_that_refer_to_each_other(source: Capturing, statement:
         ("DELETE FROM unit WHERE firm = 1 AND no = 10", 1 + 2 + 1),
         # unit.no is half of a key: times worked change, and none of their key.
         ("UPDATE unit SET no = 11 WHERE firm = 1 AND no = 10", 1 + 2),
-        ("UPDATE person SET no = 7 WHERE firm = 1 AND no = 1", 1 + 2 + 2),
+        # MySQL 9.7 itself refuses this one (1452): it comes to `pay` before `works` has its new key.
+        pytest.param(
+            "UPDATE person SET no = 7 WHERE firm = 1 AND no = 1", 1 + 2 + 2, marks=pytest.mark.mariadb
+        ),
         ("UPDATE works SET since = '2019-01-01' WHERE firm = 2", 1 + 1),
     ],
 )

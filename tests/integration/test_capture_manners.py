@@ -17,7 +17,7 @@ from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring.live import Live
 from tests import support_services as services
-from tests.support_mysql import run_script
+from tests.support_mysql import run_script, settings_of
 from tests.support_source_databases import past_the_gate
 
 MAPPING = """
@@ -97,7 +97,8 @@ def test_postgresql_never_sees_more_than_allowed_with_marks(postgres_database: s
 def test_mariadb_keeps_the_limits_where_marks_are_written(mysql_database: str, tmp_path: Path) -> None:
     run_script(mysql_database, TABLE)
     with context(job(tmp_path, mysql_database, "max_connections: 2, statement_timeout_s: 2.5")) as (live, _):
-        asked = "SELECT @@SESSION.max_statement_time, @@SESSION.tx_read_only"
+        named = settings_of(mysql_database)
+        asked = f"SELECT @@SESSION.{named.time_limit} / {named.second}, @@SESSION.{named.read_only}"
         assert isinstance(live.marks, SqlMarks)
         writing = live.marks.writing
         written = writing.write("asking", lambda one, _: one.exec_driver_sql(asked).one())

@@ -19,7 +19,7 @@ from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.wiring import job as job_wiring
 from tests import pins
-from tests.support_mysql import connect, run_script
+from tests.support_mysql import end_sessions, run_script, settings_of
 
 IDENTITY = RunIdentity("backfill", "shop", "table-1", "rev1")
 
@@ -65,8 +65,9 @@ def test_postgresql_sees_the_manners_of_a_source(postgres_database: str, tmp_pat
 
 def test_mariadb_sees_the_manners_of_a_source(mysql_database: str, tmp_path: Path) -> None:
     with job_wiring.open_journal(job(tmp_path, mysql_database)) as journal:
-        level = "@@SESSION.tx_isolation"
-        found = asked(journal, f"SELECT @@SESSION.max_statement_time, @@SESSION.lock_wait_timeout, {level}")
+        named = settings_of(mysql_database)
+        limit = f"@@SESSION.{named.time_limit} / {named.second}"
+        found = asked(journal, f"SELECT {limit}, @@SESSION.lock_wait_timeout, @@SESSION.{named.isolation}")
     assert found == (2.5, 30, "READ-COMMITTED")
 
 
@@ -94,10 +95,9 @@ def test_a_password_may_change_while_a_run_goes_on(mysql_database: str, tmp_path
     try:
         tell("old")
         with job_wiring.open_journal(job(tmp_path, "file:url")) as journal:
-            run_script(mysql_database, f"SET PASSWORD FOR {name} = PASSWORD('new')")
+            run_script(mysql_database, f"ALTER USER {name} IDENTIFIED BY 'new'")
             tell("new")
-            with connect(mysql_database) as server, server.cursor() as cursor:
-                cursor.execute(f"KILL USER {name}")
+            end_sessions(mysql_database, name)
             assert journal.start_run(IDENTITY).state == "running"
     finally:
         run_script(mysql_database, f"DROP USER {name}")

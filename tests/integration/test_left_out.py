@@ -146,12 +146,14 @@ def left_out(url: URL, folder: Path) -> None:
         check(mapped, facts, HEAD)
 
 
+@pytest.mark.mariadb
 def test_mariadb_leaves_out_broken_views(mariadb: Capturing) -> None:
     tables, left_out = seen(mariadb, MARIADB)
     assert tables == ["notes"]
     assert list(left_out) == ["stale"]
 
 
+@pytest.mark.mariadb
 def test_keys_of_versioned_rows_are_those_of_current_rows(mariadb: Capturing) -> None:
     seen(mariadb, [VERSIONED])
     table = mariadb.source.facts().tables["priced"]

@@ -83,5 +83,6 @@ def test_a_look_at_changes_opens_the_tables_of_entities_on_mariadb(mysql_databas
         event.listen(engine, "after_cursor_execute", after)
         seen = SqlActivity(shop.writing).look(["customer"])
     assert set(seen.tables) == {"customer"}
-    assert len(read) == 1
-    assert read[0] <= FEW_ROWS
+    # One query, and on MySQL one more, whether this user may count changes.
+    assert 1 <= len(read) <= 2
+    assert max(read) <= FEW_ROWS

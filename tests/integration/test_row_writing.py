@@ -295,6 +295,7 @@ def test_a_counter_of_numbers_with_decimals_moves_too(postgres_database: str) ->
     shop.close()
 
 
+@pytest.mark.mariadb
 def test_a_sequence_of_a_columns_default_moves_too(mysql_database: str) -> None:
     """MariaDB has some since 10.3, MySQL has none."""
     table = "CREATE TABLE bill (no INT PRIMARY KEY DEFAULT (nextval(`a s`)), at INT)"

@@ -18,7 +18,7 @@ from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
 from migrator.target.client import read_secret
 from tests import pins
-from tests.support_mysql import connect, run_script
+from tests.support_mysql import end_sessions, run_script
 
 PASSWORD = "hunter2"
 
@@ -45,7 +45,7 @@ def test_a_new_connection_asks_for_the_password_again(reader: str, tmp_path: Pat
     with closing(SqlSource(found, connection_options=ConnectionOptions(pool_size=2))) as source:
         assert source.query("SELECT 1", {}) == [(1,)]
         name = make_url(reader).username
-        run_script(reader.replace(f"{name}@", "root@"), f"SET PASSWORD FOR {name} = PASSWORD('other')")
+        run_script(reader.replace(f"{name}@", "root@"), f"ALTER USER {name} IDENTIFIED BY 'other'")
         in_file(reader, tmp_path, "other")
         _end_connections_of(reader)
         # The old answer is younger than a minute: the refusal alone makes it asked for again.
@@ -60,8 +60,7 @@ def test_a_new_connection_asks_for_the_password_again(reader: str, tmp_path: Pat
 
 def _end_connections_of(reader: str) -> None:
     name = make_url(reader).username
-    with connect(reader.replace(f"{name}@", "root@")) as server, server.cursor() as cursor:
-        cursor.execute(f"KILL USER {name}")
+    end_sessions(reader.replace(f"{name}@", "root@"), str(name))
 
 
 def test_a_wrong_password_is_told_and_not_shown(reader: str) -> None:

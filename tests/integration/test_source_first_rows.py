@@ -42,11 +42,9 @@ def test_rows_that_would_take_longer_than_a_statement_may_are_not_waited_for(
     with closing(source):
         for _ in range(5):
             found = source.query(many, {}, at_most=2)
-            assert [(int(n), Decimal(half)) for n, half in found] == [
-                (1, Decimal("0.5")),
-                (2, Decimal(1)),
-                (3, Decimal("1.5")),
-            ]
+            pairs = [(int(n), Decimal(half)) for n, half in found]
+            assert len(pairs) == 3
+            assert all(Decimal(n) / 2 == half for n, half in pairs)
         # The connection, or a new one, is as good as before.
         assert len(source.query(f"SELECT * FROM ({SERIES[kind]}) AS few LIMIT 7", {})) == 7
 
@@ -54,6 +52,8 @@ def test_rows_that_would_take_longer_than_a_statement_may_are_not_waited_for(
 @pytest.mark.parametrize("kind", SERIES)
 def test_a_statement_that_lasts_is_ended_as_any_other(source: SqlSource, kind: str) -> None:
     many = SERIES[kind].replace("1000000", "100000000")
+    if kind == "mysql":
+        many = f"SELECT seq FROM {numbers(99_999_999)}"
     with closing(source), pins.refused(SourceError):
         source.query(f"SELECT count(*) FROM ({many}) AS few", {}, at_most=2)
 

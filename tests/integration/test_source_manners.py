@@ -23,7 +23,7 @@ from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
 from migrator.wiring.job import Work, open_source
 from tests import pins
-from tests.support_mysql import connect, run_script
+from tests.support_mysql import connect, run_script, settings_of
 from tests.support_source import INTEGER, LINE, LINES, PURCHASE, column, list_of, plan_of
 from tests.support_source_databases import fill_postgresql, make_sqlite, past_the_gate
 
@@ -122,11 +122,12 @@ def session(source: SqlSource, name: str) -> Any:
 
 def test_mariadb_keeps_the_limits_of_every_connection(mysql_database: str) -> None:
     with reading(mysql_database, statement_timeout_s=2.5, lock_wait_s=3, idle_s=60) as source:
-        assert session(source, "max_statement_time") == 2.5
+        named = settings_of(mysql_database)
+        assert session(source, named.time_limit) == 2.5 * named.second
         assert session(source, "lock_wait_timeout") == 3
         assert session(source, "innodb_lock_wait_timeout") == 3
-        assert session(source, "idle_transaction_timeout") == 60
-        assert session(source, "tx_read_only") == 1
+        assert session(source, named.idle_limit) == 60
+        assert session(source, named.read_only) == 1
 
 
 def test_mariadb_ends_a_page_that_takes_too_long(mysql_database: str) -> None:

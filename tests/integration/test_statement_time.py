@@ -12,6 +12,7 @@ from migrator.settings.job import load_job
 from migrator.source.connect import Address, source_url, write_engine
 from migrator.source.engines.base import LONGEST_STATEMENT_S, ConnectionOptions
 from migrator.source.reader import SqlSource
+from tests.support_mysql import settings_of
 
 SECONDS = {None: LONGEST_STATEMENT_S, 0.0: 0.0, 2.5: 2.5}
 
@@ -50,10 +51,10 @@ def test_a_servers_own_limit_stays_where_the_job_says_none(
 ) -> None:
     with closing(SqlSource(source_url(f"{postgres_database}?options=-c%20statement_timeout%3D7s"))) as source:
         assert source.query("SELECT current_setting('statement_timeout')", {}) == [("7s",)]
-    with closing(
-        SqlSource(source_url(f"{mysql_database}?init_command=SET%20max_statement_time%3D7"))
-    ) as source:
-        assert source.query("SELECT @@max_statement_time", {}) == [(7.0,)]
+    named = settings_of(mysql_database)
+    command = f"SET%20{named.time_limit}%3D{7 * named.second}"
+    with closing(SqlSource(source_url(f"{mysql_database}?init_command={command}"))) as source:
+        assert source.query(f"SELECT @@{named.time_limit}", {}) == [(7.0 * named.second,)]
 
 
 @pytest.mark.parametrize("limit_s", SECONDS)
@@ -63,4 +64,5 @@ def test_mariadb_has_a_limit(mysql_database: str, limit_s: float | None) -> None
             source_url(mysql_database), connection_options=ConnectionOptions(statement_timeout_s=limit_s)
         )
     ) as source:
-        assert source.query("SELECT @@max_statement_time", {}) == [(SECONDS[limit_s],)]
+        named = settings_of(mysql_database)
+        assert source.query(f"SELECT @@{named.time_limit}", {}) == [((SECONDS[limit_s] or 0) * named.second,)]

@@ -101,6 +101,7 @@ def test_statistics_that_are_stale_are_no_alarm(postgres_database: str) -> None:
         assert source.rows_seen(table).at_least is None
 
 
+@pytest.mark.mariadb
 def test_the_statistics_of_mariadb_are_of_whole_tables_alone(mysql_database: str) -> None:
     run_script(
         mysql_database,

@@ -20,7 +20,7 @@ from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
 from migrator.source.selects import KeyRange, bound_select, root_select
 from tests import pins
-from tests.support_mysql import connect, is_mariadb, numbers, run_script
+from tests.support_mysql import connect, is_mariadb, numbers, run_script, settings_of
 from tests.support_source import TABLES, list_of, number_of, plan_of
 from tests.support_source_databases import past_the_gate
 
@@ -50,9 +50,9 @@ def test_every_read_is_a_read_only_snapshot_in_utc(mysql_database: str) -> None:
             ("+00:00", "utf8mb4")
         ]
         assert source.query("SELECT @@SESSION.sql_mode", {}) == [("PIPES_AS_CONCAT,ANSI_QUOTES",)]
-        name = "tx_{}" if is_mariadb(mysql_database) else "transaction_{}"
-        settings = [f"@@SESSION.{name.format(what)}" for what in ("isolation", "read_only")]
-        assert source.query(f"SELECT {', '.join(settings)}", {}) == [("REPEATABLE-READ", 1)]
+        named = settings_of(mysql_database)
+        asked = f"SELECT @@SESSION.{named.isolation}, @@SESSION.{named.read_only}"
+        assert source.query(asked, {}) == [("REPEATABLE-READ", 1)]
 
 
 @pytest.mark.parametrize(
@@ -127,17 +127,18 @@ def test_a_statement_says_the_same_as_elsewhere(mysql_database: str) -> None:
 
 
 def test_values_come_exactly_and_with_their_kind(mysql_database: str) -> None:
+    uuid = "uuid" if is_mariadb(mysql_database) else "char(36)"
     script = """
         CREATE TABLE t (id bigint unsigned PRIMARY KEY, flag bit(1), bits bit(12), truth boolean, price decimal(20,4),
             f float, d double, y year, at timestamp(6) NULL, local datetime(3), day date, clock time(6),
-            mood enum('sad','glad'), tags set('x','y'), notes json, id2 uuid,
+            mood enum('sad','glad'), tags set('x','y'), notes json, id2 {uuid},
             small varchar(9) CHARACTER SET latin1, bin varchar(9) COLLATE utf8mb4_bin, raw blob, fixed binary(3));
         SET time_zone = '+02:00';
         INSERT INTO t VALUES (18446744073709551615, b'1', b'100000000001', true, 1234567890123456.7800,
             16777216, 0.1, 2024, '2024-05-01 14:00:00.5', '2024-05-01 14:00:00.25', '2024-05-01', '23:59:59.000001',
             'glad', 'x,y', '{"a": 1.10}', '123e4567-e89b-12d3-a456-426655440000', 'naïve', '日本😀', x'00ff', 'a');
     """
-    with reading(mysql_database, script) as source:
+    with reading(mysql_database, script.replace("{uuid}", uuid)) as source:
         plan = plan_of_table(source.facts(), "t")
         (row,) = source.read_page(plan, None, None)
         values = [decoder(slot.column.kind)(value) for slot, value in zip(plan.slots, row, strict=True)]
@@ -177,6 +178,9 @@ def test_a_value_that_python_has_not_refuses_its_row_only(mysql_database: str) -
         plan = plan_of_table(source.facts(), "t")
         bad, good = source.read_page(plan, None, None)
     for slot, value in list(zip(plan.slots, bad, strict=True))[1:]:
+        if value == "":
+            assert not is_mariadb(mysql_database)  # MySQL stores no bytes that are no text
+            continue
         with pytest.raises(RowError):
             decoder(slot.column.kind)(value)
     assert good[1:4] == (date(2024, 5, 1), datetime(2024, 5, 1), datetime(2024, 5, 1, tzinfo=UTC))
@@ -203,7 +207,10 @@ KEYS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("declared", KEYS)
+@pytest.mark.parametrize(
+    "declared",
+    [pytest.param(name, marks=[pytest.mark.mariadb] if "inet6" in name else []) for name in KEYS],
+)
 @pytest.mark.parametrize("others", ["", "id int, "], ids=["alone", "first of two"])
 def test_pages_by_any_key_hold_every_row_once(mysql_database: str, declared: str, others: str) -> None:
     name = declared.split()[0]
