@@ -97,4 +97,5 @@ def left_marks(capturing: Capturing) -> list[Shown]:
 
 
 def _shown(table: str, before: Any, after: Any) -> Shown:
-    return table, repr(before), repr(after)
+    # MySQL keeps the names of a JSON object in an order of its own.
+    return table, *(repr(image and dict(sorted(image.items()))) for image in (before, after))

@@ -141,6 +141,8 @@ def bulk_insert(session: Session, n: int) -> None:
 
 
 def bulk_insert_returning(session: Session, n: int) -> None:
+    if not session.connection().dialect.insert_executemany_returning:
+        return  # MySQL
     rows = [{"code": f"r{n}{m}"} for m in range(3)]
     assert len(session.scalars(insert(Thing).returning(Thing.id), rows).all()) == 3
 

@@ -86,7 +86,7 @@ def sent(dynamodb_url: str, design: TableDesign, monkeypatch: pytest.MonkeyPatch
         wrote = list(requests)
         stored = [one for page in store.scan(0, 1) for one in page.items]
         client.delete_table(TableName=design.name)
-        return sorted(wrote), given_back, sorted(stored, key=repr)
+        return sorted(wrote), given_back, sorted(stored, key=lambda one: repr(sorted(one.items())))
 
     return on_a_new_table
 

@@ -15,6 +15,7 @@ import pytest
 
 from migrator.api import Parts, Records
 from tests.service.reading import ReadShop, open_read_shop, records, seen
+from tests.support_mysql import is_mariadb
 
 SIDES = {"off": "sql", "shadow": "sql", "ramp": "table", "live": "table", "complete": "table"}
 
@@ -144,6 +145,8 @@ def test_typed_values_are_pythons_own_and_alike_from_both_sides(
     engine_name: str, url: str, dynamodb_url: str, tmp_path: Path
 ) -> None:
     columns = COLUMNS[engine_name]
+    if engine_name == "mariadb" and not is_mariadb(url):
+        columns = tuple(one for one in columns if one[0] != "UUID")
     declared = ", ".join(f"c{number} {type_}" for number, (type_, _, _) in enumerate(columns))
     rows = (
         *([ZONES[engine_name]] if engine_name in ZONES else []),

@@ -31,6 +31,8 @@ ASYNC = {
 
 def urls(shop: Shop, drivers: dict[str, list[str]]) -> Iterator[sa.URL]:
     for name in drivers[shop.engine_name]:
+        if name.startswith("mariadb") and not getattr(shop.engine.dialect, "is_mariadb", False):
+            continue  # SQLAlchemy's dialect for MariaDB refuses MySQL
         url = shop.engine.url.set(drivername=name)
         url = url.set(query={}) if url.get_driver_name() == "asyncpg" else url
         try:
