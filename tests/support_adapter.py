@@ -98,4 +98,5 @@ def left_marks(capturing: Capturing) -> list[Shown]:
 
 def _shown(table: str, before: Any, after: Any) -> Shown:
     # MySQL keeps the names of a JSON object in an order of its own.
-    return table, *(repr(image and dict(sorted(image.items()))) for image in (before, after))
+    old, new = (repr(image and dict(sorted(image.items()))) for image in (before, after))
+    return table, old, new
