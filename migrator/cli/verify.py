@@ -389,7 +389,7 @@ def stage_of(
         check=lease.check,
         confirm=recheck.confirm,
         is_quiet=recheck.is_quiet,
-        direct=direct_items(context.checked),
+        direct=direct_items(context.checked, context.job.leave),
         options=options,
         stop=stop,
         objects=target.objects,

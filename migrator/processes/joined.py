@@ -141,7 +141,7 @@ def open_joined_verify(journal: SqlJournal, joining: Joining, stop: Event, tell:
             check=lease.check,
             confirm=None,
             is_quiet=lambda: True,
-            direct=direct_items(context.checked),
+            direct=direct_items(context.checked, job.leave),
             options=VerifyOptions(joining.workers, tuning.page_rows, tuning.scan_segments, joining.sample),
             stop=stop,
             objects=target.objects,

@@ -215,6 +215,8 @@ class Job:
     reads: ReadSettings = ReadSettings()
     direct: tuple[str, ...] = ()
     """Entities that the service writes to the table itself; this toolkit neither writes, compares nor captures them."""
+    leave: tuple[str, ...] = ()
+    """How partition keys of the service's own items begin, such as counters: `verify` does not look for rows of them."""
 
     @property
     def url_apart(self) -> str:
@@ -243,9 +245,11 @@ class Job:
 
 
 class Writes(Settings):
-    """Entities, by their names in the mapping, that the service writes to the table itself."""
+    """What the service writes to the table itself. `direct`: entities, by their names in the mapping; `leave`: how partition
+    keys of items begin that are of no entity."""
 
     direct: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    leave: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
 
 class JobFile(Settings):
@@ -350,6 +354,7 @@ def _job(path: Path, form: JobFile) -> Job:
         hooks=form.hooks,
         reads=form.reads,
         direct=tuple(dict.fromkeys(form.writes.direct)),
+        leave=form.writes.leave,
     )
 
 

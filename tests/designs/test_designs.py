@@ -90,7 +90,7 @@ def check_collections(design: Moved) -> None:
     stored = [item for page in design.store.scan(0, 1) for item in page.items]
     partitions = Partitions(design.source, checked.mapping, checked.entities)
     look = Look(
-        design.source, design.store, checked.mapping, table, checked.entities, direct_items(checked), 1000
+        design.source, design.store, checked.mapping, table, checked.entities, direct_items(checked, ()), 1000
     )
     for index in filter(None, map(table.asked, (None, *(other.name for other in table.indexes)))):
         names = [attribute.name for attribute in index.attributes]

@@ -88,3 +88,12 @@ def test_a_repair_can_be_tried(shop: Project) -> None:
     assert pins.said(shop.run("verify", job, "--settle", "0s").err, "wait")
     refused = shop.run("verify", job, "--dry-run")
     assert (refused.code, "--dry-run goes with --repair" in refused.err) == (2, True)
+
+
+def test_items_that_the_job_leaves_to_the_service_are_not_foreign(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = small_shop(tmp_path, dynamodb_url).prepared("backfill")
+    shop.store().put([{"PK": "COUNTER", "SK": "order", "last": 60}])
+    assert shop.run("verify", str(shop.job), "--json").data["findings"] == {"foreign": 1}
+    shop.job.write_text(f"{shop.job.read_text()}writes: {{leave: [COUNTER]}}\n")
+    assert shop.done("verify", str(shop.job), "--json").data["clean"]
+    assert shop.done("look", str(shop.job), "--pk", "COUNTER", "--json").data["items"][0]["state"] == "direct"

@@ -61,7 +61,7 @@ class Sides:
         checked, table = self.context.checked, self.target.design
         return Look(
             *(self.context.source, self.target.store, checked.mapping, table, checked.entities),
-            direct=direct_items(checked),
+            direct=direct_items(checked, self.context.job.leave),
             items_at_most=limit,
         )
 

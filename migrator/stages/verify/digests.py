@@ -283,7 +283,7 @@ class DigestScan(TableScan):
     def _seen(self, item: WiredItem, wanted: Callable[[WiredItem], Found]) -> _Seen[Found] | None:
         kind = self._kind(item)
         canonical = self._canonical.get(kind)
-        if canonical is None and self._is_left_alone_kind(*kind):
+        if canonical is None and self._is_another_writers(item, *kind):
             return None
         names = () if canonical is None else canonical.summed
         return kind, [item.get(name, _NONE).get("N") for name in names], wanted(item)
@@ -294,9 +294,11 @@ class DigestScan(TableScan):
         entity = None if owner is None else owner.partition(":")[0]
         return entity, type_["S"] if "S" in type_ else str(decode(type_)) if type_ else ""
 
-    def _is_left_alone_kind(self, entity: str | None, type_: str) -> bool:
-        is_direct = type_ in self.direct.types if entity is None else entity in self.direct.entities
-        return type_ in OWN_TYPES or is_direct
+    def _is_another_writers(self, item: WiredItem, entity: str | None, type_: str) -> bool:
+        if type_ in OWN_TYPES or entity is not None:
+            return type_ in OWN_TYPES or entity in self.direct.entities
+        key = item.get(self.table.key[0].name, _NONE).get("S")
+        return type_ in self.direct.types or self.direct.is_left(key)
 
     def _totals(self, items: Sequence[_Seen[Any]]) -> ScanTotals:
         by_kind: dict[_Kind, list[Sequence[str | None]]] = defaultdict(list)

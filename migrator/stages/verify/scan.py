@@ -26,23 +26,30 @@ from migrator.stages.parallel import TableWalk
 
 @dataclass(frozen=True)
 class DirectItems:
-    """Items of direct entities: told by the entity that `_src` names, and those without `_src` by their item type."""
+    """Items that the service writes itself. Of direct entities: by the entity that `_src` names, without `_src` by the item
+    type. `leave`: how partition keys of others begin, such as counters, which have no `_src`."""
 
     entities: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
+    leave: tuple[str, ...] = ()
 
     def has(self, item: Item, table: TableDesign) -> bool:
         owner = item.get(table.source_attribute)
         if isinstance(owner, str):
             return owner.partition(":")[0] in self.entities
-        return item.get(table.type_attribute) in self.types
+        return item.get(table.type_attribute) in self.types or self.is_left(item.get(table.key[0].name))
+
+    def is_left(self, partition_key: object) -> bool:
+        """Of an item without `_src`."""
+        return isinstance(partition_key, str) and partition_key.startswith(self.leave)
 
 
-def direct_items(checked: Checked) -> DirectItems:
+def direct_items(checked: Checked, leave: Sequence[str]) -> DirectItems:
     plans = checked.direct_plans
     return DirectItems(
         frozenset(plan.entity.name for plan in plans),
         frozenset(item.type for plan in plans for item in plan.entity.items),
+        tuple(leave),
     )
 
 
@@ -160,7 +167,7 @@ class Tracer:
                 name, key = split_source(str(item.get(self.table.source_attribute, "")))
             except ValueError:
                 what = f"it has no {self.table.source_attribute}: migrator did not write it"
-                advice = "delete it, or give its writer a table of its own (see Foreign items in docs/incidents.md)"
+                advice = "delete it, or name its key in the job (docs/incidents.md, Foreign items)"
                 findings.append(self._finding("foreign", "", item, f"{what}; {advice}"))
                 continue
             by_entity[name].append((key, item))

@@ -87,7 +87,7 @@ def test_a_direct_entity_is_not_among_those_that_stages_see() -> None:
 )
 def test_an_item_is_told_by_its_source_or_else_by_its_type(item: dict[str, object], is_direct: bool) -> None:
     found = without_direct(checked(), ["order"])
-    assert direct_items(found).has(item, found.mapping.table) is is_direct  # type: ignore[arg-type]
+    assert direct_items(found, ()).has(item, found.mapping.table) is is_direct  # type: ignore[arg-type]
 
 
 def test_patterns_that_give_its_items_are_its_own() -> None:

@@ -112,7 +112,7 @@ Row = dict[str, Any]
 
 
 CHECKED = heart.check(TEXT, heart.facts(THINGS, PEOPLE))
-DIRECT = DirectItems(frozenset({"direct"}), frozenset({"Direct"}))
+DIRECT = DirectItems(frozenset({"direct"}), frozenset({"Direct"}), ("COUNTER",))
 
 
 def source_of(things: Sequence[Row], people: Sequence[Row]) -> MemorySource:
@@ -194,11 +194,15 @@ def test_both_ways_find_the_same(things: list[Row], people: list[Row], spoils: l
     """Few and large tables: what an example costs are two runs in the journal, whatever stands in them."""
     source = source_of(things, people)
     store = filled(source, spoils)
+    store.put(
+        [{"PK": "COUNTER", "SK": "the service's"}, {"PK": "COUNTER", "SK": "ours", "_src": "things:[1]"}]
+    )
     stored = copy.deepcopy(store.items)
     by_digest, by_attribute = (
         verified(source, store, by_keys=by_keys, page_rows=9) for by_keys in (False, True)
     )
     assert by_digest[1] == by_attribute[1]
+    assert ["COUNTER" in one for one in by_digest[1]].count(True) == 1
     assert outcome(by_digest[0]) == outcome(by_attribute[0])
     assert store.items == stored
 
