@@ -212,3 +212,13 @@ def test_what_a_lost_stream_did_not_tell_is_mended_by_verify(shop: Project) -> N
     shop.done("reverse", "verify", job, "--repair", "--settle", "0s")
     assert rows(shop) == rows_of_items(shop)
     assert len(rows(shop)) == 61
+
+
+def test_a_repair_says_at_once_what_waits(shop: Project) -> None:
+    job = str(shop.job)
+    made_direct(shop)
+    shop.done("reverse", "start", job, "--once", "--settle", "0s")
+    many = {**invoice(77, 1, 5), "total": {"S": "many"}}
+    shop.store().client.put_item(TableName=shop.table, Item=many)
+    ended = shop.run("reverse", "verify", job, "--repair", "--settle", "0s")
+    assert (ended.code, "misfit" in ended.err) == (1, True), ended.err

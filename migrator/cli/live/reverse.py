@@ -169,6 +169,8 @@ def verify(
             if lease is not None:
                 mending = _Mending(command_job, edges, stage, stop, shown, settle_s, lease.check)
                 mending.run(delete_rows=delete_rows)
+                for line in _waiting_lines(status_of(*_journals(command_job))):
+                    say(line)
                 result = edges.verify(stage, stop, shown, settle_s).run()
         _print_compared(result, context, as_json=as_json, whole_keys=whole_keys)
     return CLEAN if result.is_clean else DIFFERENT
@@ -325,6 +327,10 @@ def _lines(told: ReverseStatus) -> Iterator[str]:
     yield f"{len(told.lags_s)} open shard(s), {told.processes} process(es) at work, {told.lag_s:.0f} s behind at most"
     for shard, lag_s in sorted(told.lags_s.items(), key=lambda one: -one[1])[:_SHOWN]:
         yield f"  {shard}: {lag_s:.0f} s"
+    yield from _waiting_lines(told)
+
+
+def _waiting_lines(told: ReverseStatus) -> Iterator[str]:
     gone = len(told.waiting) - len(told.parked)
     if gone:
         yield f"{gone:,} row(s) go when all shards have passed the time at which no item held them"
