@@ -47,10 +47,14 @@ class Mark:
     age_s: float = field(default=0.0, compare=False)
 
 
+MARKS_COUNTED = 50_000
+"""Marks whose rows are counted, the oldest ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class MarksState:
     """`oldest_age_s`: of the oldest mark that is ripe, 0 where none waits. `failed`: marks that were put back. `rows`: rows
-    that the marks name, at least; None if nothing counted them."""
+    that the marks name, of more than MARKS_COUNTED at least; None if nothing counted them."""
 
     waiting: int = 0
     oldest_age_s: float = 0.0

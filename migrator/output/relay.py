@@ -15,7 +15,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.model.errors import MigratorError
 from migrator.model.instances import Advance, Standing
 from migrator.model.journal import Finding, Page, Run, Tally
-from migrator.model.live import Marks, MarksState, OpenFindings
+from migrator.model.live import MARKS_COUNTED, Marks, MarksState, OpenFindings
 from migrator.model.results import Worked
 from migrator.output.endpoint import Signs
 from migrator.runtime.logs import get_logger
@@ -207,7 +207,8 @@ def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
         return "no mark waits" if counts else "no mark waits: every captured change is in the table"
     unripe = f", {state.unripe:,} not ripe yet" if state.unripe else ""
     failed = f", {state.failed:,} failed before (see `migrator findings`)" if state.failed else ""
-    rows = "" if state.rows is None else f" of {state.rows:,} row(s)"
+    least = "at least " if state.waiting + state.unripe > MARKS_COUNTED else ""
+    rows = "" if state.rows is None else f" of {least}{state.rows:,} row(s)"
     return f"{state.waiting:,} mark(s){rows} wait, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"
 
 

@@ -24,7 +24,7 @@ from migrator.mapping.reach import image_keys
 from migrator.model.capture import Capture, Installation, Step
 from migrator.model.instances import Answered, Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.model.journal import Run
-from migrator.model.live import Activity, ActivityCounts, Root, TriedMarks, TriedTickets
+from migrator.model.live import MARKS_COUNTED, Activity, ActivityCounts, Root, TriedMarks, TriedTickets
 from migrator.runtime.retry import Backoff, Retry, running_s
 from migrator.settings.job import Job
 from migrator.settings.source import DocumentSettings
@@ -52,7 +52,6 @@ from migrator.wiring.job import JobContext, JobSource, Target, secret_providers
 DDL_LOCK_WAIT_S = 1.0
 """A change of a table that waits for its lock makes the service's writes wait behind it."""
 DDL_PATIENCE = Backoff(attempts=30, base_s=1.0, cap_s=5.0, limit_s=120.0)
-_COUNTED = 50_000
 ONCE = Backoff(attempts=1)
 
 
@@ -172,10 +171,10 @@ def capture_status(context: JobContext) -> CaptureStatus:
 
 
 def waiting_rows(context: JobContext) -> int:
-    """The number of rows that the first 50,000 pending marks name: a backlog costs its rows, not its changes."""
+    """The number of rows that the first MARKS_COUNTED pending marks name: a backlog costs its rows, not its changes."""
     with open_live(context.job, "status", patience=ONCE, source=context.source) as live:
         keys = {one.name: one.table.primary_key for one in live.capture.captured(context.plans)}
-        marks = live.marks.look(0, _COUNTED)
+        marks = live.marks.look(0, MARKS_COUNTED)
         images = ((mark, mark.after or mark.before or {}) for mark in marks)
         named = ([image.get(name) for name in keys.get(mark.table) or image] for mark, image in images)
         return len({repr((mark.root, mark.table, key)) for mark, key in zip(marks, named, strict=True)})

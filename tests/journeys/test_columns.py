@@ -13,6 +13,7 @@ COLUMNS = 80
 COMMANDS = f"""
 mapping check mapping.yaml --source sqlite:///shop.db
 plan shop.yaml
+mapping diff mapping.yaml mapping.yaml
 table create shop.yaml
 doctor shop.yaml
 capture install shop.yaml
@@ -43,6 +44,9 @@ purge shop.yaml
 """
 
 VERDICTS = {
+    "plan shop.yaml": "fit: ",
+    "mapping diff mapping.yaml mapping.yaml": "the same",
+    "capture status shop.yaml": "whole: ",
     "verify shop.yaml": "clean",
     "query shop.yaml customer_by_id -p id=1": "customer_by_id: the same",
     "shadow replay shop.yaml --questions 5 --settle 1": "clean",

@@ -23,7 +23,7 @@ from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.model.edges import Rows
 from migrator.model.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, SettingsError
 from migrator.model.mapping import Mapping as MappingModel
-from migrator.output.design.difference import difference_data, difference_lines
+from migrator.output.design.difference import difference_data, difference_lines, verdict_of
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import USUAL_REGION, checked_on, price_of, read_mapping
@@ -87,6 +87,7 @@ def _print(found: Difference, refused: Sequence[Fault], work: Work | None, *, as
         click.echo("\n".join(difference_lines(found, work, steps)))
         for fault in refused:
             click.echo(str(fault), err=True)
+        click.echo(verdict_of(found, refused))
 
 
 # ── the two revisions ──

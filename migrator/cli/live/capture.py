@@ -206,8 +206,12 @@ def status(job: Path, as_json: bool) -> int:
             print_folded(STANDINGS[standing])
         if unverified:
             print_folded(f"warning: {unverified}")
-    is_marked = service_registry is None or bool(service_registry.marking)
-    return 0 if capture.whole and is_marked else DIFFERENT
+    is_whole = capture.whole and (service_registry is None or bool(service_registry.marking))
+    if not as_json:
+        print_folded(
+            "whole: every change leaves a mark" if is_whole else "not whole: changes may leave no mark"
+        )
+    return 0 if is_whole else DIFFERENT
 
 
 def _unverified(session: _Session, installation: Installation | None) -> str:

@@ -55,6 +55,17 @@ def difference_lines(found: Difference, work: Work | None, steps: Sequence[Step]
     return (plain(line) for line in _lines(found, work, steps))
 
 
+def verdict_of(found: Difference, refused: Sequence[Fault]) -> str:
+    """The last line."""
+    if faults := [fault for fault in refused if not fault.warning]:
+        return f"refused: {len(faults):,} fault(s)"
+    if found.is_empty:
+        return "the same"
+    return (
+        f"different: {len(found.entities):,} of the entities, {len(found.patterns):,} of the access patterns"
+    )
+
+
 def _lines(found: Difference, work: Work | None, steps: Sequence[Step]) -> Iterator[str]:
     if found.is_empty:
         yield "both mean the same: the same items, the same patterns"

@@ -221,6 +221,8 @@ def print_plan(console: Console, capacities: Sequence[Capacity]) -> None:
             console.print(Text(block) if isinstance(block, str) else block)
     if len(capacities) > 1:
         console.print(_side_by_side(capacities[0], capacities[1]))
+    misfits = len(capacity.misfits)
+    console.print(Text(f"\nnot fit: {misfits:,} to mend" if misfits else "\nfit: nothing stands against it"))
 
 
 def _table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
