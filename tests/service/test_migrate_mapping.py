@@ -41,20 +41,37 @@ CONTROL, OF_SERVICES = 100, 400
 
 # ── the revisions ──
 
-NAMED = '        keep: all\n        attributes: {full_name: "{first_name} {last_name}"}\n'
+KEPT = "        keep: all\n      CustomerEmail:"
+NAMED = '        attributes: {full_name: "{first_name} {last_name}"}\n'
+LAST = "          support_rep_id: SupportRepId\n"
+"""Of a customer, where the mapping names each attribute."""
 INDEX = "    GSI3: {key: [GSI3PK, GSI3SK]}\n"
 BY_MONTH = '        GSI2: ["MONTH#{invoice_date|month}", "{invoice_date|iso:s}#{invoice_id:06}"]\n'
 BY_COUNTRY = '        GSI4: ["BILLED#{billing_country}", "{invoice_date|iso:s}#{invoice_id:06}"]\n'
 
 
 def changed(*edits: tuple[str, str]) -> Callable[[str], str]:
+    """The edits are in the names of PostgreSQL's script."""
+
     def edited(text: str) -> str:
-        for before, after in edits:
+        for edit in edits:
+            before, after = edit if edit[0] in text else map(_in_other_names, edit)
             assert before in text, before
             text = text.replace(before, after)
         return text
 
     return edited
+
+
+def _in_other_names(text: str) -> str:
+    return re.sub(r"(?<=\{)[a-z_]+(?=[}|]|:0)", lambda name: name[0].title().replace("_", ""), text)
+
+
+def with_full_name(text: str) -> str:
+    if KEPT in text:
+        return text.replace(KEPT, KEPT.replace("\n", f"\n{NAMED}", 1))
+    assert LAST in text
+    return text.replace(LAST, f'{LAST}          full_name: "{{FirstName}} {{LastName}}"\n')
 
 
 def without(*names: str) -> Callable[[str], str]:
@@ -71,9 +88,7 @@ def without(*names: str) -> Callable[[str], str]:
 
 WITH_TTL = changed(("  key: [PK, SK]\n", "  key: [PK, SK]\n  ttl: expiresAt\n"))
 REVISIONS: Mapping[str, Callable[[str], str]] = {
-    "an attribute comes": changed(
-        ("        keep: all\n      CustomerEmail:", f"{NAMED}      CustomerEmail:")
-    ),
+    "an attribute comes": with_full_name,
     "a sort key is formed otherwise": changed(
         (
             'key: ["ARTIST#{artist_id}", "ALBUM#{album_id:06}"]',
