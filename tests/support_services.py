@@ -251,7 +251,7 @@ def embedded_dynamodb(home: Path, **settings: str) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
     try:
-        _wait_until(lambda: _answers(endpoint), process, home / "ministack.log")
+        _wait_until(lambda: is_ministack(endpoint), process, home / "ministack.log")
         yield endpoint
     finally:
         process.send_signal(signal.SIGKILL)  # nothing of it is kept, so nothing needs saving
@@ -272,7 +272,7 @@ def _ministack_environment(home: Path, port: int) -> dict[str, str]:
     }
 
 
-def _answers(endpoint: str) -> bool:
+def is_ministack(endpoint: str) -> bool:
     try:
         with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2) as answer:
             return bool(answer.status == 200)

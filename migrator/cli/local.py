@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 from click.shell_completion import get_completion_class
 
 from migrator.cli.command_line import print_json
 from migrator.target import embedded
+from migrator.target.client import DYNOXIDE, EMBEDDED
+
+
+def _folders() -> list[Path]:
+    return [embedded.folder(name) for name in (EMBEDDED, DYNOXIDE)]
 
 
 def status(as_json: bool) -> int:
     """The exit code of `migrator local status`."""
-    server = embedded.running(embedded.folder())
+    server = next(filter(None, map(embedded.running, _folders())), None)
     if as_json:
         fields = {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
         print_json({"running": server is not None, **fields})
@@ -24,7 +30,7 @@ def status(as_json: bool) -> int:
 
 def stop(as_json: bool) -> int:
     """The exit code of `migrator local stop`."""
-    stopped = embedded.stop(embedded.folder())
+    stopped = True in [embedded.stop(home) for home in _folders()]
     if as_json:
         print_json({"stopped": stopped})
     else:

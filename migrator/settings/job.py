@@ -152,7 +152,7 @@ _RoleArn = Annotated[str, like(_ROLE, "write arn:aws:iam::123456789012:role/name
 
 
 class TargetSettings(Settings):
-    """`endpoint`: None is AWS, 'embedded' a server of our own, else a URL. `table` None: the mapping's name.
+    """`endpoint`: None is AWS, 'embedded' or 'dynoxide' a server of our own, else a URL. `table` None: the mapping's name.
 
     `bucket`, `prefix`: where attributes that a mapping keeps in S3 are written; the prefix None: the table's name.
     """

@@ -83,7 +83,7 @@ class Settings(BaseModel):
 
 
 TABLE_NAME = r"[A-Za-z0-9_.-]{3,255}"
-ENDPOINT = r"embedded|https?://.+"
+ENDPOINT = r"embedded|dynoxide|https?://.+"
 
 
 def written_as(pattern: str) -> Any:
@@ -116,7 +116,9 @@ TableName = Annotated[
 ]
 Endpoint = Annotated[
     str,
-    like(ENDPOINT, "write 'embedded' or a URL such as http://127.0.0.1:8000; leave it out for AWS"),
+    like(
+        ENDPOINT, "write 'embedded', 'dynoxide' or a URL such as http://127.0.0.1:8000; leave it out for AWS"
+    ),
     AfterValidator(_no_user),
     written_as(ENDPOINT),
 ]
@@ -134,7 +136,8 @@ _Timeout = Annotated[Duration, AfterValidator(_limit)]
 class DocumentSettings(Settings):
     """Old tables of DynamoDB's, by the names that the account has for them, or by the mapping's names with those beside.
 
-    `endpoint`: None is AWS, 'embedded' a server of our own, else a URL. `max_read_units`: a second, over all that is read.
+    `endpoint`: None is AWS, 'embedded' or 'dynoxide' a server of our own, else a URL. `max_read_units`: a second, over all
+    that is read.
     """
 
     tables: Annotated[tuple[TableName, ...], NOT_EMPTY] | dict[TableName, TableName]

@@ -33,8 +33,8 @@ from migrator.target.http.session import BotocoreSigning, SessionTransport
 
 log = structlog.get_logger()
 
-EMBEDDED = "embedded"
-"""What a job writes for the endpoint of the embedded DynamoDB."""
+EMBEDDED, DYNOXIDE = "embedded", "dynoxide"
+"""What a job writes for the endpoint of an embedded DynamoDB: MiniStack, or dynoxide."""
 
 # ── Credentials of a role, assumed when they are first needed and again before they run out ──
 
@@ -207,12 +207,12 @@ def _region_of_environment() -> str | None:
 
 
 def endpoint_of(written: str | None) -> str | None:
-    """The endpoint that a job names: of the embedded server, started if it is not up, where it says so; else as written."""
-    if written != EMBEDDED:
+    """The endpoint that a job names: of an embedded server, started if it is not up, where it says so; else as written."""
+    if written not in (EMBEDDED, DYNOXIDE):
         return written
     from migrator.target import embedded  # here, so that a job on AWS loads nothing of it
 
-    return embedded.ensure_running(embedded.folder())
+    return embedded.ensure_running(embedded.folder(written), lasting=written == DYNOXIDE)
 
 
 def is_loopback(endpoint: str) -> bool:

@@ -1,4 +1,4 @@
-"""The embedded DynamoDB (MiniStack): started once, shared by commands, stopped with its tables saved."""
+"""The embedded DynamoDB (MiniStack or dynoxide): started once, shared by commands, stopped with its tables saved."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
 
-def folder() -> Path:
-    """Where the embedded DynamoDB lives: in $MIGRATOR_HOME, or in .migrator under the working directory."""
-    return Path(os.environ.get(HOME) or FOLDER) / "embedded"
+def folder(name: str) -> Path:
+    """Where the server of this name lives: in $MIGRATOR_HOME, or in .migrator under the working directory."""
+    return Path(os.environ.get(HOME) or FOLDER) / name
 
 
-def ensure_running(home: Path) -> str:
+def ensure_running(home: Path, *, lasting: bool = False) -> str:
     """The endpoint of the embedded server of `home`, started if it is not up.
 
-    After a stop that was not clean its saved state is thrown away, because it is older than what was written
-    (docs/decisions/0004-embedded-unclean.md).
-    Raises: SettingsError when MiniStack is not installed, on Windows, and when the folder cannot be written;
+    `lasting`: dynoxide, which writes its file with each request; else MiniStack, whose saved state is thrown away after a
+    stop that was not clean, because it is older than what was written (docs/decisions/0004-embedded-unclean.md).
+    Raises: SettingsError when the program is not installed, on Windows, and when the folder cannot be written;
     StoppedError when it does not come up.
     """
     if os.name != "posix":
@@ -68,14 +68,18 @@ def ensure_running(home: Path) -> str:
         server = running(home)
         if server is not None:
             return server.endpoint
-        if not is_installed():
+        if lasting and _dynoxide() is None:
+            raise SettingsError(
+                "endpoint: dynoxide needs the program dynoxide on the PATH; run: npm install -g dynoxide"
+            )
+        if not lasting and not is_installed():
             raise SettingsError(f"the embedded DynamoDB needs MiniStack; {how_to_install('local')}")
-        if _flag(home).exists():
+        if not lasting and _flag(home).exists():
             shutil.rmtree(home / "state", ignore_errors=True)
             _log.warning(
                 "embedded_state_discarded", why="the server was killed before it could save its tables"
             )
-        return _start(home).endpoint
+        return _start(home, lasting=lasting).endpoint
 
 
 @contextmanager
@@ -153,13 +157,20 @@ def stop(home: Path) -> bool:
         return True
 
 
-def _start(home: Path) -> Server:
+def _dynoxide() -> str | None:
+    return shutil.which("dynoxide")
+
+
+def _start(home: Path, *, lasting: bool = False) -> Server:
     port = _free_port()
+    words = [sys.executable, "-m", "ministack"]
+    if lasting:
+        words = [str(_dynoxide()), "--port", str(port), "--db-path", str(home / "state" / "tables.db")]
     _flag(home).touch()
     make_private(home / "server.log")
     with (home / "server.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ministack"],
+            words,
             env=_environment(home, port),
             stdin=subprocess.DEVNULL,
             stdout=log,

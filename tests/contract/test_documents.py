@@ -245,6 +245,7 @@ class Counting(TableReader):
         return super().scan(table, *where, **words)
 
 
+@pytest.mark.ministack
 def test_what_is_counted_for_scans_of_children_is_what_pages_scan(dynamodb_url: str) -> None:
     plan, rows, mark = plan_declared(PLANS["children by a scan"]), rows_of_the_schema(), secrets.token_hex(3)
     real = {table.name: f"{mark}-{table.name}" for table in (SHELF, LINE)}

@@ -48,6 +48,7 @@ def test_what_is_removed_is_gone_and_nothing_else(files: Files) -> None:
     assert list(files.sizes_below()) == ["data/part"]
 
 
+@pytest.mark.ministack
 def test_a_bucket_that_is_not_there_is_named(dynamodb_url: str) -> None:
     client = service_client("s3", region=None, profile=None, endpoint=dynamodb_url, connections=2)
     files = S3Files(client, "no-such-bucket-here", "")

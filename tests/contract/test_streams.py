@@ -23,6 +23,7 @@ from migrator.target.client import dynamodb_client, service_client
 from migrator.target.streams.stream import DynamoStream
 from tests import pins
 from tests.fakes.streams import FakeStreams
+from tests.support_services import is_ministack
 
 HORIZON, LATEST = Position("TRIM_HORIZON"), Position("LATEST")
 
@@ -236,13 +237,16 @@ def test_a_table_that_is_not_there_is_told(stream_of: tuple[Table, DynamoStream]
         gone.state()
 
 
-def test_a_partiql_insert_leaves_no_record_on_the_embedded_server(dynamodb_url: str) -> None:
-    """On AWS it does. As soon as this fails, the tests that watch our own inserts may use the embedded server, too."""
+def test_a_partiql_insert_leaves_a_record_on_all_but_ministack(dynamodb_url: str) -> None:
+    """As soon as this fails, the tests that watch our own inserts may use MiniStack, too.
+
+    Source: Amazon DynamoDB Developer Guide, "Change data capture for DynamoDB Streams": any modification of an item.
+    """
     where: dict[str, Any] = {"region": None, "profile": None, "endpoint": dynamodb_url}
     table = RealTable(dynamodb_client(**where), f"Stream{secrets.token_hex(4)}")
     table.create()
     statement = f"INSERT INTO \"{table.name}\" VALUE {{'PK': 'a', 'SK': 'A'}}"
     table.client.execute_statement(Statement=statement)
     source = DynamoStream(table.client, service_client("dynamodbstreams", **where), table.name)
-    assert read(source) == []
+    assert len(read(source)) == (0 if is_ministack(dynamodb_url) else 1)
     table.client.delete_table(TableName=table.name)

@@ -73,6 +73,12 @@ def test_after_a_kill_it_begins_empty_and_says_so(home: Path, capsys: pytest.Cap
     assert "embedded_state_discarded" in capsys.readouterr().err
 
 
+def test_without_dynoxide_it_is_said_how_to_get_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pins.refused(SettingsError):
+        embedded.ensure_running(home, lasting=True)
+
+
 def test_two_processes_that_start_it_at_once_start_one(home: Path) -> None:
     code = "import sys; from pathlib import Path; from migrator.target import embedded; print(embedded.ensure_running(Path(sys.argv[1])))"
     started = [Python(["-c", code, home], stdout=subprocess.PIPE) for _ in range(2)]

@@ -11,7 +11,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 @click.group(cls=Branch)
 def local() -> None:
-    """Look after the embedded DynamoDB (MiniStack) on this machine; `target: embedded` starts it."""
+    """Look after the embedded DynamoDB on this machine; `target: embedded` (MiniStack) or `target: dynoxide` starts it."""
 
 
 @local.command(example="")

@@ -10,7 +10,7 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from migrator.mapping.heart.filters import FilterContext, cut_of, is_whole, texts_of
+from migrator.mapping.heart.filters import UNITS, FilterContext, cut_of, is_whole, texts_of
 from migrator.mapping.heart.geo import precision_for, reach_m
 from migrator.mapping.heart.rows import Compiled, Places, bound_text, compile_key, compile_value
 from migrator.model.errors import RowError, SettingsError
@@ -135,16 +135,18 @@ class Renderer:
 
 def cut_params(pattern: Pattern) -> dict[str, str]:
     """By parameter the unit of time to which its key, or a filter, cuts it; of one that bounds the sort key, or is compared
-    with an attribute, the unit of that bound."""
-    bounds: list[Expression] = [value for condition in pattern.sort for value in condition.values]
+    with an attribute, the unit of that bound. A key that names one item may cut a second: it is the item's own time."""
+    keys = [*pattern.key, *(c.values[0] for c in pattern.sort if c.operator == "equal")]
+    bounds: list[Expression] = [v for c in pattern.sort if c.operator != "equal" for v in c.values]
     bounds += [value for condition in pattern.filters for value in condition.values]
     units = {
         path: next(filter(None, map(cut_of, use.ref.filters)), "")
-        for value in (*pattern.key, *bounds)
+        for value in (*keys, *bounds)
         for use in uses_in(value)
         for path in use.ref.paths
     }
-    return {path: unit for path, unit in units.items() if unit}
+    in_bounds = {path for value in bounds for use in uses_in(value) for path in use.ref.paths}
+    return {path: unit for path, unit in units.items() if unit and (path in in_bounds or unit in UNITS)}
 
 
 def unset(pattern: Pattern) -> SettingsError:

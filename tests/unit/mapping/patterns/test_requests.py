@@ -188,6 +188,18 @@ def test_parameters_that_make_no_request(pattern: str, given: dict[str, str], me
     assert str(caught.value) == message
 
 
+def test_a_key_of_one_item_takes_its_own_time_though_it_holds_the_second_alone() -> None:
+    """Of a bound it is refused: SQL compares all of it."""
+    pattern = """
+params: {day: date, at: timestamp, id: integer}
+query: {index: ByDay, key: ["D#{day|date}", "{at|iso:s}#{id:04}"]}
+"""
+    given = {"day": "2026-06-01", "at": "2026-06-01T10:00:00.5", "id": "1"}
+    assert "2026-06-01T10:00:00#0001" in repr(request(pattern, **given).sent)
+    with pins.refused(SettingsError):
+        request(pattern.replace('"{at|iso:s}#{id:04}"', '{ge: "{at|iso:s}#{id:04}"}'), **given)
+
+
 BARE_HEAD = "mapping: 1\ntable: {name: Bare, key: [PK, SK], type: type}\n"
 BARE = """
 entities:
