@@ -70,7 +70,7 @@ def ensure_running(home: Path, *, lasting: bool = False) -> str:
             return server.endpoint
         if lasting and _dynoxide() is None:
             raise SettingsError(
-                "endpoint: dynoxide needs the program dynoxide on the PATH; run: npm install -g dynoxide"
+                "endpoint: dynoxide needs the program dynoxide on the PATH; it is in npm's package @dynoxide/linux-x64"
             )
         if not lasting and not is_installed():
             raise SettingsError(f"the embedded DynamoDB needs MiniStack; {how_to_install('local')}")

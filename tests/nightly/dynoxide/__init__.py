@@ -1,0 +1,1 @@
+"""Jobs on dynoxide, the second embedded DynamoDB."""
