@@ -131,7 +131,7 @@ class Pages:
         fault: str = "",
         examples: Sequence[Example] = (),
     ) -> str:
-        """`asked`: the fields of the form as they were sent; `fault`: why there is no collection. `examples`: an item of
+        """`asked`: the fields of the form as they were sent; `fault`: why a collection is missing. `examples`: an item of
         each type, if none was asked for."""
         return self._page("look.html", asked=asked, report=report, fault=fault, examples=examples)
 

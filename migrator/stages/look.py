@@ -40,7 +40,7 @@ from migrator.stages.verify.scan import DirectItems, Tracer
 _STATES = frozenset(get_args(LookState))
 
 _FIRST_ROWS = 20
-"""Rows of each entity among which an item of each of its types is looked for."""
+"""Rows of each entity that are read to find an item of each of its types."""
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def _region_of_environment() -> str | None:
 
 
 def endpoint_of(written: str | None) -> str | None:
-    """The endpoint that a job names: of an embedded server, started if it is not up, where it says so; else as written."""
+    """The endpoint that a job names: of an embedded server by its name, started if it is not up; else as written."""
     if written not in (EMBEDDED, DYNOXIDE):
         return written
     from migrator.target import embedded  # here, so that a job on AWS loads nothing of it

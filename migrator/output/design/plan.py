@@ -222,7 +222,7 @@ def print_plan(console: Console, capacities: Sequence[Capacity]) -> None:
     if len(capacities) > 1:
         console.print(_side_by_side(capacities[0], capacities[1]))
     misfits = len(capacity.misfits)
-    console.print(Text(f"\nnot fit: {misfits:,} to mend" if misfits else "\nfit: nothing stands against it"))
+    console.print(Text(f"\nnot fit: {misfits:,} to fix" if misfits else "\nfit: nothing stands against it"))
 
 
 def _table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
