@@ -10,11 +10,10 @@ from click.shell_completion import get_completion_class
 
 from migrator.cli.command_line import print_json
 from migrator.target import embedded
-from migrator.target.client import DYNOXIDE, EMBEDDED
 
 
 def _folders() -> list[Path]:
-    return [embedded.folder(name) for name in (EMBEDDED, DYNOXIDE)]
+    return [embedded.folder(name) for name in embedded.NAMES]
 
 
 def status(as_json: bool) -> int:

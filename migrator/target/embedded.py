@@ -46,6 +46,10 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
 
+NAMES = ("embedded", "dynoxide")
+"""Of the servers, as a job writes them for its endpoint."""
+
+
 def folder(name: str) -> Path:
     """Where the server of this name lives: in $MIGRATOR_HOME, or in .migrator under the working directory."""
     return Path(os.environ.get(HOME) or FOLDER) / name

@@ -82,7 +82,7 @@ def _environment() -> dict[str, str]:
 
 
 def environment_of(kept: Mapping[str, str]) -> dict[str, str]:
-    """With who is at work, and the command that is tested."""
+    """With who is at work, the command that is tested, and the width of a page."""
     bin_ = Path(sys.executable).parent
     return {
         **kept,
@@ -90,6 +90,7 @@ def environment_of(kept: Mapping[str, str]) -> dict[str, str]:
         "MIGRATOR": str(bin_ / "migrator"),
         "USER": "operator",
         "LOGNAME": "operator",
+        "COLUMNS": "80",
     }
 
 
