@@ -102,7 +102,7 @@ def shown_path(path: str) -> str:
 
 
 def stdout() -> Console:
-    """The console of results: as wide as its terminal or COLUMNS, else 80 columns."""
+    """The console of results: as wide as its terminal or COLUMNS."""
     return console_on(sys.stdout)
 
 
@@ -181,11 +181,15 @@ def _folded(line: str, width: int) -> str:
     return "\n".join(lines).replace(_IN_COMMAND, " ")
 
 
+_IN_A_PIPE = 160
+"""Columns of tables in a file and in a pipe, where grep wants a row on one line."""
+
+
 def console_on(stream: TextIO) -> Console:
     """A console that draws in colours where the stream is a terminal; text that no terminal should obey is shown."""
     # The colours are drawn beneath the stream that would show them as text (cli/main.py).
-    console = Console(file=getattr(stream, "beneath", stream))
     is_fitted = stream.isatty() or "COLUMNS" in os.environ
+    console = Console(file=getattr(stream, "beneath", stream), width=None if is_fitted else _IN_A_PIPE)
     console.push_render_hook(
         _AllInert(getattr(stream, "transform", str), console.width if is_fitted else None)
     )

@@ -82,15 +82,14 @@ def _environment() -> dict[str, str]:
 
 
 def environment_of(kept: Mapping[str, str]) -> dict[str, str]:
-    """With who is at work, the command that is tested, and the width of a page."""
+    """With who is at work, and the command that is tested; in a pipe, as a page shows it."""
     bin_ = Path(sys.executable).parent
     return {
-        **kept,
+        **{name: value for name, value in kept.items() if name != "COLUMNS"},
         "PATH": f"{bin_}:{os.environ['PATH']}",
         "MIGRATOR": str(bin_ / "migrator"),
         "USER": "operator",
         "LOGNAME": "operator",
-        "COLUMNS": "80",
     }
 
 

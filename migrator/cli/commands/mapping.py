@@ -51,6 +51,8 @@ def check() -> Work:
     Of a job the file itself is checked, and then the mapping that it names. With --source tables that have no entity are
     named, too, but for those that the job leaves on purpose (cutover: {leave: […]}).
 
+    It reads no journal and no DynamoDB table: `migrator doctor JOB` checks both.
+
     With --invertible it says instead, table by table, which columns items do not give back, why, and the line of the mapping
     that would keep them.
 
