@@ -75,7 +75,7 @@ def test_after_a_kill_it_begins_empty_and_says_so(home: Path, capsys: pytest.Cap
 
 def test_without_dynoxide_it_is_said_how_to_get_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pins.refused(SettingsError):
+    with pytest.raises(SettingsError, match="npm's package @dynoxide/linux-x64"):
         embedded.ensure_running(home, lasting=True)
 
 

@@ -196,7 +196,7 @@ query: {index: ByDay, key: ["D#{day|date}", "{at|iso:s}#{id:04}"]}
 """
     given = {"day": "2026-06-01", "at": "2026-06-01T10:00:00.5", "id": "1"}
     assert "2026-06-01T10:00:00#0001" in repr(request(pattern, **given).sent)
-    with pins.refused(SettingsError):
+    with pytest.raises(SettingsError, match="holds only the second of parameter 'at'"):
         request(pattern.replace('"{at|iso:s}#{id:04}"', '{ge: "{at|iso:s}#{id:04}"}'), **given)
 
 
