@@ -273,7 +273,7 @@ def _target(checkup: Checkup, job: Job, mapping: Mapping, *, write: bool, role: 
     )
     if target is None:
         return
-    rights = None if role is None else rights_of(ROLES[role], mapping.patterns.values())
+    rights = None if role is None else rights_of(ROLES[role], mapping.patterns.values(), keeps=bool(job.keep))
     if rights is None or "DescribeTable" in rights.table:
         if not check_table(checkup, target.admin, target.design, str(job.path)):
             return

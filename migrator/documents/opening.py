@@ -34,7 +34,7 @@ from migrator.model.streams.shards import MEND_OF_SOURCE
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.settings.job import Job
 from migrator.settings.source import DocumentSettings, SourceSettings
-from migrator.settings.transforms import load_transforms, sound_mapping, without_direct
+from migrator.settings.transforms import load_transforms, sound_mapping, with_writes
 from migrator.stages.streams.reader import StreamReader
 from migrator.target.client import dynamodb_client, endpoint_of, is_loopback, service_client
 from migrator.target.reads.tables import TableReader
@@ -177,7 +177,7 @@ def _plans(job: Job) -> list[EntityPlan]:
     parsed = sound_mapping(job.mapping)
     revised, transforms = load_transforms(parsed)
     checked = check_mapping(revised, facts_of(parsed.mapping), transforms)
-    return list(without_direct(checked, job.direct).plans)
+    return list(with_writes(checked, job.direct).plans)
 
 
 def _late(plans: Sequence[EntityPlan], source: DocumentSource) -> Collection[str]:

@@ -190,9 +190,13 @@ class RootFinder(Protocol):
 
 # ── target ──────────────────────────────────────────────────────────────────────────────────────
 
-Verdict = Literal["stored", "newer", "tombstoned_by_other", "owned_by_other", "rolled_back", "unwritten"]
+Verdict = Literal[
+    "stored", "newer", "tombstoned_by_other", "owned_by_other", "rolled_back", "unwritten", "kept_changed"
+]
 """Of a conditional write: stored; refused by something newer of the same source; by a newer tombstone of another row; by
-a live item of another row; undone because another item of its transaction was refused; not taken, while others were."""
+a live item of another row; undone because another item of its transaction was refused; not taken, while others were.
+
+kept_changed: a service changed attributes of its own since they were read; no caller sees it, for the store writes again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,10 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class TableDesign:
-    """The DynamoDB table that a mapping describes; `ttl`, where set, names the attribute in epoch seconds."""
+    """The DynamoDB table that a mapping describes; `ttl`, where set, names the attribute in epoch seconds.
+
+    `kept`: attributes that services set themselves and no column has, which our writes leave as they are.
+    """
 
     name: str
     key: tuple[KeyAttribute, ...]
@@ -93,6 +96,7 @@ class TableDesign:
     source_attribute: str = "_src"
     ticket_attribute: str = "_tk"
     revision_attribute: str = "_rev"
+    kept: frozenset[str] = frozenset()
     _of_key: Callable[[Item], Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from migrator.mapping.show.redaction import key_templates, masked_keys
 from migrator.model.mapping import Mapping, Template
-from migrator.model.reverse.rows import MOST, RowDifference, RowsVerified
+from migrator.model.reverse.rows import MOST, RowDifference, RowsVerified, Unkept
 from migrator.output.inert import plain
 from migrator.output.text import SHOWN
 
@@ -34,12 +34,38 @@ def rows_lines(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> I
         yield f"  … and {rest:,} more"
     if result.is_cut:
         yield f"not all was compared: more than {MOST:,} rows differ"
-    if result.is_clean:
+    yield from unkept_lines(result.unkept)
+    if result.is_clean and result.unkept:
+        yield "rows are what the items say, and not all of the items is in rows"
+    elif result.is_clean:
         yield "clean: rows are what the items say"
     else:
         yield "not clean; `migrator reverse verify JOB --repair` writes rows by their items"
         if result.of_kinds("no item"):
             yield "with --delete-rows, too, it deletes rows that no item holds"
+
+
+def unkept_lines(unkept: Unkept) -> Iterator[str]:
+    """By name and number, never a value."""
+    for (type_, attribute), number in sorted(unkept.extra.items()):
+        yield plain(f"no row keeps {type_}.{attribute}: {number:,} items have it, and no column does")
+    for (type_, attribute), number in sorted(unkept.forms.items()):
+        yield plain(
+            f"no row keeps {type_}.{attribute} as it is: in {number:,} items it has another type or form"
+        )
+    if unkept.extra:
+        names = ", ".join(sorted({attribute for _, attribute in unkept.extra}))
+        yield plain(
+            f"name what services set themselves in the job, and it stays: `writes: {{keep: [{names}]}}`"
+        )
+
+
+def unkept_data(unkept: Unkept) -> list[dict[str, Any]]:
+    return [
+        {"type": type_, "attribute": attribute, "items": number, "why": why}
+        for why, counts in (("no column", unkept.extra), ("other form", unkept.forms))
+        for (type_, attribute), number in sorted(counts.items())
+    ]
 
 
 def rows_data(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> dict[str, Any]:
@@ -59,6 +85,7 @@ def rows_data(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> di
         "differences": counts,
         "keys": found,
         "all_compared": not result.is_cut,
+        "unkept": unkept_data(result.unkept),
     }
 
 

@@ -112,7 +112,13 @@ def choose_path(
         edges.guard()
         tell_unmarked(context.job, session.journal, installation, tell)
     begin_revision(edges, stop, tell, force=force)
-    writer_lease = edges.heartbeats.enter("fast")
+    if context.job.keep and installation is None:
+        raise SettingsError(
+            "writes.keep: attributes of services are kept by conditional writes, which need capture; run `migrator capture"
+            " install` first"
+        )
+    # A batch of puts would take the attributes of services away.
+    writer_lease = edges.heartbeats.enter("conditional" if context.job.keep else "fast")
     # A run that was refused since another mapping is the newest has no request under way.
     stack.push(
         lambda kind, *_: edges.heartbeats.leave(

@@ -217,6 +217,8 @@ class Job:
     """Entities that the service writes to the table itself; this toolkit neither writes, compares nor captures them."""
     leave: tuple[str, ...] = ()
     """How partition keys of the service's own items begin, such as counters: `verify` does not look for rows of them."""
+    keep: tuple[str, ...] = ()
+    """Attributes that services set themselves, and that every write of ours leaves as they are."""
 
     @property
     def url_apart(self) -> str:
@@ -246,10 +248,11 @@ class Job:
 
 class Writes(Settings):
     """What the service writes to the table itself. `direct`: entities, by their names in the mapping; `leave`: how partition
-    keys of items begin that are of no entity."""
+    keys of items begin that are of no entity; `keep`: attributes that no column has, which every write leaves."""
 
     direct: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     leave: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    keep: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
 
 class JobFile(Settings):
@@ -355,6 +358,7 @@ def _job(path: Path, form: JobFile) -> Job:
         reads=form.reads,
         direct=tuple(dict.fromkeys(form.writes.direct)),
         leave=form.writes.leave,
+        keep=form.writes.keep,
     )
 
 

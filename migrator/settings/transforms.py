@@ -7,7 +7,7 @@ import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -253,8 +253,10 @@ _VOLATILE = (
 )
 
 
-def without_direct(checked: Checked, names: Sequence[str]) -> Checked:
+def with_writes(checked: Checked, names: Sequence[str], keep: Collection[str] = ()) -> Checked:
     """The checked mapping with the named entities moved to `direct`, so that no stage reads or writes them.
+
+    `keep`: attributes that services set themselves.
 
     Raises: SettingsError with every fault of the names.
     """
@@ -274,6 +276,11 @@ def without_direct(checked: Checked, names: Sequence[str]) -> Checked:
                 f"writes.direct: entity {reader} reads table {table}, which grows old once {written[table]} is written"
                 f" past SQL; name {reader}, too"
             )
+    for name in sorted(checked.attributes.intersection(keep)):
+        faults.append(
+            f"writes.keep: '{name}' is an attribute that the mapping makes, so no service's own; take it out"
+        )
     if faults:
         raise SettingsError("\n".join(dict.fromkeys(faults)))
-    return replace(checked, plans=left, direct_plans=direct)
+    design = replace(checked.mapping.table, kept=frozenset(keep))
+    return replace(checked, mapping=replace(checked.mapping, table=design), plans=left, direct_plans=direct)

@@ -218,7 +218,7 @@ class Look:
     def _differing(self, made: Item, stored: Item | None, findings: Sequence[Finding]) -> frozenset[str]:
         """The attributes that differ; those of another row's item, too, which verify does not compare."""
         if stored is not None and findings and findings[0].kind == "collision":
-            own = frozenset(self.table.own_attributes)
+            own = frozenset({*self.table.own_attributes, *self.table.kept})
             return frozenset(difference.attribute for difference in differences(made, stored, own))
         return frozenset(finding.attribute for finding in findings if finding.attribute)
 

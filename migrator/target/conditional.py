@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -84,10 +84,45 @@ class ConditionalWrites(Forked):
             self._pool = self._new_pool()
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
-        return self._written(items, self._conditional_put, fresh=fresh)
+        return self._kept(items, partial(self._written, request=self._conditional_put, fresh=fresh))
 
     def write_own(self, items: Sequence[Item]) -> list[Outcome]:
-        return self._written(items, self._own_put, fresh=True)
+        return self._kept(items, partial(self._written, request=self._own_put, fresh=True))
+
+    # ── attributes of services ──
+
+    def _kept(self, items: Sequence[Item], write: Callable[[Sequence[Item]], list[Outcome]]) -> list[Outcome]:
+        """What came of the items, each put with what services keep on the stored one; read and put again where they changed
+        it in between."""
+        if not self.design.kept:
+            return write(items)
+        outcomes: dict[int, Outcome] = {}
+        while left := [number for number in range(len(items)) if number not in outcomes]:
+            written = write(self._with_kept([items[number] for number in left]))
+            found = dict(zip(left, written, strict=True))
+            outcomes |= {number: one for number, one in found.items() if one.verdict != "kept_changed"}
+        return [outcomes[number] for number in range(len(items))]
+
+    def _with_kept(self, items: Sequence[Item]) -> list[Item]:
+        kept = self.design.kept
+        live = [item for item in items if not self._is_tombstone(item)]
+        stored = self.store.get(list({self.design.key_of(item) for item in live}))
+        return [
+            item
+            if self._is_tombstone(item)
+            else {name: value for name, value in item.items() if name not in kept}
+            | self._kept_of(stored.get(self.design.key_of(item), {}))
+            for item in items
+        ]
+
+    def _kept_of(self, item: Item) -> Item:
+        return {name: value for name, value in item.items() if name in self.design.kept}
+
+    def _is_tombstone(self, item: Item) -> bool:
+        """It takes the place of all of an item."""
+        return item.get(self.design.type_attribute) == TOMBSTONE
+
+    # ── items ──
 
     def _written(
         self, items: Sequence[Item], request: Callable[[Item], dict[str, Any]], *, fresh: bool
@@ -103,9 +138,11 @@ class ConditionalWrites(Forked):
         return [refused.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
 
     def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
+        if self.design.kept:
+            return _not_stored(self.write(list(map(_decoded, items)), fresh=True))
         before = self.store.sent.taken
         done = self._inserted_encoded(items, before)
-        left = [decode_item(orjson.loads(item[1])) for number, item in enumerate(items) if number not in done]
+        left = [_decoded(item) for number, item in enumerate(items) if number not in done]
         puts = [ItemPut(item, self._conditional_put, self.refused) for item in left]
         refused = self._put_all(puts, before)
         return [refused.get(number) or Outcome(item, "stored") for number, item in enumerate(left)]
@@ -113,6 +150,8 @@ class ConditionalWrites(Forked):
     def write_encoded(
         self, items: Sequence[tuple[SourceText, EncodedItem]], ticket: int, *, fresh: bool = False
     ) -> list[Outcome]:
+        if self.design.kept:
+            return _not_stored(self.write([_decoded(item) for _, item in items], fresh=fresh))
         before = self.store.sent.taken
         done = self._inserted_encoded([item for _, item in items], before) if fresh else set()
         form = self._form.of(ticket)
@@ -132,6 +171,17 @@ class ConditionalWrites(Forked):
         return self._inserted(statements, before)
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+        if self.design.kept:
+            return [outcome for group in groups for outcome in self._kept_together(group)]
+        return self._written_together(groups)
+
+    def _kept_together(self, group: Sequence[Item]) -> list[Outcome]:
+        while True:
+            outcomes = self._written_together([self._with_kept(group)])
+            if all(outcome.verdict != "kept_changed" for outcome in outcomes):
+                return outcomes
+
+    def _written_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         transactions = [self._transaction(group) for group in groups if group]
         written = self._transact_all(transactions)
         return [
@@ -143,9 +193,11 @@ class ConditionalWrites(Forked):
     def write_encoded_together(
         self, groups: Sequence[tuple[SourceText, Sequence[EncodedItem]]], ticket: int
     ) -> list[Outcome]:
+        if self.design.kept:
+            return _not_stored(self.write_together([list(map(_decoded, items)) for _, items in groups]))
         transactions = [self._encoded_transaction(source, items, ticket) for source, items in groups]
         written = self._transact_all(transactions).values()
-        return [outcome for outcomes in written for outcome in outcomes if outcome.verdict != "stored"]
+        return _not_stored(outcome for outcomes in written for outcome in outcomes)
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
         return sum(self._all(self._remove, tombstones))
@@ -183,19 +235,28 @@ class ConditionalWrites(Forked):
         put = self._own_put(item)
         ticket = encode(item.get(self.design.ticket_attribute, 0))
         return put | {
-            "ConditionExpression": _NOTHING_NEWER,
-            "ExpressionAttributeNames": self._own_names | self._names,
+            "ConditionExpression": put["ConditionExpression"].replace(_NOTHING_OF_OTHERS, _NOTHING_NEWER),
+            "ExpressionAttributeNames": put["ExpressionAttributeNames"] | self._names,
             "ExpressionAttributeValues": put["ExpressionAttributeValues"] | {":ticket": ticket},
         }
 
     def _own_put(self, item: Item) -> dict[str, Any]:
         """A put over nothing of others."""
         values = {":source": item.get(self.design.source_attribute), ":dead": TOMBSTONE}
+        kept = {} if self._is_tombstone(item) else dict(enumerate(sorted(self.design.kept)))
+        as_read = [
+            f"#kept{number} = :kept{number}" if name in item else f"attribute_not_exists(#kept{number})"
+            for number, name in kept.items()
+        ]
+        values |= {f":kept{number}": item[name] for number, name in kept.items() if name in item}
         return {
             "TableName": self.design.name,
             "Item": encode_item(item),
-            "ConditionExpression": _NOTHING_OF_OTHERS,
-            "ExpressionAttributeNames": self._own_names,
+            "ConditionExpression": " AND ".join([f"({_NOTHING_OF_OTHERS})", *as_read])
+            if as_read
+            else _NOTHING_OF_OTHERS,
+            "ExpressionAttributeNames": self._own_names
+            | {f"#kept{number}": name for number, name in kept.items()},
             "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
@@ -276,7 +337,8 @@ class ConditionalWrites(Forked):
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
         puts = [{**put, "Item": orjson.Fragment(item[1])} for item in items]
-        return Transaction(puts, [item[2] for item in items], partial(_decoded, items), self.refused)
+        sizes = [item[2] for item in items]
+        return Transaction(puts, sizes, lambda number: _decoded(items[number]), self.refused)
 
     def _transact_all(self, transactions: Sequence[Transaction]) -> dict[int, list[Outcome]]:
         return self._tried(transactions, partial(self._transact_or_why_not, self.store.sent.taken))
@@ -324,6 +386,8 @@ class ConditionalWrites(Forked):
 
     def refused(self, item: Item, other: Item) -> Outcome:
         """The outcome of a put that `other`, the item under its key, refused."""
+        if not self._is_tombstone(item) and _differ(self._kept_of(item), self._kept_of(other)):
+            return Outcome(item, "kept_changed")
         owner = str(other.get(self.design.source_attribute, ""))
         ticket = other.get(self.design.ticket_attribute)
         ticket_there = ticket if isinstance(ticket, int) else 0
@@ -398,8 +462,17 @@ class ConditionalWrites(Forked):
         return inserted
 
 
-def _decoded(items: Sequence[EncodedItem], number: int) -> Item:
-    return decode_item(orjson.loads(items[number][1]))
+def _differ(one: Item, other: Item) -> bool:
+    """As DynamoDB compares: true is not 1."""
+    return encode_item(one) != encode_item(other)
+
+
+def _not_stored(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.verdict != "stored"]
+
+
+def _decoded(item: EncodedItem) -> Item:
+    return decode_item(orjson.loads(item[1]))
 
 
 def _statement(table: str, number: int, item: Item) -> Sized | None:

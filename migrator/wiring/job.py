@@ -28,7 +28,7 @@ from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.runtime.system import HOME
 from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import checked_on, read_mapping, sound_mapping, table_of, without_direct
+from migrator.settings.transforms import checked_on, read_mapping, sound_mapping, table_of, with_writes
 from migrator.source.connect import SecretProviders, address_of, identity_of, journal_engine
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
@@ -326,8 +326,8 @@ def region_of(job: Job) -> str | None:
 
 
 def design_for(job: Job, design: TableDesign) -> TableDesign:
-    """The mapping's table under the name that the job gives it."""
-    return replace(design, name=job.target.table or design.name)
+    """The mapping's table under the name that the job gives it, with the attributes that its services set themselves."""
+    return replace(design, name=job.target.table or design.name, kept=frozenset(job.keep))
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,7 @@ def open_job(
     name, number = name_of(job.name, command), workers or job.tuning.workers
     work = Work(name, number, retry, providers, job.pools_apart)
     with open_source(job.source, parsed, work) as source:
-        yield JobContext(job, without_direct(checked_on(source, parsed), job.direct), source)
+        yield JobContext(job, with_writes(checked_on(source, parsed), job.direct, job.keep), source)
 
 
 # ── Whether source, journal and table belong together ──

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
 from migrator.model.edges import ItemStore
-from migrator.model.live import ConditionalStore
+from migrator.model.live import ConditionalStore, Outcome
 from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.stages.live.send import encoded_of
 from migrator.target.admin.table import DynamoTableAdmin
@@ -127,6 +128,58 @@ def test_nothing_newer_and_nothing_of_anothers_is_replaced(
     new = item(1, ticket=5, n=1)
     assert table.verdicts(new, fresh=fresh) == [verdict]
     assert table.stored() == [new if verdict[0] == "stored" else there]
+
+
+@pytest.mark.parametrize("way", ["write", "encoded", "together", "encoded together"])
+def test_what_services_keep_outlives_every_write_though_they_change_it_meanwhile(
+    dynamodb_url: str, way: str
+) -> None:
+    client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+    design = TableDesign(
+        f"T{secrets.token_hex(6)}", KEYS["text"], "type", ttl="expires", kept=frozenset({"flag", "visits"})
+    )
+    DynamoTableAdmin(client).create(design)
+    real = DynamoStore(client, design, no_fence)
+    store = ConditionalWrites(real)
+    real.put([item(1, ticket=1, old=1, flag=True, visits=0, unnamed="x"), item(2, ticket=9, n=0)])
+    counted = Event()
+
+    def count() -> None:
+        for _ in range(60):
+            client.update_item(
+                TableName=design.name,
+                Key={"PK": {"S": "P"}, "SK": {"S": "S#0001"}},
+                UpdateExpression="ADD visits :one",
+                ExpressionAttributeValues={":one": {"N": "1"}},
+            )
+        counted.set()
+
+    def write(ticket: int) -> list[Outcome]:
+        items = [item(number, ticket=ticket, n=ticket, flag="ours") for number in (1, 2, 3)]
+        encoded = [encoded_of(one, design) for one in items]
+        if way == "write":
+            return store.write(items)
+        if way == "encoded":
+            return store.write_encoded([("order:[1]", one) for one in encoded], ticket, fresh=True)
+        if way == "together":
+            return store.write_together([items[:1], items[1:]])
+        return store.write_encoded_together([("order:[1]", encoded[:1]), ("order:[1]", encoded[1:])], ticket)
+
+    service = Thread(target=count)
+    service.start()
+    ticket = 10
+    while not counted.is_set() or ticket < 12:
+        ticket += 1
+        assert {one.verdict for one in write(ticket)} <= {"stored"}
+    service.join()
+    assert real.get([("P", "S#0001")])[("P", "S#0001")] == item(
+        1, ticket=ticket, n=ticket, flag=True, visits=60
+    )
+    assert not {"flag", "visits"} & real.get([("P", "S#0003")])[("P", "S#0003")].keys()
+    assert [one.verdict for one in write(10)][:1] == ["newer"]
+    assert [one.verdict for one in store.write([dead(1, ticket=ticket)])] == ["stored"]
+    assert real.get([("P", "S#0001")])[("P", "S#0001")] == dead(1, ticket=ticket)
+    client.delete_table(TableName=design.name)
 
 
 @pytest.mark.parametrize("fresh", [False, True])

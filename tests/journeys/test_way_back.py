@@ -272,6 +272,57 @@ def test_a_service_that_writes_while_items_become_ours_is_found(
     assert any(row[0] == 6 and row[2] == 78 for row in rows(shop))
 
 
+def keeping(shop: Project, *names: str) -> None:
+    shop.job.write_text(shop.job.read_text() + f"writes: {{keep: [{', '.join(names)}]}}\n")
+
+
+def test_what_services_added_to_items_outlives_the_rollback_or_goes_by_a_word(shop: Project) -> None:
+    """Rows have no column for it: the first UPDATE in SQL would take it away."""
+    job = str(shop.job)
+    shop.done("reverse", "start", job, "--once", "--settle", "0s")
+    complete(shop, "--one-way")
+    made_direct(shop)
+    write_directly(shop, [2, 3], 77)
+    client = shop.store().client
+    client.put_item(
+        TableName=shop.table, Item={**invoice(2, 3, 78), "nickname": {"S": "ada"}, "visits": {"N": "3"}}
+    )
+    shop.done("reverse", "start", job, "--once", "--settle", "0.2s")
+    lost = [
+        {"type": "Invoice", "attribute": name, "items": 1, "why": "no column"}
+        for name in ("nickname", "visits")
+    ]
+    verified = shop.run("reverse", "verify", job, "--json")
+    assert (verified.code, verified.data["clean"], verified.data["unkept"]) == (1, True, lost)
+    assert shop.run("reverse", "check", job, "--json").data["unkept"] == lost
+    assert shop.run("reverse", "status", job, "--attributes", "--json").data["unkept"] == lost
+    taken_out(shop)
+    refused = shop.run("cutover", "rollback", job, OTHER, *BACK)
+    assert (refused.code, "Invoice.nickname, Invoice.visits" in refused.err) == (1, True)
+    assert phase(shop, OTHER) == "complete"
+    keeping(shop, "nickname")
+    refused = shop.run("cutover", "rollback", job, OTHER, *BACK)
+    assert (refused.code, "no row keeps Invoice.visits" in refused.err) == (1, True)
+    shop.done("cutover", "rollback", job, OTHER, *BACK, "--drop-attributes")
+    history = shop.done("cutover", "history", job, OTHER, "--json").data
+    assert "no row keeps Invoice.visits: --drop-attributes" in str(history)
+    assert shop.run("verify", job, "--settle", "0", "--repair").code == 1
+    changing(shop)(
+        "UPDATE invoice SET total = 5 WHERE id = 2", "UPDATE customer SET name = 'Grace' WHERE id = 3"
+    )
+    shop.done("relay", job, "--once")
+    (item,) = [one for one in shop.items() if one.get("type") == "Invoice" and one["id"] == 2]
+    assert (item["total"], item["nickname"], item.get("visits")) == (5, "ada", None)
+    assert shop.done("verify", job, "--settle", "0", "--json").data["clean"]
+    backfilled = shop.done("backfill", job, "--restart", "--into-existing")
+    assert "path: conditional" in backfilled.err
+    (item,) = [one for one in shop.items() if one.get("type") == "Invoice" and one["id"] == 2]
+    assert (item["total"], item["nickname"]) == (5, "ada")
+    changing(shop)("DELETE FROM invoice WHERE id = 2")
+    shop.done("relay", job, "--once")
+    assert not [one for one in shop.items() if one.get("nickname")]
+
+
 def killed_after(step: Callable[..., Any]) -> Callable[..., Any]:
     def work(*words: Any) -> Any:
         step(*words)

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.model.errors import MigratorError, StoppedError
+from migrator.model.reverse.rows import Unkept
 from migrator.model.table import Item
 from migrator.stages.cutover.back import GoingBack, Quiet
 from migrator.stages.cutover.owning import Owning
@@ -239,7 +240,7 @@ class Life:
 
     def steps(self) -> GoingBack:
         before = (self.drain, lambda: self, lambda: None)
-        return GoingBack(no_fence, *before, self.capture, self.own, self.look, self.keep)
+        return GoingBack(False, no_fence, *before, self.capture, self.own, self.look, self.keep)
 
     def end_others(self) -> None:
         self.remembered.ask_to_stop()
@@ -260,6 +261,8 @@ class Life:
             daemon, work = self.daemon(self.direct, Event(), self.remembered.now(), once=True)
             daemon.reader.work = Quiet(work, self.table.design, {"Pet"}, "")
             daemon.run()
+
+    unkept = Unkept()
 
     @property
     def is_clean(self) -> bool:

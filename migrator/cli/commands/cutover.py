@@ -168,6 +168,11 @@ def ramp() -> Work:
     metavar="ENTITY",
     help="From complete: no service wrote its items itself; the audit keeps it. May be repeated.",
 )
+@click.option(
+    "--drop-attributes",
+    is_flag=True,
+    help="From complete: what services added to items and no row keeps may go; the audit keeps the names.",
+)
 @click.option("--yes", is_flag=True, help="From complete: the services have stopped; for scripts.")
 @json_option
 @adopt_option

@@ -29,7 +29,8 @@ def check() -> Work:
     """Say whether the rows come back from the items: per table, or which column is lost and the line that would keep it;
     and whether the table's stream is on.
 
-    Of the entities in writes.direct, or of all, where there are none yet. Exit code 1 where something stands in the way.
+    Of the entities in writes.direct; of all if it names none. Once services write items, it also reads the table and counts
+    the attributes that no row keeps. Exit code 1: something stands in the way.
     """
     from migrator.cli.live.reverse import check
 
@@ -75,6 +76,9 @@ def start() -> Work:
     default="60s",
     show_default=True,
     help="How far behind a shard may be.",
+)
+@click.option(
+    "--attributes", is_flag=True, help="Also read the table, and count attributes of items that no row keeps."
 )
 @json_option
 @adopt_option
@@ -123,8 +127,8 @@ def verify() -> Work:
     is on its way is looked at again. With --repair rows are written as that one writes them, and with --delete-rows go as
     late; no backfill and no way back runs meanwhile.
 
-    Exit code 0: rows are what the items say; 1: differences; 2: rows do not come back, or, with --repair, the stream is off
-    or was not begun with; 3 and 130: stopped.
+    Exit code 0: rows are what the items say; 1: differences, or attributes that no row keeps; 2: rows do not come back, or,
+    with --repair, the stream is off or was not begun with; 3 and 130: stopped.
     """
     from migrator.cli.live.reverse import verify
 

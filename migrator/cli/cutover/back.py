@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
@@ -37,7 +37,14 @@ from migrator.journal.at_work.streams import SqlStreamJournal
 from migrator.model.errors import CLEAN, Interrupted, MigratorError, RefusedError, SettingsError
 from migrator.model.evidence import Line, PatternPhase, State
 from migrator.runtime.retry import running_s
-from migrator.stages.cutover.back import REVERSE_ENDED, WAY_BACK, Comparison, GoingBack, Quiet
+from migrator.stages.cutover.back import (
+    REVERSE_ENDED,
+    WAY_BACK,
+    Comparison,
+    GoingBack,
+    Quiet,
+    dropped_attributes,
+)
 from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.owning import Owning, named
 from migrator.stages.reverse.daemon import ReverseDaemon, ReverseStatus, WhileDirect, status_of
@@ -62,8 +69,8 @@ def rollback(
     """The exit code of `migrator cutover rollback`."""
     if every == (pattern is not None):
         raise click.UsageError("name one pattern, or say --all")
-    if every and (options["shown"] is not None or options["unwritten"]):
-        raise click.UsageError("--from and --unwritten go with one pattern")
+    if every and (options["shown"] is not None or options["unwritten"] or options["drop_attributes"]):
+        raise click.UsageError("--from, --unwritten and --drop-attributes go with one pattern")
     fit_reason(options["reason"])
     read = command_job.job
     patterns = pattern_names(read)
@@ -83,10 +90,11 @@ def rollback(
             back = BackOptions(
                 *(after, options["reason"], options["settle_s"], options["yes"], options["as_json"]),
                 frozenset(options["unwritten"]),
+                options["drop_attributes"],
             )
             moved, code = [_told(phase, back_from_complete(command_job, stage, phase, back))], CLEAN
-        elif options["unwritten"]:
-            raise click.UsageError("--unwritten goes with a pattern that is complete")
+        elif options["unwritten"] or options["drop_attributes"]:
+            raise click.UsageError("--unwritten and --drop-attributes go with a pattern that is complete")
         else:
             moved, code = [_back(stage, phase, after, options["reason"])], CLEAN
     else:
@@ -136,7 +144,7 @@ def _told(phase: PatternPhase, moved: PatternPhase) -> MovedPattern:
 @dataclass(frozen=True)
 class BackOptions:
     """`settle_s`: as that of `migrator reverse start`. `yes`: that services have stopped is said already. `unwritten`:
-    entities that no service wrote itself, by the operator's word."""
+    entities that no service wrote itself, by the operator's word. `drops`: what no row keeps may go, by the same."""
 
     to: State | None
     reason: str
@@ -144,6 +152,7 @@ class BackOptions:
     yes: bool
     as_json: bool
     unwritten: frozenset[str]
+    drops: bool
 
     def need_stopped(self, names: Collection[str]) -> None:
         """Returns where an operator vouches for it: services that write DynamoDB alone say nothing to the journal.
@@ -186,8 +195,9 @@ def back_from_complete(
             names = frozenset(doubted - options.unwritten)
             lines = _proven(sources, names, options, is_drained=bool(handed))
             options.need_stopped(doubted)
-            back = _Back(command_job, sources, recorded, handed, names, options.settle_s, stop)
+            back = _Back(command_job, sources, recorded, handed, names, options, stop)
             owned = back.steps(lease.check).run()
+            lines = [*lines, *back.dropped]
             say(f"{owned:,} item(s) that services wrote follow the rows again")
         lease.check()
         return stage.go_back(phase, options.to, options.reason, lines)
@@ -221,13 +231,16 @@ class _Back:
     recorded: frozenset[str]
     handed: frozenset[str]
     names: Collection[str]
-    settle_s: float
+    options: BackOptions
     stop: Event
+    dropped: list[Line] = field(default_factory=list)
+    """What of items no row keeps, for the audit."""
 
     def steps(self, check: Callable[[], None]) -> GoingBack:
         drain, look = (self.drain, self.look) if self.handed else (None, None)
         compare, move_counters = (self.compare, self.move_counters) if self.names else (None, None)
-        return GoingBack(check, drain, compare, move_counters, self.capture, self.own, look, self.keep)
+        steps = (drain, compare, move_counters, self.capture, self.own, look, self.keep)
+        return GoingBack(self.options.drops, check, *steps)
 
     def edges(self, names: Collection[str]) -> ReverseEdges:
         return ReverseEdges(self.sources.context, self.sources.target, names, self.stop.is_set)
@@ -273,7 +286,7 @@ class _Back:
         job, journal = self.command_job.job, self.command_job.journal()
         (shards, remembered), tables = self._journals(), self.edges(self.names).tables.keys()
         edges = self.edges(self.recorded)
-        with edges.stage(journal, self.settle_s) as stage:
+        with edges.stage(journal, self.options.settle_s) as stage:
             work = WhileDirect(stage, self.recorded, lambda: on_record(job, journal).direct)
             reader = StreamReader(edges.stream, shards, under(work), lease_s=job.tuning.lease_s)
             now = remembered.now()
@@ -295,8 +308,12 @@ class _Back:
 
     def compare(self) -> Comparison:
         edges, journal = self.edges(self.names), self.command_job.journal()
-        with edges.stage(journal, self.settle_s) as stage, progress() as shown:
-            return edges.verify(stage, self.stop, shown, self.settle_s).run()
+        with edges.stage(journal, self.options.settle_s) as stage, progress() as shown:
+            compared = edges.verify(stage, self.stop, shown, self.options.settle_s).run()
+        if names := dropped_attributes(compared.unkept):
+            what = f"no row keeps {', '.join(names)}: --drop-attributes"
+            self.dropped.append(Line("attributes", "rows keep all that items have", what, "ok"))
+        return compared
 
     def move_counters(self) -> None:
         self.edges(self.names).move_counters()

@@ -80,7 +80,7 @@ def export_iam(
     files = {}
     for name in roles or ROLES:
         role = ROLES[name]
-        found = rights_of(role, mapping.patterns.values())
+        found = rights_of(role, mapping.patterns.values(), keeps=bool(read.keep))
         old = old_rights_of(role, mapping)
         of_old = (old.tables, old.indexes, old.streams)
         rights = Rights(found.table, found.indexes, role.objects, role.files, role.logs, role.stream, *of_old)

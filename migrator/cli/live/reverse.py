@@ -20,8 +20,8 @@ from migrator.journal.at_work.streams import SqlStreamJournal
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError
 from migrator.model.journal import Progress
-from migrator.model.reverse.rows import Check, RowsVerified, WaitingRow
-from migrator.output.reverse import rows_data, rows_lines
+from migrator.model.reverse.rows import Check, RowsVerified, Unkept, WaitingRow
+from migrator.output.reverse import rows_data, rows_lines, unkept_data, unkept_lines
 from migrator.settings.transforms import read_mapping, sound_mapping
 from migrator.stages.cutover.back import ROWS_OF_ITEMS, WAY_BACK
 from migrator.stages.reverse.daemon import (
@@ -51,15 +51,35 @@ def check(command_job: CommandJob, as_json: bool) -> int:
         edges = ReverseEdges(context, target, names, lambda: False)
         tables, hindrances = edges.inverse.tables, _hindrances(edges)
         notes = edges.notes()
+        unkept = Unkept() if hindrances else _unkept(command_job, context, target)
     if as_json:
         data = [inverse_data(parsed, table) for table in tables]
-        print_json({"ready": not hindrances, "hindrances": hindrances, "notes": notes, "tables": data})
+        print_json(
+            {
+                "ready": not hindrances,
+                "hindrances": hindrances,
+                "notes": notes,
+                "tables": data,
+                "unkept": unkept_data(unkept),
+            }
+        )
     else:
         print_folded("\n".join(inverse_lines(parsed, tables)))
         click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
+        print_folded("\n".join(unkept_lines(unkept)))
         verdict = f"not ready: {len(hindrances)} to fix" if hindrances else "ready: nothing stands in the way"
         print_folded("\n".join([*hindrances, verdict]))
     return DIFFERENT if hindrances else CLEAN
+
+
+def _unkept(command_job: CommandJob, context: JobContext, target: Target) -> Unkept:
+    """Of the entities that services write, by the journal. Without any, no item can have more than its row."""
+    journal = command_job.journal()
+    if not (direct := on_record(command_job.job, journal).direct):
+        return Unkept()
+    edges = ReverseEdges(context, target, direct, lambda: False)
+    with edges.stage(journal) as stage, progress() as shown:
+        return edges.verify(stage, Event(), shown, 0.0).unkept()
 
 
 @belonging()
@@ -173,7 +193,7 @@ def verify(
                     say(line)
                 result = edges.verify(stage, stop, shown, settle_s).run()
         _print_compared(result, context, as_json=as_json, whole_keys=whole_keys)
-    return CLEAN if result.is_clean else DIFFERENT
+    return CLEAN if result.is_clean and not result.unkept else DIFFERENT
 
 
 def _print_compared(result: RowsVerified, context: JobContext, *, as_json: bool, whole_keys: bool) -> None:
@@ -268,14 +288,18 @@ def _begin(edges: ReverseEdges, shards: SqlStreamJournal, *, anew: bool) -> None
 
 
 @belonging()
-def status(command_job: CommandJob, max_lag_s: float, as_json: bool) -> int:
+def status(command_job: CommandJob, max_lag_s: float, attributes: bool, as_json: bool) -> int:
     """The exit code of `migrator reverse status`."""
     told = status_of(*_journals(command_job))
-    writers = _sql_writers(command_job)
+    writers, unkept = _sql_writers(command_job), Unkept()
+    if attributes:
+        with job_wiring.open_job(command_job.job, "reverse") as context:
+            unkept = _unkept(command_job, context, command_job.target_with_short_wait)
     if as_json:
-        print_json(_data(told) | {"sql_writers": asdict(writers)})
+        more = {"unkept": unkept_data(unkept)} if attributes else {}
+        print_json(_data(told) | {"sql_writers": asdict(writers)} | more)
     else:
-        print_folded("\n".join([*_lines(told), *_writer_lines(writers)]))
+        print_folded("\n".join([*_lines(told), *_writer_lines(writers), *unkept_lines(unkept)]))
     return CLEAN if told.is_well(max_lag_s) else DIFFERENT
 
 

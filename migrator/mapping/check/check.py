@@ -20,7 +20,7 @@ from migrator.mapping.check.values import (
     unproved_items,
     value_faults,
 )
-from migrator.mapping.heart.items import CompiledEntity, compile_entity
+from migrator.mapping.heart.items import CompiledEntity, attribute_names, compile_entity
 from migrator.mapping.heart.transforms import Transform
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.language.parse import ParsedMapping
@@ -262,6 +262,14 @@ class Checked:
     @cached_property
     def direct(self) -> tuple[CompiledEntity, ...]:
         return self._compiled(self.direct_plans)
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """Names of all that items of `read` may have."""
+        table = self.mapping.table
+        designs = [(plan, design) for plan in self.read_plans for design in plan.entity.items]
+        names = {name for plan, design in designs for name in attribute_names(plan, table, design)}
+        return frozenset(names | {*table.own_attributes, *([table.ttl] if table.ttl else [])})
 
     @property
     def read_plans(self) -> tuple[EntityPlan, ...]:

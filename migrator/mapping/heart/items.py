@@ -238,6 +238,19 @@ def _maker(
     return make
 
 
+def attribute_names(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> tuple[str, ...]:
+    """Of all attributes that items of the design may have, but the ticket, in the order in which they are made."""
+    written = {**plan.entity.attributes, **design.attributes}
+    return (
+        *(attribute.name for attribute in table.key),
+        *(table.type_attribute, table.revision_attribute, table.source_attribute),
+        *(attribute.name for entry in design.entries for attribute in index_keys(table, entry)),
+        *(name for name in kept_columns(plan, design) if name not in written),
+        *written,
+        *([table.ttl] if design.expiry is not None and table.ttl else []),
+    )
+
+
 def index_keys(table: TableDesign, entry: IndexEntry) -> tuple[KeyAttribute, ...]:
     """The attributes that an index entry writes: the index's own, without those of the table's key."""
     index = next(index for index in table.indexes if index.name == entry.index)

@@ -145,15 +145,31 @@ class RowDifference:
 
 
 @dataclass(frozen=True)
+class Unkept:
+    """Attributes of items that no row keeps, each with how many items have it, by (item type, attribute).
+
+    `extra`: those that rows do not make, so that no column has them; `forms`: those with another type or value than the same
+    row gives them, such as a set in place of a list.
+    """
+
+    extra: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    forms: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.extra or self.forms)
+
+
+@dataclass(frozen=True)
 class RowsVerified:
     """`counts`: by table and kind. `differences`: the first of them. `is_cut`: so many differ that the rest was not looked
-    at."""
+    at. `unkept`: what is lost when items are made of these rows again."""
 
     rows: Mapping[str, int]
     items: int
     counts: Mapping[tuple[str, RowDifferenceKind], int]
     differences: tuple[RowDifference, ...]
     is_cut: bool = False
+    unkept: Unkept = Unkept()
 
     @property
     def is_clean(self) -> bool:

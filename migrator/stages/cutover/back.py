@@ -8,6 +8,7 @@ from typing import Protocol
 
 from migrator.model.errors import RefusedError
 from migrator.model.evidence import Line
+from migrator.model.reverse.rows import Unkept
 from migrator.model.streams.shards import StreamRecord
 from migrator.model.table import Item, TableDesign
 from migrator.settings.job import CutoverSettings
@@ -102,6 +103,9 @@ class Comparison(Protocol):
     @property
     def is_clean(self) -> bool: ...
 
+    @property
+    def unkept(self) -> Unkept: ...
+
 
 ROWS_OF_ITEMS = (
     "where a service wrote items itself, name their entities in `writes: {direct: […]}`, then `migrator capture install`,"
@@ -117,8 +121,9 @@ _UNCHANGED = "Nothing was changed"
 
 @dataclass(frozen=True)
 class Quiet:
-    """A reader's work while no service may write items of these types. What changes our own attributes alone says nothing
-    of a row and is put away; a page with any other change of them is not, so that its rows are made later."""
+    """A reader's work while no service may write items of these types. What changes our own attributes alone, or those that
+    services keep, says nothing of a row and is put away; a page with any other change of them is not, so that its rows are
+    made later."""
 
     work: Work
     design: TableDesign
@@ -136,8 +141,10 @@ class Quiet:
         self.work(told, check)
 
     def _theirs(self, image: Item | None) -> Item | None:
-        ours = self.design.own_attributes
-        return image if image is None else {name: value for name, value in image.items() if name not in ours}
+        left_out = {*self.design.own_attributes, *self.design.kept}
+        return (
+            image if image is None else {name: value for name, value in image.items() if name not in left_out}
+        )
 
 
 @dataclass(frozen=True)
@@ -149,11 +156,13 @@ class GoingBack:
     (`capture`) and items are ours (`own`) before the journal lets services and relays write by rows (`keep`); right before
     it nobody has written meanwhile (`look`); readers turn to SQL last (docs/decisions/0030-a-way-back.md).
 
-    `check`: before each step, raises where another run may be at work. `drain`, `look`: None where no row was made of
+    `drops`: attributes that no row keeps may go. `check`: before each step, raises where another run may be at work.
+    `drain`, `look`: None where no row was made of
     items, so that nothing is left to be worked. `compare`, `move_counters`: None where an operator vouches for all entities.
     `own`: how many items became ours.
     """
 
+    drops: bool
     check: Check
     drain: Callable[[], ReverseStatus] | None
     compare: Callable[[], Comparison] | None
@@ -170,10 +179,8 @@ class GoingBack:
         if self.drain is not None:
             _refuse_undrained(self.drain())
             self.check()
-        if self.compare is not None and not self.compare().is_clean:
-            what = "refused: rows and items differ; see `migrator reverse verify`"
-            mend = f"{_UNCHANGED}; {ROWS_OF_ITEMS}" if self.drain is None else _drained_in_vain()
-            raise RefusedError(f"{what}. {mend}")
+        if self.compare is not None:
+            self._refuse_different(self.compare())
         owned = self._ours()
         if self.look is not None:
             self.look()
@@ -181,12 +188,29 @@ class GoingBack:
         self.keep()
         return owned
 
+    def _refuse_different(self, compared: Comparison) -> None:
+        next_step = f"{_UNCHANGED}; {ROWS_OF_ITEMS}" if self.drain is None else _drained_in_vain()
+        if not compared.is_clean:
+            raise RefusedError(f"refused: rows and items differ; see `migrator reverse verify`. {next_step}")
+        if compared.unkept and not self.drops:
+            names = ", ".join(dropped_attributes(compared.unkept))
+            what = f"refused: no row keeps {names}, so the first change of a row would take it away"
+            keep = "Name what is to stay in `writes: {keep: […]}` of the job on every host; for the rest say"
+            raise RefusedError(
+                f"{what}; `migrator reverse verify` counts them. {keep} --drop-attributes. {next_step}"
+            )
+
     def _ours(self) -> int:
         for step in filter(None, (self.move_counters, self.capture)):
             self.check()
             step()
         self.check()
         return self.own()
+
+
+def dropped_attributes(unkept: Unkept) -> list[str]:
+    """Their names, each with its item type."""
+    return [f"{type_}.{name}" for type_, name in sorted({*unkept.extra, *unkept.forms})]
 
 
 def _drained_in_vain() -> str:

@@ -12,6 +12,7 @@ from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.heart.scalars import NoFormError
 from migrator.mapping.heart.values import decoder
 from migrator.mapping.inverse.rows import Told, is_same
+from migrator.mapping.patterns.diff import differences
 from migrator.model.errors import Interrupted, RowError
 from migrator.model.facts import Column, EntityPlan, Slot
 from migrator.model.journal import Progress, Tally
@@ -24,6 +25,7 @@ from migrator.model.reverse.rows import (
     RowDifferenceKind,
     RowId,
     RowsVerified,
+    Unkept,
 )
 from migrator.model.table import Item, ItemKey, RowTree, SourceKey, encode_key, item_key_text
 from migrator.stages.reverse.stage import (
@@ -82,6 +84,8 @@ class RowVerify:
     _reported: set[RowId] = field(default_factory=set, init=False)
     _differences: list[RowDifference] = field(default_factory=list, init=False)
     _counts: Counter[tuple[str, RowDifferenceKind]] = field(default_factory=Counter, init=False)
+    _extra: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
+    _forms: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
 
     def run(self) -> RowsVerified:
         """What differs at the first look and again `settle_s` later.
@@ -101,8 +105,17 @@ class RowVerify:
         self._confirm(doubts)
         is_cut = len(self._reported) >= MOST
         return RowsVerified(
-            self._rows, self._items, dict(self._counts), tuple(self._differences), is_cut=is_cut
+            *(self._rows, self._items, dict(self._counts), tuple(self._differences)),
+            is_cut=is_cut,
+            unkept=Unkept(self._extra, self._forms),
         )
+
+    def unkept(self) -> Unkept:
+        """What of the items no row keeps: the table is read, and of the source the rows that its items name."""
+        for items in self.pages():
+            self._check()
+            self._of_items(items)
+        return Unkept(self._extra, self._forms)
 
     def repair(self, check: Check, *, deletes: bool) -> int:
         """How many rows were looked at again. Each is made what its items say, or waits, as a row does of which an item
@@ -207,8 +220,19 @@ class RowVerify:
             for item in of_row
         }
         for key, item in stored.items():
-            _add(doubts, self._differing(key, made.get(key), item))
+            differing = self._differing(key, made.get(key), item)
+            if not differing and key in made:
+                self._count_unkept(made[key], item)
+            _add(doubts, differing)
         return doubts
+
+    def _count_unkept(self, made: Item, item: Item) -> None:
+        """Of two items of the same row. Attributes that only `made` has do not count."""
+        table = self.stage.inverse.table
+        for one in differences(made, item, frozenset({*table.own_attributes, *table.kept})):
+            if one.kind != "missing":
+                counts = self._extra if one.kind == "unexpected" else self._forms
+                counts[table.type_of(item), one.attribute] += 1
 
     def _differing(self, key: ItemKey, made: Item | None, stored: Item | None) -> Doubts:
         """Rows of which the two items with this key say different things."""

@@ -16,10 +16,9 @@ import orjson
 
 from migrator.mapping.heart.encoder import TextEncoder, text_in_order
 from migrator.mapping.heart.encoder_values import base64_text
-from migrator.mapping.heart.items import CompiledEntity, index_keys
+from migrator.mapping.heart.items import CompiledEntity, attribute_names
 from migrator.mapping.heart.wire import decode, encode
 from migrator.model.edges import WiredItem
-from migrator.model.facts import kept_columns
 from migrator.model.mapping import ItemDesign
 from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.verify.scan import summed
@@ -52,17 +51,7 @@ class Canonical:
 
     def __init__(self, entity: CompiledEntity, design: ItemDesign, encoder: TextEncoder | None) -> None:
         table, plan = entity.table, entity.plan
-        written = {**plan.entity.attributes, **design.attributes}
-        ttl = [table.ttl] if design.expiry is not None and table.ttl else []
-        names = (
-            *(attribute.name for attribute in table.key),
-            *(table.type_attribute, table.revision_attribute, table.source_attribute),
-            *(attribute.name for entry in design.entries for attribute in index_keys(table, entry)),
-            *(name for name in kept_columns(plan, design) if name not in written),
-            *written,
-            *ttl,
-            table.ticket_attribute,
-        )
+        names = (*attribute_names(plan, table, design), table.ticket_attribute)
         lists = {} if encoder is None else encoder.names_in_lists
         self._type = design.type
         self.orders: dict[tuple[str, ...], Sequence[str]] = {

@@ -83,7 +83,7 @@ def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey
         row = source_named(owner)
         reason = f"the item under this key is that of {row or 'another writer'}"
         return [replace(_finding("collision", entity, expected, reason), owner=row)]
-    ignored = frozenset({table.ticket_attribute, table.revision_attribute})
+    ignored = frozenset({table.ticket_attribute, table.revision_attribute, *table.kept})
     return [
         _finding(
             "different",

@@ -127,10 +127,13 @@ class TableRights:
         return [*((right, "") for right in self.table), *(("Query", index) for index in self.indexes)]
 
 
-def rights_of(role: Role, patterns: Iterable[Pattern]) -> TableRights:
+def rights_of(role: Role, patterns: Iterable[Pattern], *, keeps: bool) -> TableRights:
+    """`keeps`: items have attributes of services, which are read before an item is put."""
     asked = [pattern for pattern in patterns if role.asks]
     rights = {_READ_BY[pattern.operation] for pattern in asked if pattern.index is None}
     indexes = {pattern.index for pattern in asked if pattern.index is not None}
+    if keeps and "PutItem" in role.table:
+        rights.add("BatchGetItem")
     return TableRights(tuple(sorted({*role.table, *rights})), tuple(sorted(indexes)))
 
 

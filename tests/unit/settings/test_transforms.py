@@ -10,7 +10,7 @@ from migrator.mapping.check.check import Checked
 from migrator.mapping.check.keys import patterns_reading
 from migrator.mapping.heart.changes import direct_tables
 from migrator.model.errors import SettingsError
-from migrator.settings.transforms import known_regions, price_of, without_direct
+from migrator.settings.transforms import known_regions, price_of, with_writes
 from migrator.stages.verify.scan import direct_items
 from tests import pins
 from tests.golden.heart import check, facts, table
@@ -54,16 +54,16 @@ def checked(text: str = TEXT) -> Checked:
 
 def test_nothing_is_set_apart_unasked() -> None:
     known = checked()
-    assert without_direct(known, []) == known
+    assert with_writes(known, []) == known
 
 
 def test_all_may_be_direct_as_at_the_end_of_a_job() -> None:
-    found = without_direct(checked(), ["user", "order"])
+    found = with_writes(checked(), ["user", "order"])
     assert (found.entities, [one.name for one in found.direct]) == ((), ["user", "order"])
 
 
 def test_a_direct_entity_is_not_among_those_that_stages_see() -> None:
-    found = without_direct(checked(), ["order"])
+    found = with_writes(checked(), ["order"])
     assert [one.name for one in found.entities] == ["user"]
     assert [one.name for one in found.direct] == ["order"]
     assert [one.name for one in found.read] == ["user", "order"]
@@ -86,7 +86,7 @@ def test_a_direct_entity_is_not_among_those_that_stages_see() -> None:
     ],
 )
 def test_an_item_is_told_by_its_source_or_else_by_its_type(item: dict[str, object], is_direct: bool) -> None:
-    found = without_direct(checked(), ["order"])
+    found = with_writes(checked(), ["order"])
     assert direct_items(found, ()).has(item, found.mapping.table) is is_direct  # type: ignore[arg-type]
 
 
@@ -99,7 +99,7 @@ def test_patterns_that_give_its_items_are_its_own() -> None:
 @pytest.mark.parametrize("names", [["orders"], ["user"]], ids=["you-mean", "order-users"])
 def test_what_is_wrong_is_told(names: list[str]) -> None:
     with pytest.raises(SettingsError) as told:
-        without_direct(checked(), names)
+        with_writes(checked(), names)
     assert pins.said(str(told.value))
 
 

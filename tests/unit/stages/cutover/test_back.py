@@ -12,7 +12,7 @@ import pytest
 from migrator.model.errors import RefusedError, SettingsError, StoppedError
 from migrator.model.evidence import PatternPhase, State
 from migrator.model.mapping import Entity
-from migrator.model.reverse.rows import WaitingRow
+from migrator.model.reverse.rows import Unkept, WaitingRow
 from migrator.model.streams.shards import StreamRecord
 from migrator.model.table import Item, KeyAttribute, TableDesign
 from migrator.settings.job import CutoverSettings
@@ -99,6 +99,8 @@ class Steps:
 
     drained: ReverseStatus = field(default_factory=lambda: replace(WELL, processes=0))
     is_clean: bool = True
+    unkept: Unkept = Unkept()
+    drops: bool = False
     dies_at: str = ""
     after: bool = False
     loses_lease_at: str = ""
@@ -106,7 +108,7 @@ class Steps:
 
     def going_back(self) -> GoingBack:
         results: dict[str, Any] = {"drain": self.drained, "compare": self, "own": 3}
-        return GoingBack(self._check, *(self._step(name, results.get(name)) for name in ORDER))
+        return GoingBack(self.drops, self._check, *(self._step(name, results.get(name)) for name in ORDER))
 
     def _check(self) -> None:
         if self.loses_lease_at and ORDER[len(self.done)] == self.loses_lease_at:
@@ -128,6 +130,16 @@ def test_rows_are_whole_before_changes_leave_marks_and_the_record_comes_last() -
     steps = Steps()
     assert steps.going_back().run() == 3
     assert steps.done == ORDER
+
+
+def test_what_no_row_keeps_is_named_and_goes_by_a_word_alone() -> None:
+    unkept = Unkept({("Customer", "nickname"): 2}, {("Order", "tags"): 1})
+    steps = Steps(unkept=unkept)
+    with pytest.raises(RefusedError, match=r"Customer\.nickname, Order\.tags") as refused:
+        steps.going_back().run()
+    assert steps.done == ["drain", "compare"]
+    assert all(word in str(refused.value) for word in ("--drop-attributes", "writes: {keep: […]}"))
+    assert Steps(unkept=unkept, drops=True).going_back().run() == 3
 
 
 @pytest.mark.parametrize("after", [False, True])

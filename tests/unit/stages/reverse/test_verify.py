@@ -12,6 +12,7 @@ import pytest
 
 from migrator.model.reverse.rows import RowsVerified
 from migrator.model.table import Item
+from migrator.settings.transforms import with_writes
 from migrator.stages.reverse.daemon import DirectChangedError, WhileDirect
 from migrator.stages.reverse.verify import RowVerify
 from tests.fakes.progress import Silent
@@ -71,6 +72,23 @@ def test_equal_sides_are_clean_and_are_looked_at_once() -> None:
     result = compared.run()
     assert (result.is_clean, result.counts, compared.stop.waited) == (True, {}, [])
     assert (dict(result.rows), result.items) == ({"customer": 5, "orders": 7, "line": 1}, 14)
+
+
+def test_what_no_row_keeps_is_counted_by_name_where_the_row_says_the_same() -> None:
+    shop = _equal()
+    shop.put(
+        *({**customer(n), "nickname": "x", "_src": "of nobody"} for n in (1, 2)), {**customer(3), "visits": 3}
+    )
+    shop.put({**hot(3), "id": 3, "extra": None}, {**customer(4), "name": 7, "nickname": "x"})
+    shop.drain()
+    found = Compared(shop).run().unkept
+    assert (found.extra, found.forms) == (
+        {("Customer", "nickname"): 2, ("Customer", "visits"): 1, ("Hot", "extra"): 1},
+        {},
+    )
+    assert Compared(shop).verify().unkept() == found
+    shop.checked = with_writes(shop.checked, (), ["nickname", "visits", "extra"])
+    assert not Compared(shop).run().unkept
 
 
 def _lose(rows: list[dict[str, Any]], number: int) -> None:
