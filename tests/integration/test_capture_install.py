@@ -296,7 +296,7 @@ _RENAMED: dict[str, tuple[list[str], str, list[tuple[str, list[str]]]]] = {
             "CREATE TYPE mood AS ENUM ('sad', 'ok')",
             "CREATE DOMAIN feeling AS mood",
             "CREATE TYPE place AS (city text, mood mood)",
-            "CREATE TABLE person (id integer PRIMARY KEY, m mood, f feeling, many mood[], p place)",
+            "CREATE TABLE person (id integer PRIMARY KEY, m mood, f feeling, many mood[], p place, n1 text, n2 text)",
         ],
         "ALTER TYPE mood ADD VALUE 'glad'",
         [
@@ -305,14 +305,31 @@ _RENAMED: dict[str, tuple[list[str], str, list[tuple[str, list[str]]]]] = {
                 ["f: sad", "m: sad", "many: sad", "p: mood.sad"],
             ),
             ("ALTER TYPE place RENAME ATTRIBUTE city TO town", ["p: city."]),
+            (
+                "ALTER TYPE mood RENAME VALUE 'ok' TO 'x'; ALTER TYPE mood RENAME VALUE 'glad' TO 'ok';"
+                " ALTER TYPE mood RENAME VALUE 'x' TO 'glad'",
+                [
+                    f"{name}{label}"
+                    for name in ("f: ", "m: ", "many: ", "p: mood.")
+                    for label in ("glad", "ok")
+                ],
+            ),
+            (
+                "ALTER TABLE person RENAME n1 TO x; ALTER TABLE person RENAME n2 TO n1; ALTER TABLE person RENAME x TO n2",
+                [],
+            ),
         ],
     ),
     "mariadb": (
-        ["CREATE TABLE person (id integer PRIMARY KEY, m ENUM('sad', 'ok'), f SET('a', 'b'))"],
+        [
+            "CREATE TABLE person (id integer PRIMARY KEY, m ENUM('sad', 'ok'), f SET('a', 'b'),"
+            " n1 text, n2 text, g varchar(20) AS (concat('g', id)))"
+        ],
         "",
         [
             ("ALTER TABLE person MODIFY m ENUM('blue', 'ok')", []),
             ("ALTER TABLE person MODIFY f SET('a', 'c')", []),
+            ("ALTER TABLE person MODIFY g varchar(20) AS (concat('h', id))", []),
         ],
     ),
 }

@@ -67,6 +67,24 @@ def test_a_statement_that_names_no_keys_is_refused_unless_told_to_lock(shop: Sho
         shop.comes_to_rest()
 
 
+@pytest.mark.parametrize("name", ["rowid", "_ROWID_", '"oid"'])
+def test_a_key_is_known_by_its_other_names(shop: Shop, name: str) -> None:
+    """SQLite's alone; elsewhere there is no such column."""
+    if shop.engine.dialect.name != "sqlite":
+        pytest.skip("keys have one name here")
+    sessions = shop.sessions
+    with shop.migration() as migration:
+        migration.dual_write(sessions)
+        with sessions.begin() as session:
+            session.add_all([a_user(1), a_user(2)])
+        with sessions.begin() as session:
+            session.execute(sa.text(f"UPDATE users SET {name} = 777 WHERE id = 1"))
+            session.execute(sa.text(f"DELETE FROM users WHERE {name} = 2"))
+            session.execute(sa.text(f"INSERT INTO users ({name}, name) VALUES (5, 'Eve'), (6, 'Ida')"))
+        assert shop.marks() == 6
+        shop.comes_to_rest()
+
+
 def test_marks_are_left_by_hand(shop: Shop) -> None:
     with shop.migration() as migration, Session(shop.engine) as session:
         migration.begin_marking()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from migrator.model.errors import MissingNameError, UnmarkedError
@@ -18,6 +18,7 @@ from migrator.source.adapter.tables import CapturedTable, CapturedTables
 from migrator.source.adapter.tree import may_write, unnamed, written
 from migrator.source.engines.base import Lock
 from migrator.source.engines.ddl import Ddl
+from migrator.source.sql.spelling import fold
 from migrator.source.transactions import source_error
 
 # ── Marks left in the transaction of a service's change ──
@@ -122,6 +123,27 @@ _COUNTS = (
 )
 
 
+def _by_key(write: Write, table: CapturedTable, driver: Driver) -> Write:
+    """The write with other names of the key as the key. Source: sqlite.org/lang_createtable.html, "ROWIDs"."""
+    if len(table.key) != 1 or table.types.get(table.key[0], "").upper() != "INTEGER":
+        return write
+    own = {name.lower() for name in table.columns}
+    key = fold(table.key[0], driver.dialect)
+    keys = {name: key for name in driver.engine.statements.key_names if name not in own}
+
+    def known(names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(keys.get(name, name) for name in names)
+
+    return replace(
+        write,
+        columns=None if write.columns is None else known(write.columns),
+        assigned=dict(zip(known(write.assigned), write.assigned.values(), strict=True)),
+        kept=frozenset(known(write.kept)),
+        wanted=dict(zip(known(write.wanted), write.wanted.values(), strict=True)),
+        returned=known(write.returned),
+    )
+
+
 @dataclass(frozen=True)
 class Marking:
     tables: CapturedTables
@@ -155,6 +177,7 @@ class Marking:
         if write is None or table is None:
             return None
         begins(driver)
+        write = _by_key(write, table, driver)
         pending = Pending(StatementKeys(write, table, list(parameters), driver.dialect))
         if (
             table.replaces

@@ -305,7 +305,10 @@ _CODE_INSIDE = re.compile(
     r"(?i)\b(?:CALL|EXEC|EXECUTE(?!\s+(?:FUNCTION|PROCEDURE|ON)\b)|DO(?!\s+(?:NOTHING|UPDATE)\b))\b"
 )
 _DEFINES = re.compile(r"(?i)\s*CREATE\b[^;]*?\b(?:PROCEDURE|FUNCTION|TRIGGER|EVENT)\b")
-_MADE_BY_A_QUERY = re.compile(r"(?is)CREATE\s+(?:\w+\s+){0,2}TABLE\b.*\bAS\b.*\bWITH\b")
+_MADE_BY_A_QUERY = re.compile(r"(?is)\s*CREATE\s+(?:\w+\s+){0,3}TABLE\b.*\bAS\b.*\b(?:WITH|EXECUTE)\b")
+_BY_PARTITION = re.compile(r"(?is)\s*ALTER\b.*\b(?:TRUNCATE|DETACH|EXCHANGE|DROP)\s+PARTITION\b")
+_BLOCK = re.compile(r"(?is)BEGIN\s+(?!NOT\b|WORK\b)\w")
+"""A block of MariaDB's mode ORACLE, in which a name alone calls a procedure."""
 _AROUND = frozenset({"EXPLAIN", "ANALYZE", "DESCRIBE", "DESC", "SET", "BEGIN"})
 """Words that may precede a statement that is run: EXPLAIN ANALYZE, MariaDB's SET STATEMENT … FOR."""
 _VERBS = frozenset({"insert", "update", "delete", "replace", "merge", "truncate"})
@@ -343,10 +346,10 @@ def may_write(text: str, dialect: str) -> bool:
     word = first_word(text, dialect)
     if word in _WRITES or ";" in text.rstrip().rstrip(";") or _SERVER_COMMENT.search(text):
         return True
-    if word == "CREATE":
-        return bool(
-            _MADE_BY_A_QUERY.match(text, _head(text, dialect)) and not _VERBS.isdisjoint(words_of(text))
-        )
+    if word in ("CREATE", "ALTER"):
+        # As most are neither: comments may stand between the words.
+        bare = engine_of(dialect).statements.quotes.sub(" ", text)
+        return _MADE_BY_A_QUERY.match(bare) is not None or _BY_PARTITION.match(bare) is not None
     return word in _AROUND and (not _VERBS.isdisjoint(words_of(text)) or bool(unnamed(text, dialect)))
 
 
@@ -355,13 +358,16 @@ def unnamed(text: str, dialect: str) -> str:
     if '"' in escapes(text, dialect):
         return 'a name in it is written with escapes (U&"…"); write it plainly'
     word, rules = first_word(text, dialect), engine_of(dialect).statements
-    if word in _RUNS_CODE:
+    if word in _RUNS_CODE or (
+        rules.runs_comments and word == "BEGIN" and _BLOCK.match(text, _head(text, dialect))
+    ):
         return f"{word} runs code of the database, which may write anything"
     is_executed_comment = rules.runs_comments and _SERVER_COMMENT.search(text) is not None
-    if word not in _AROUND and not is_executed_comment and ";" not in text.rstrip().rstrip(";"):
+    makes = word == "CREATE" and _MADE_BY_A_QUERY.match(rules.quotes.sub(" ", text)) is not None
+    if word not in _AROUND and not makes and not is_executed_comment and ";" not in text.rstrip().rstrip(";"):
         return ""
     bare = text if is_executed_comment else rules.quotes.sub(" ", text)
-    nests = word in _AROUND and not _only_explains(word, words_of(bare))
+    nests = makes or (word in _AROUND and not _only_explains(word, words_of(bare)))
     is_several = ";" in bare.rstrip().rstrip(";") and _DEFINES.match(bare) is None
     if (nests or is_several or is_executed_comment) and (match := _CODE_INSIDE.search(bare)):
         return f"{match[0].upper()} runs code of the database, which may write anything"
@@ -384,6 +390,8 @@ def _written(text: str, spoken: StatementStyle) -> Written:
     word = _word_at(text, start)
     if reason := unnamed(text, spoken.dialect):
         return Opaque(reason)
+    if word == "ALTER":
+        return Opaque("it takes the rows of a partition away", words_of(text))
     statement, ignores = _plain(numbered(text[start:], spoken), spoken)
     if word in _AROUND or (spoken.engine.statements.runs_comments and _SERVER_COMMENT.search(text)):
         return _hidden(word, words_of(text))
@@ -424,7 +432,7 @@ def _hidden(word: str, words: frozenset[str]) -> Written:
 
 
 def _only_explains(word: str, words: frozenset[str]) -> bool:
-    return word in ("EXPLAIN", "DESCRIBE", "DESC") and "analyze" not in words
+    return word in ("EXPLAIN", "DESCRIBE", "DESC") and words.isdisjoint({"analyze", "analyse"})
 
 
 def _writes_inside(tree: Any) -> bool:

@@ -25,6 +25,7 @@ from migrator.source.engines.ddl import (
     Trigger,
     columns_named,
     noted_words,
+    shown_word,
     words_of,
 )
 from migrator.source.engines.postgresql.capture import PARTS
@@ -274,12 +275,12 @@ def _spelled(
     states = []
     for table in tables:
         words = words_of(table)
-        gone = [
-            f"{column}: {word}"
+        gone = dict.fromkeys(
+            shown_word(column, word)
             for column, noted in sorted(kept.get(table.name, {}).items())
             if column in words
             for word in sorted({*noted} - {*words.get(column, ())})
-        ]
+        )
         states.append(TableCapture(table.name, "stale" if gone else "services", (), tuple(gone)))
     return states
 
@@ -341,7 +342,11 @@ def _words_gone(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]
     """Words that spelled column values at the install and no longer do; new ones change no row."""
     words = noted_words(*(statement for trigger in expected for statement in trigger.create))
     noted = noted_words(*(trigger.text for trigger in existing)) or set()
-    return [] if words is None else [f"{column}: {word}" for column, word in sorted(noted - words)]
+    return (
+        []
+        if words is None
+        else list(dict.fromkeys(shown_word(column, word) for column, word in sorted(noted - words)))
+    )
 
 
 def _compared(table: str, expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> TableCapture:

@@ -326,7 +326,8 @@ class Statements:
     nested; `runs_comments`: some comments are executed. `modifiers`: words after the first one that sqlglot cannot parse,
     `overriding`: such words further on. `deletes_by_using`: DELETE … USING deletes rows of several tables.
     `tables_keep_case`: names of tables keep their case. `decimals_are_floats`: numbers with a point are floats.
-    `quotes_by_session`: the meaning of double quotes depends on the session.
+    `quotes_by_session`: the meaning of double quotes depends on the session. `key_names`: others of an
+    INTEGER key.
     """
 
     reader: Any
@@ -340,6 +341,7 @@ class Statements:
     tables_keep_case: bool
     decimals_are_floats: bool
     quotes_by_session: bool
+    key_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,12 @@ def words_of(captured: Captured) -> dict[str, tuple[str, ...]]:
     return {column.name: column.words for column in columns_of(captured, read) if column.words}
 
 
+def order_of(captured: Captured) -> str:
+    """The columns that items are made of in the table's order, which two that swap their names change."""
+    read = {*captured.columns, *(captured.watched or ())}
+    return " ".join(column.name for column in captured.table.columns if column.name in read)
+
+
 def words_note(captured: Captured) -> str:
     """A comment of SQL, one line, that keeps these words; '' for none."""
     words = words_of(captured)
@@ -113,6 +119,14 @@ def noted_words(*texts: str) -> set[tuple[str, str]] | None:
     notes = [json.loads(note) for text in texts for note in _NOTE.findall(text)]
     pairs = {(column, word) for note in notes for column, words in note.items() for word in words}
     return pairs if notes else None
+
+
+_NUMBER = re.compile(r"@\d+$")
+
+
+def shown_word(column: str, word: str) -> str:
+    """Without the number that tells two names that were swapped apart."""
+    return f"{column}: {_NUMBER.sub('', word)}".removesuffix(": ")
 
 
 Side = Literal["OLD", "NEW"]

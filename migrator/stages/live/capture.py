@@ -24,7 +24,8 @@ MEANINGS = {
     " `migrator capture install`, then `migrator verify --repair`",
     "disabled": "a trigger is disabled, or fires not always, and changes leave no mark; run `migrator capture install`,"
     " then `migrator verify --repair`",
-    "extra": "the mapping no longer reads it; `migrator capture install` takes its triggers away",
+    "extra": "the mapping no longer reads it, or a partition was detached, whose items stay; run `migrator capture"
+    " install`, which takes its triggers away, then `migrator verify --repair`",
     "refused": "its rows are made of items by `migrator reverse`, and what others write to it is refused",
     "unread": "its stream is off, of another view, another one than was begun with, or was not read for a day, so"
     " changes may have left no mark; run `migrator capture install`, then `migrator verify --repair`: what changed"
@@ -33,9 +34,9 @@ MEANINGS = {
 """What each state of a table means and what to do; docs/schema-changes.md says it at length."""
 
 
-CAPTURED = frozenset({"captured", "services", "extra", "refused"})
+CAPTURED = frozenset({"captured", "services", "refused"})
 """States in which no change of the mapping's tables goes unmarked."""
-ROWS_CAPTURED = CAPTURED | {"partition"}
+ROWS_CAPTURED = CAPTURED | {"partition", "extra"}
 """States in which every change of a row leaves a mark, so that a relay may go on."""
 _log = get_logger("capture")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrator.model.facts import Captured, Column, columns_of, digest_of
-from migrator.source.engines.ddl import REFUSES, VERSION, Side, Trigger, refusal
+from migrator.source.engines.ddl import REFUSES, VERSION, Side, Trigger, order_of, refusal
 
 MARK_COLUMNS = f"""\
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -73,9 +73,11 @@ class MysqlDdl:
 
     def triggers(self, captured: Captured) -> list[Trigger]:
         bodies = {event: self._body(captured, event) for event in _EVENTS}
-        # Members of ENUM and SET are renamed by an ALTER, which fires no trigger.
-        listed = [column.declared for column in captured.table.columns if _is_read(captured, column)]
-        digest = digest_of(*bodies.values(), *listed)
+        # An ALTER renames members of ENUM and SET, changes expressions and swaps names, and fires no trigger.
+        words = [
+            word for column in captured.table.columns if _is_read(captured, column) for word in column.words
+        ]
+        digest = digest_of(*bodies.values(), *words, order_of(captured))
         return [
             self._trigger(captured, trigger_name(captured.name, event, digest), f"AFTER {event}", body)
             for event, body in bodies.items()
@@ -121,7 +123,7 @@ class MysqlDdl:
 
 
 def _is_read(captured: Captured, column: Column) -> bool:
-    """Whether it is an ENUM or a SET that items are made of."""
+    """Whether it is an ENUM, a SET or generated, and items are made of it."""
     read = captured.watched is None or column.name in (*captured.columns, *captured.watched)
     return read and column.sql is None and bool(column.words)
 

@@ -17,7 +17,7 @@ from migrator.source.engines.postgresql.types import Types
 # NOT NULL on a foreign table is not enforced. A partition's rows are its parent's rows too, and are read there.
 # SQLAlchemy's inspector omits the length and scale of a domain's type, and does not know many types.
 _COLUMNS = sa.text("""
-    SELECT c.relname AS table_name, a.attname AS name, a.atttypid AS type, a.atttypmod AS modifier,
+    SELECT c.relname AS table_name, a.attname AS name, a.attnum AS number, a.atttypid AS type, a.atttypmod AS modifier,
         NOT ((a.attnotnull OR t.typnotnull) AND c.relkind IN ('r', 'p')) AS nullable,
         pg_catalog.format_type(a.atttypid, a.atttypmod) AS declared, a.attcollation AS collation,
         a.attgenerated <> '' AS computed,
@@ -100,7 +100,11 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             widest=row.widest,
             default=row.has_default,
             generated=row.computed,
-            words=(*types.words(row.type), *([f"= {row.expression}"] if row.expression else [])),
+            words=(
+                f"@{row.number}",
+                *types.words(row.type),
+                *([f"= {row.expression}"] if row.expression else []),
+            ),
         )
         by_table.setdefault(row.table_name, []).append(column)
     return by_table

@@ -53,15 +53,15 @@ _TYPES = sa.text(
 _FIELDS = sa.text(
     _USED
     + """
-    SELECT t.oid, f.attname AS name, f.atttypid AS type, f.atttypmod AS modifier
+    SELECT t.oid, f.attname AS name, f.atttypid AS type, f.atttypmod AS modifier, f.attnum AS number
     FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.oid AND t.typtype = 'c'
     JOIN pg_catalog.pg_attribute f ON f.attrelid = t.typrelid AND f.attnum > 0 AND NOT f.attisdropped
     ORDER BY t.oid, f.attnum
 """
 )
 _LABELS = sa.text(
-    _USED
-    + "SELECT e.enumtypid AS oid, e.enumlabel AS label FROM used u JOIN pg_catalog.pg_enum e ON e.enumtypid = u.oid"
+    _USED + "SELECT e.enumtypid AS oid, e.oid AS number, e.enumlabel AS label"
+    " FROM used u JOIN pg_catalog.pg_enum e ON e.enumtypid = u.oid"
 )
 _NO_MODIFIER = -1
 _VARLENA = 4
@@ -79,28 +79,34 @@ _LENGTHS = {
 
 @dataclass(frozen=True)
 class Types:
-    """The schema's types by their oid, the (name, oid, modifier) of each field of its composites, and labels of enums."""
+    """The schema's types by their oid, the (name, oid, modifier, number) of each field of its composites, and labels
+    of enums as `words` has them."""
 
     rows: Mapping[int, sa.Row[Any]]
-    fields: dict[int, list[tuple[str, int, int]]] = field(default_factory=dict)
+    fields: dict[int, list[tuple[str, int, int, int]]] = field(default_factory=dict)
     labels: dict[int, list[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, connection: Connection, schema: str | None) -> Types:
         types = cls({row.oid: row for row in connection.execute(_TYPES, {"schema": schema})})
         for row in connection.execute(_FIELDS, {"schema": schema}):
-            types.fields.setdefault(row.oid, []).append((row.name, row.type, row.modifier))
+            types.fields.setdefault(row.oid, []).append((row.name, row.type, row.modifier, row.number))
         for row in connection.execute(_LABELS, {"schema": schema}):
-            types.labels.setdefault(row.oid, []).append(row.label)
+            types.labels.setdefault(row.oid, []).append(f"{row.label}@{row.number}")
         return types
 
     def words(self, oid: int) -> tuple[str, ...]:
-        """Labels of enums, and names of fields, that values of the type are spelled by."""
+        """Labels of enums, and names of fields, that values of the type are spelled by. Each has the number that a
+        rename leaves, so that two that swap their names are noticed."""
         row = self._base(oid)
         if row.element is not None:
             return self.words(row.element)
         fields = self.fields.get(row.oid, [])
-        inner = [f"{name}.{word}" for name, type_, _ in fields for word in ("", *self.words(type_))]
+        inner = [
+            f"{name}.{word}"
+            for name, type_, _, number in fields
+            for word in (f"@{number}", *self.words(type_))
+        ]
         return (*sorted(self.labels.get(row.oid, [])), *inner)
 
     def column_kind(self, oid: int, modifier: int = _NO_MODIFIER) -> Kind:
@@ -140,7 +146,7 @@ class Types:
 
     def _composite(self, oid: int) -> Kind:
         fields = tuple(
-            (name, self.kind(type_, modifier)) for name, type_, modifier in self.fields.get(oid, [])
+            (name, self.kind(type_, modifier)) for name, type_, modifier, _ in self.fields.get(oid, [])
         )
         # A cast that works for a column cannot be applied to a part of a composite.
         if any(kind.name == "unknown" or kind.read_as for _, kind in fields):

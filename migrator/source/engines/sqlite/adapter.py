@@ -95,6 +95,7 @@ STATEMENTS = Statements(
     # SQLite stores all decimals as floats, and its driver takes no Decimal.
     decimals_are_floats=True,
     quotes_by_session=False,
+    key_names=("rowid", "_rowid_", "oid"),
 )
 SESSIONS = Sessions(
     drivers=("pysqlite", "aiosqlite"),

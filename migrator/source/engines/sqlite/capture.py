@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.ddl import REFUSES, VERSION, ExistingTrigger, Side, Trigger, refusal
+from migrator.source.engines.ddl import REFUSES, VERSION, ExistingTrigger, Side, Trigger, order_of, refusal
 from migrator.source.engines.shared import OUR_TRIGGER
 
 # ── Statements: two tables with the prefix `migrator_`, and triggers for each table ──
@@ -58,7 +58,7 @@ class SqliteDdl:
     def triggers(self, captured: Captured) -> list[Trigger]:
         bodies = {f"AFTER {event}": self._body(captured, event) for event in _EVENTS}
         bodies |= self._replaced(captured)
-        digest = digest_of(*bodies.values())
+        digest = digest_of(*bodies.values(), order_of(captured))
         return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
 
     def refusing(self, captured: Captured) -> list[Trigger]:
