@@ -9,17 +9,29 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TypeAlias
 
+from migrator.journal.at_work.changes import SqlChanges
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import answers_of
+from migrator.journal.writers import answers_of, newest_of
+from migrator.mapping.difference.difference import Revision as Mapped
+from migrator.mapping.difference.faults import Compared, refusals
+from migrator.mapping.language.parse import examine_mapping
 from migrator.model.capture import Installation
 from migrator.model.edges import Rows
-from migrator.model.errors import Interrupted, OldRevisionError, RefusedError, SettingsError
+from migrator.model.errors import (
+    Interrupted,
+    MappingError,
+    MigratorError,
+    OldRevisionError,
+    RefusedError,
+    SettingsError,
+)
 from migrator.model.evidence import State
 from migrator.model.instances import Answered, Revision, Standing
 from migrator.model.live import Memory
 from migrator.processes.session import Session
 from migrator.settings.job import Job
+from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.backfill.encoded import encoded_where_possible
 from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath, PutsAmongOthers
@@ -172,15 +184,37 @@ def need_unanswered(
     """Before the job goes on to this mapping. `force`: what stands against it is said, and no more.
 
     Raises: RefusedError where DynamoDB answers a pattern whose answer changes: until all items are written anew, it would
-    give neither the one answer nor the other.
+    give neither the one answer nor the other. MappingError where writers of both cannot be at work on one table.
     """
     revisions = live.revisions_of(context, journal)
     standing = revisions.standing()
     if standing == "new" or (standing == "old" and goes_back):
+        _need_both(context, journal)
         phases = SqlPhases(journal.database, context.job.name).all()
         answered = {name: phase.state for name, phase in phases.items() if phase.state.phase in ANSWERED}
         known = answers_of(journal.database, context.job.name)
         refuse_changed(list(_changed(answered, known, revisions.own)), tell, force=force)
+
+
+def _need_both(context: JobContext, journal: SqlJournal) -> None:
+    """Raises: MappingError with all that `mapping diff` refuses, where the text of the newest mapping is known and fits."""
+    job = context.job
+    newest = newest_of(journal.database, job.name)
+    changes = SqlChanges(journal.database, job.name)
+    text = None if newest is None else changes.text(newest.revision.mapping)
+    if text is None:
+        return
+    before = examine_mapping(text, "the mapping that the job works by")
+    try:
+        plans = () if before.faults else checked_on(context.source, before).read_plans
+    except MigratorError:
+        return
+    now = Mapped(context.checked.mapping, context.checked.read_plans)
+    compared = Compared(
+        Mapped(before.mapping, plans), now, before.document, read_mapping(job.mapping).document
+    )
+    if faults := [fault for fault in refusals(compared, compared.difference()) if not fault.warning]:
+        raise MappingError(faults)
 
 
 def _changed(

@@ -14,7 +14,17 @@ from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
 from tests import pins
 from tests.journeys.command import Project
-from tests.journeys.cutover import MAPPING, OTHER, PATTERN, change, cutover_shop, desk_of, reader, revision
+from tests.journeys.cutover import (
+    MAPPING,
+    OTHER,
+    PATTERN,
+    change,
+    cutover_shop,
+    desk_of,
+    filled,
+    reader,
+    revision,
+)
 
 INDEX = "ttl: expiresAt, indexes: {ByTotal: {key: [TotalPK, TotalSK]}}"
 ENTRY = 'key: ["C#{customer_id}", "I#{id:06}"], ByTotal: [TOTAL, "{total:08}#{id:06}"]'
@@ -381,3 +391,34 @@ def test_the_same_mapping_in_other_words_is_no_other_one(shop: Project) -> None:
         newest = job_journal.newest()
         assert newest is not None
         assert newest.revision.mapping == revision(shop)
+
+
+# ── one gate at every door ──
+
+_REFUSED = {
+    "an entity has another name": ("  invoice: {", "  bill: {table: invoice, "),
+    "the table has another key": ("key: [PK, SK]", "key: [PK, SORT]"),
+    "types stand elsewhere": ("type: type", "type: kind"),
+}
+
+
+@pytest.mark.parametrize("case", _REFUSED)
+def test_what_mapping_diff_refuses_no_command_takes(shop: Project, case: str) -> None:
+    job = str(shop.job)
+    filled(shop)
+    before, after = _REFUSED[case]
+    changed = MAPPING.replace(before, after)
+    assert changed != MAPPING
+    write(shop, MAPPING, "older.yaml")
+    write(shop, changed)
+    refused = diff(shop, "older.yaml", *SOURCE, code=2)
+    doors = [["capture", "install", job], ["relay", job, "--once"], ["backfill", job]]
+    doors += [["migrate-mapping", job], ["capture", "install", job, "--force"]]
+    for words in doors:
+        ended = shop.run(*words)
+        assert ended.code == 2, (words, ended.out, ended.err)
+        if words[0] == "capture":
+            assert refused.partition("mapping.yaml:")[2].partition("\n")[0] in ended.err
+    write(shop, MAPPING)
+    shop.done("relay", job, "--once")
+    assert "clean" in shop.done("verify", job, "--settle", "0").out

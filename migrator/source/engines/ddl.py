@@ -125,7 +125,7 @@ _NUMBER = re.compile(r"@\d+$")
 
 
 def shown_word(column: str, word: str) -> str:
-    """Without the number that tells two names that were swapped apart."""
+    """Without the number, which distinguishes names that were swapped."""
     return f"{column}: {_NUMBER.sub('', word)}".removesuffix(": ")
 
 
