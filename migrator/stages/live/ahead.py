@@ -58,9 +58,7 @@ class Ahead:
 
     def look(self, first: int) -> None:
         """Reads on from where the last call ended; `first`: the lowest id of the take."""
-        if (generation := self.generation()) != self._generation:
-            self.clear()
-            self._generation = generation
+        self._renew()
         for number in [number for number in self._pending if number < first]:
             self._drop(number)
         self._upto = max(self._upto, first)
@@ -74,6 +72,12 @@ class Ahead:
             if len(page) < min(PAGE, room):
                 return
             self._upto = page[-1].id
+
+    def add(self, marks: Iterable[Mark]) -> None:
+        """Marks of the take itself, before any row is read for one of them."""
+        self._renew()
+        for mark in marks:
+            self._add(mark)
 
     def clear(self) -> None:
         self._pending.clear()
@@ -104,6 +108,11 @@ class Ahead:
                     finished.append(replace(pending.mark, age_s=pending.mark.age_s + waited_s))
         self._spared += sum(mark.id not in taken for mark in finished)
         return finished
+
+    def _renew(self) -> None:
+        if (generation := self.generation()) != self._generation:
+            self.clear()
+            self._generation = generation
 
     def _add(self, mark: Mark) -> None:
         if mark.id in self._pending or (reach := self.reach(mark)) is None:

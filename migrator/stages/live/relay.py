@@ -65,13 +65,15 @@ class RelayOptions:
 class _Work:
     """A mark's next roots; `cursor`: where its work goes on after them, None where they are its last.
 
-    `mark` None: roots that several marks reach by `steps`.
+    `mark` None: roots that several marks reach by `steps`. `waits`: a mark that leads to the same many roots as another one,
+    and is done with it.
     """
 
     mark: Mark | None
     root_keys: Mapping[Root, set[ItemKey]]
     cursor: str | None
     steps: Collection[StepKey] = ()
+    waits: Mark | None = None
 
 
 @dataclass
@@ -144,14 +146,36 @@ class Relay:
     def _work(self, reaches: Sequence[tuple[Mark, Reach]], worked: Worked) -> None:
         """Where it fails, in parts, so that a mark that cannot be worked stops no other."""
         try:
-            works = self._together(reaches)
+            works: Sequence[_Work] = self._together(reaches)
             self._refresh(works, worked)
+            works = self._walked(works, {mark.id: reach for mark, reach in reaches}, worked)
         except MigratorError as error:
             if _is_everybodys(error):
                 raise
             self._work_in_parts(reaches, worked, error)
         else:
             self._put_away(works, worked)
+
+    def _walked(
+        self, works: Sequence[_Work], reaches: Mapping[int, Reach], worked: Worked
+    ) -> Sequence[_Work]:
+        """With all pages of a mark that others wait for, as far as their leases allow: what is read of its roots is newer
+        than any mark of this take."""
+        if not any(work.waits for work in works):
+            return works
+        ends_at = self.clock() + self.options.lease_s / 4
+        walked: list[_Work] = []
+        for work in works:
+            mark = work.mark
+            if mark is not None and work.cursor is not None and not self._is_under_way(mark):
+                while work.cursor is not None and self.clock() < ends_at:
+                    walked.append(_Work(None, work.root_keys, None))
+                    work = self._next_roots(replace(mark, cursor=work.cursor), reaches[mark.id])
+                    self._refresh([work], worked)
+                steps = [] if work.cursor else [step_key(step) for step in reaches[mark.id].steps]
+                work = replace(work, mark=mark, steps=steps)
+            walked.append(work)
+        return walked
 
     def _work_in_parts(
         self, reaches: Sequence[tuple[Mark, Reach]], worked: Worked, error: MigratorError
@@ -215,6 +239,8 @@ class Relay:
         if done:
             self.marks.finish(list(done))
             worked.changes += [(mark.table or (mark.root or ("",))[0], mark.age_s) for mark in done.values()]
+        if waiting := [work.waits.id for work in works if work.waits and work.waits.id not in done]:
+            self.marks.release(waiting)
         for work in works:
             if work.mark is not None and work.cursor is not None:
                 self.marks.advance(work.mark, work.cursor)
@@ -295,14 +321,20 @@ class Relay:
         if steps:
             yield _Work(None, {root: set() for root in roots}, None, steps.keys() - wide)
         root_count = len(roots)
+        self._ahead.add(mark for mark, reach in fresh if any(step_key(step) in wide for step in reach.steps))
+        begun: set[StepKey] = set()
         for mark, reach in reaches:
-            if not self._is_under_way(mark) and not any(step_key(step) in wide for step in reach.steps):
+            walks = {step_key(step) for step in reach.steps} & wide
+            if not self._is_under_way(mark) and not walks:
                 yield _Work(mark, reach.roots, None)
+            elif not self._is_under_way(mark) and walks <= begun:
+                yield _Work(None, reach.roots, None, waits=mark)
             elif root_count >= room:
                 left.append(mark.id)
             else:
                 work = self._next_roots(mark, reach)
                 root_count += len(work.root_keys)
+                begun |= set() if self._is_under_way(mark) else walks
                 yield work
 
     def _is_under_way(self, mark: Mark) -> bool:

@@ -379,6 +379,43 @@ def test_a_backlog_of_a_parent_costs_its_children_once() -> None:
     assert shop.live()["USER#1", "ORDER#000001"]["name"] == "Ann 19"
 
 
+def _of_one_parent(shop: Shop, changes: int) -> None:
+    shop.rows["orders"] += [{"id": number, "user_id": 1, "expires_at": None} for number in range(1, 12)]
+    for turn in range(changes):
+        shop.change("users", 1, name=f"name {turn}")
+
+
+def test_a_backlog_of_one_parent_costs_its_rows_not_its_changes() -> None:
+    shop = Shop(marks=20, roots=3, ahead_after=8)
+    _of_one_parent(shop, 40)
+    finished, rows = worked_off(shop)
+    # One walk a take: 11 rows of the parent, and the parent itself.
+    assert (finished, rows) == (40, 2 * 12)
+    assert {item["name"] for item in shop.live().values()} == {"name 39"}
+
+
+def test_where_a_walk_takes_too_long_those_that_wait_for_it_are_given_back() -> None:
+    shop = Shop(marks=20, roots=3, lease_s=0)
+    _of_one_parent(shop, 3)
+    worked = shop.relay.once()
+    assert (worked.taken, worked.finished, worked.advanced) == (3, 0, 1)
+    assert shop.marks.state().waiting == 3
+    worked_off(shop)
+    assert {item["name"] for item in shop.live().values()} == {"name 2"}
+
+
+def test_a_change_that_comes_while_a_parents_rows_are_walked_waits_for_a_walk_of_its_own() -> None:
+    shop = Shop(marks=20, roots=3)
+    _of_one_parent(shop, 3)
+    shop.refresh.store = store = Changing(shop.checked.mapping.table, no_fence)
+    changes = iter([lambda: None, lambda: shop.change("users", 1, name="late")])
+    store.change = lambda: next(changes, lambda: None)()
+    worked = shop.relay.once()
+    assert (worked.finished, shop.marks.state().waiting) == (3, 1)
+    worked_off(shop)
+    assert {item["name"] for item in shop.relay.refresh.store.items.values()} == {"late"}
+
+
 def test_all_keys_of_a_backlog_are_tombstoned() -> None:
     shop = Shop(marks=1)
     for email in ("a@x", "b@x", "c@x", "d@x"):
