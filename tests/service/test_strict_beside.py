@@ -110,6 +110,8 @@ def test_a_write_that_dynamodb_does_not_take_is_rolled_back(shop: Shop, fault: s
         setattr(faults, fault, 1.0)
         with pytest.raises(StoppedError):
             renamed(sessions, 1, "Ada", email="ada@example.com")
+        with pytest.raises(StoppedError, match="did not answer a commit before this one"):
+            renamed(sessions, 1, "Ada", email="ada@example.com")
         assert name_of(shop, 1) == "User 1"
         setattr(faults, fault, 0.0)
         # This service rests now; another one goes on as if nothing had been.

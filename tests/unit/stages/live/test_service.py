@@ -91,6 +91,7 @@ class Connection:
 class Failing:
     error: Exception
     tries: int = 0
+    longest_write_s: float = 60.0
 
     def write_first(self, *words: Any) -> None:
         self.tries += 1
@@ -131,11 +132,17 @@ def test_a_turn_that_fails_is_left_and_the_commit_fails_with_it() -> None:
 
 @pytest.mark.parametrize(
     ("error", "tries"),
-    [(AwayError("no answer"), 2), (NeverTakenError("throttled"), 2), (StoppedError("too large"), 5)],
-    ids=["away", "throttled", "late"],
+    [
+        (AwayError("no answer"), 2),
+        (NeverTakenError("throttled"), 2),
+        (StoppedError("too large"), 5),
+        (StoppedError("took all of its time"), 2),
+    ],
+    ids=["away", "throttled", "refused", "late"],
 )
 def test_strict_commits_rest_after_one_that_was_not_answered(error: StoppedError, tries: int) -> None:
     now, strict = [0.0], Failing(error)
+    strict.longest_write_s = 0.0 if "time" in str(error) else 60.0
     stage = before_commit(FakeWriters(lambda: 0.0), strict, Rest(lambda: now[0]))
     for now[0] in (0.0, 1.0, REST_S - 1, REST_S, REST_S + 1):
         with pytest.raises(StoppedError):
