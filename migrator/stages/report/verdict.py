@@ -70,7 +70,8 @@ _OF_RUNS: dict[str, Cause] = {
     "collision": Cause("two rows make one key", "give the key another part, or mend the rows"),
     "unwritten": Cause("the table did not take the item", "`migrator backfill JOB` tries again"),
     "foreign": Cause(
-        "another program wrote items into the table", "remove them, or give this job a table of its own"
+        "another program wrote items into the table",
+        "remove them, or name how their keys begin in `writes: {leave: […]}` of the job",
     ),
     "schema": Cause("the source's schema changed during a run", "look at the mapping, then run again"),
     "mark": Cause(
@@ -226,7 +227,7 @@ def _differences(standings: Standings) -> list[_Point]:
 
 
 def _differing_items(standings: Standings) -> str:
-    groups = [group for group in standings.standing if not group.is_of_answers]
+    groups = _of_rows(standings)
     if not groups:
         return ""
     totals = sum(group.count for group in groups if group.is_of_totals)
@@ -235,6 +236,22 @@ def _differing_items(standings: Standings) -> str:
     if totals:
         counted.append(f"{totals:,} total(s) by plain SQL that differ")
     return f"{' and '.join(counted)}, in {_listed(list(dict.fromkeys(group.where for group in groups)))}"
+
+
+def _of_rows(standings: Standings) -> list[Group]:
+    """Differences between rows and items."""
+    return [group for group in standings.standing if not (group.is_of_answers or group.kind == "foreign")]
+
+
+def _foreign(standings: Standings) -> _Point | None:
+    count = sum(group.count for group in standings.standing if group.kind == "foreign")
+    if not count:
+        return None
+    return _Point(
+        f"{count:,} stored item(s) are of no row of this job",
+        standings.command("migrator findings JOB"),
+        "see their keys, then remove them or name them in `writes: {leave: […]}`",
+    )
 
 
 def _differing_answers(standings: Standings) -> str:
@@ -251,7 +268,7 @@ def _differing_answers(standings: Standings) -> str:
 
 def _mending(standings: Standings) -> tuple[str, str]:
     """(command, its purpose) against the differences."""
-    if not all(group.is_of_answers for group in standings.standing):
+    if _of_rows(standings):
         if standings.lag.waiting is not None:
             return "migrator verify JOB --repair", "mark the rows that differ, for the relay to write again"
         return "migrator backfill JOB --restart", "write every row once more"
@@ -422,7 +439,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 _Ask = Callable[[Standings], _Point | None]
-_AGAINST: tuple[_Ask, ...] = (_refused, _failed_of_table, _late)
+_AGAINST: tuple[_Ask, ...] = (_foreign, _refused, _failed_of_table, _late)
 _GAPS: tuple[_Ask, ...] = (
     _not_filled,
     _not_verified,

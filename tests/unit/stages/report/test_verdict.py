@@ -32,7 +32,7 @@ CASES = [
     ("error", "table", KNOWN, "DynamoDB gave no answer", "DynamoDB"),
     ("error", "sql", KNOWN, "SQL gave no answer", "SQL"),
     ("collision", "", RUN, "two rows make one key", "another part"),
-    ("foreign", "", RUN, "another program", "a table of its own"),
+    ("foreign", "", RUN, "another program", "writes: {leave"),
     ("sum", "total", RUN, "values differ", "other differences"),
     ("a kind that is not known", "", RUN, "", "--repair"),
 ]
@@ -144,6 +144,12 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
         "different",
         "migrator shadow replay jobs/shop.yaml --pattern get --questions 200",
         "12 answer(s) differ, of get",
+    ),
+    (
+        {"groups": [replace(EMAIL, kind="foreign", where="", count=2)]},
+        "different",
+        "migrator findings jobs/shop.yaml",
+        "2 stored item(s) are of no row of this job",
     ),
     (
         {"refused": [Refused("order", "why", 3, ())]},
