@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters, digests_of, newest_of, process_of
 from migrator.model.errors import MigratorError
 from migrator.model.instances import Newest
-from migrator.model.live import MarksState, Writer
+from migrator.model.live import MarksState, SlotLag, Writer
 from migrator.output.relay import open_line
 from migrator.settings.job import Job
 from migrator.stages.cutover.watch import LagWatch, tell
@@ -40,6 +40,8 @@ class Lag:
     unverified: str = ""
     open_findings: Mapping[str, int] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
+    slot: SlotLag | None = None
+    """Of a log that is captured."""
 
     def data(self) -> dict[str, Any]:
         state = self.marks
@@ -65,12 +67,15 @@ class Lag:
             "mapping": mapping,
             "unverified": self.unverified,
             "open_findings": dict(self.open_findings),
+            **({} if self.slot is None else {"slot": asdict(self.slot)}),
         }
 
     def warnings(self, revision: str | None) -> Iterator[str]:
         """For people. `revision`: of the job's mapping file as it is now; None where it cannot be read."""
         if self.reason:
             yield f"marks: the source cannot be asked: {self.reason}"
+        if self.slot is not None:
+            yield self.slot.line()
         if self.open_findings:
             yield open_line(self.open_findings)
         if self.unverified:
@@ -130,10 +135,11 @@ def lag_of(job: Job, journal: SqlJournal) -> Lag:
         ) as live:
             installation = live.capture.installation()
             marks = None if installation is None else live.marks.state()
+            slot = None if installation is None else live_wiring.slot_lag(live)
     except MigratorError as error:
         return Lag(None, writers, str(error), newest, old, open_findings=counts, silent=silent)
     unverified = live_wiring.unverified(journal, job, installation)
-    return Lag(marks, writers, "", newest, old, unverified, counts, silent)
+    return Lag(marks, writers, "", newest, old, unverified, counts, silent, slot)
 
 
 # ── The hooks of `lag_high`, run by the watch of cutover and by the relay itself ──

@@ -242,7 +242,7 @@ def check_capture(
     elif status.partitions:
         what = f"rows are marked; a TRUNCATE of {', '.join(status.partitions)} (new) alone would leave none"
         checkup.tell("capture", what, f"migrator capture install {job}", "warning")
-    elif here.marked_by == "triggers":
+    elif here.marked_by != "services":
         checkup.tell("capture", f"{status.means} mark changes of {len(status.tables)} table(s)")
     elif not marking:
         what = "services are to mark changes, and no instance is known to be alive"

@@ -68,13 +68,17 @@ def install(
     dry_run: bool,
     form: str | None,
     by_services: bool,
+    from_log: bool,
     take_back: bool,
     go_back: bool,
     force: bool,
     as_json: bool,
 ) -> int:
     """The exit code of `migrator capture install`."""
-    with _session(command_job, "install", "services" if by_services else "triggers") as session:
+    if by_services and from_log:
+        raise click.UsageError("--by-services and --from-log exclude each other")
+    marked_by: MarkedBy = "services" if by_services else "log" if from_log else "triggers"
+    with _session(command_job, "install", marked_by) as session:
         if dry_run or form:
             return _print_install(session, form or "sql", as_json=as_json)
         need_unanswered(session.context, session.command_job.journal(), say, goes_back=go_back, force=force)
@@ -94,6 +98,8 @@ def install(
         unverified = _unverified(session, session.live.capture.installation())
     if done.lost_marks:
         what = "warning: the table of marks was gone, and changes with it; it is there again"
+        if from_log:
+            what = "warning: the slot was lost, and changes with it; there is a new one"
         click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
     if unverified:
         click.echo(f"warning: {unverified}", err=True)
@@ -195,11 +201,15 @@ def status(job: Path, as_json: bool) -> int:
         if capture.marked_by == "services":
             service_registry = live_wiring.registry_of(session.job, command_job.journal())
         standing, unverified = _standing(session), _unverified(session, capture.installation)
+        lag = live_wiring.slot_lag(session.live)
     if as_json:
         marking = {} if service_registry is None else {"marking": len(service_registry.marking)}
-        print_json(asdict(capture) | marking | {"mapping": standing, "unverified": unverified})
+        slot = {} if lag is None else {"slot": asdict(lag)}
+        print_json(asdict(capture) | marking | slot | {"mapping": standing, "unverified": unverified})
     else:
         _print(capture)
+        if lag is not None:
+            print_folded(lag.line())
         if service_registry is not None:
             print_folded(marking_line(service_registry))
         if capture.installation is not None:
