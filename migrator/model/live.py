@@ -69,9 +69,7 @@ class MarksState:
     rows: int | None = None
 
 
-SLOT_MEND = (
-    "run `migrator capture install JOB --from-log`, which makes a new slot, then `migrator verify --repair`"
-)
+SLOT_MEND = "run `migrator capture install`, which makes a new slot, then `migrator verify --repair`"
 """Of a log that misses changes."""
 
 

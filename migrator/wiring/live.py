@@ -21,7 +21,7 @@ from migrator.mapping.difference.answers import answer_digests, items_digest
 from migrator.mapping.heart.changes import marked_columns
 from migrator.mapping.plan import columns_digest
 from migrator.mapping.reach import image_keys
-from migrator.model.capture import Capture, Installation, Step
+from migrator.model.capture import Capture, Installation, MarkedBy, Step
 from migrator.model.instances import Answered, Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.model.journal import Run
 from migrator.model.live import (
@@ -173,6 +173,12 @@ def need_installation(live: Live, context: JobContext, *, is_old: bool = False) 
     return capture_stage(live, context).need_installation(context.plans, is_old=is_old)
 
 
+def marked_by(live: Live) -> MarkedBy:
+    """What an install that is not told otherwise lets leave the marks: the log where it is captured, else triggers."""
+    installation = live.capture.installation()
+    return "log" if installation is not None and installation.marked_by == "log" else "triggers"
+
+
 def slot_lag(live: Live) -> SlotLag | None:
     """How far the slot of the source's log is behind; None where the log is not captured."""
     return live.marks.lag() if isinstance(live.marks, SqlMarks) else None
@@ -210,9 +216,9 @@ def capture_refusals(context: JobContext) -> list[str]:
 
 
 def capture_steps(context: JobContext) -> list[Step]:
-    """What an install of capture by triggers would do in the job's source now."""
+    """What an install of capture would do in the job's source now."""
     with open_live(context.job, "plan", patience=ONCE, source=context.source) as live:
-        return capture_stage(live, context).steps(context.plans)
+        return replace(capture_stage(live, context), marked_by=marked_by(live)).steps(context.plans)
 
 
 def try_marks(context: JobContext) -> None:

@@ -2,25 +2,112 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
+import pytest
+
 from tests.log.conftest import LogShop
+from tests.support_own_server import OwnServer
+
+pytestmark = pytest.mark.slow
+
+WRITES = (
+    "INSERT INTO customer VALUES (100, 'New', 'new@x.example', NULL)",
+    "INSERT INTO orders VALUES (100, 100, 7)",
+    "UPDATE customer SET name = 'Other' WHERE id = 3",
+    "UPDATE customer SET email = 'moved@x.example' WHERE id = 4",
+    "UPDATE customer SET email = NULL WHERE id = 6",
+    "UPDATE orders SET id = 200 WHERE id = 2",
+    "UPDATE orders SET customer_id = 100 WHERE id = 1",
+    "DELETE FROM customer WHERE id = 5",
+    "UPDATE events SET day = 150 WHERE id = 1",
+    "UPDATE events SET what = 'said' WHERE id < 10",
+    "DELETE FROM events WHERE id = 2",
+)
+"""Cascades, keys that change, rows that move to another partition."""
 
 
 def test_changes_of_every_kind_become_items(live: LogShop) -> None:
-    live.sql(
-        "INSERT INTO customer VALUES (100, 'New', 'new@x.example', NULL)",
-        "INSERT INTO orders VALUES (100, 100, 7)",
-        "UPDATE customer SET name = 'Other' WHERE id = 3",
-        "UPDATE customer SET email = 'moved@x.example' WHERE id = 4",
-        "UPDATE customer SET id = 200 WHERE id = (SELECT max(id) FROM customer WHERE id NOT IN (SELECT customer_id FROM orders))",
-        "UPDATE orders SET customer_id = 100 WHERE id = 1",
-        "DELETE FROM customer WHERE id = 5",
-        "UPDATE events SET day = 150 WHERE id = 1",
-        "DELETE FROM events WHERE id = 2",
-        "BEGIN; DELETE FROM orders WHERE id = 7; ROLLBACK",
-    )
+    live.sql(*WRITES, "BEGIN; DELETE FROM orders WHERE id = 7; ROLLBACK")
     live.relay()
     live.verify()
     assert set(live.states().values()) == {"captured"}
+    assert live.rows("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal") == [(0,)]
+
+
+def test_savepoints_and_prepared_transactions(live: LogShop) -> None:
+    live.sql(
+        "BEGIN; UPDATE customer SET name = 'kept' WHERE id = 1; SAVEPOINT a; DELETE FROM customer WHERE id = 2;"
+        " ROLLBACK TO a; UPDATE customer SET name = 'kept' WHERE id = 3; COMMIT"
+    )
+    with closing(live.connect()) as connection:
+        connection.execute("BEGIN")
+        connection.execute("UPDATE customer SET name = 'prepared', email = 'p@x.example' WHERE id = 4")
+        connection.execute("PREPARE TRANSACTION 'one'")
+    live.relay()
+    live.verify()
+    live.sql("COMMIT PREPARED 'one'")
+    live.relay()
+    live.verify()
+    assert any(item.get("name") == "prepared" for item in live.project.items())
+
+
+def test_values_kept_out_of_line_and_a_large_transaction(live: LogShop) -> None:
+    """The log leaves out a long value that an UPDATE did not change."""
+    live.sql(
+        "UPDATE customer SET note = (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 3000) n)",
+        "INSERT INTO customer SELECT n, 'N' || n FROM generate_series(1000, 5000) n",
+        "UPDATE customer SET name = 'long' WHERE id < 5",
+    )
+    live.relay()
+    live.verify()
+    live.sql(
+        "UPDATE customer SET email = 'long@x.example' WHERE id = 1", "DELETE FROM customer WHERE id >= 1000"
+    )
+    live.relay()
+    live.verify()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "TRUNCATE customer CASCADE",
+        "TRUNCATE orders",
+        "TRUNCATE events",
+        "TRUNCATE events_1",
+        "BEGIN; TRUNCATE orders; INSERT INTO orders VALUES (7, 7, 7); COMMIT",
+    ],
+)
+def test_a_truncate_takes_the_items_away(live: LogShop, statement: str) -> None:
+    live.sql(statement)
+    live.relay()
+    live.verify()
+
+
+def test_partitions_that_come_and_are_dropped(live: LogShop) -> None:
+    """What was written to a partition before it was dropped is still in the log."""
+    live.sql(
+        "CREATE TABLE events_3 PARTITION OF events FOR VALUES FROM (200) TO (300)",
+        "INSERT INTO events VALUES (300, 250, 'new')",
+        "UPDATE events SET what = 'newer' WHERE id = 300",
+    )
+    live.relay()
+    live.verify()
+    live.sql("DELETE FROM events WHERE day >= 200", "DROP TABLE events_3")
+    live.relay()
+    live.verify()
+
+
+def test_columns_and_types_that_change(live: LogShop) -> None:
+    live.sql(
+        "UPDATE customer SET name = 'before' WHERE id = 1",
+        "ALTER TABLE customer ADD COLUMN more integer DEFAULT 5",
+        "UPDATE customer SET name = 'between' WHERE id = 2",
+        "ALTER TABLE customer DROP COLUMN more",
+        "UPDATE customer SET name = 'after' WHERE id = 3",
+    )
+    live.relay()
+    live.verify()
 
 
 def test_the_install_is_printed_and_nothing_is_done(shop: LogShop) -> None:
@@ -28,3 +115,174 @@ def test_the_install_is_printed_and_nothing_is_done(shop: LogShop) -> None:
     assert f'CREATE PUBLICATION "{shop.name}"' in printed
     assert "pg_create_logical_replication_slot" in printed
     assert shop.slots() == []
+    # What is printed is the install.
+    shop.sql(*(part for part in _statements(printed)))
+    assert "nothing to change" in shop.install()
+    assert set(shop.states().values()) == {"captured"}
+
+
+def _statements(text: str) -> list[str]:
+    lines = (line for line in text.splitlines() if not line.startswith("--"))
+    return [part for part in "\n".join(lines).split(";\n") if part.strip()]
+
+
+def test_a_second_install_changes_nothing_and_uninstall_leaves_nothing(live: LogShop) -> None:
+    assert "nothing to change" in live.install()
+    live.sql("UPDATE customer SET name = 'x' WHERE id = 1")
+    refused = live.project.run("capture", "uninstall", live.job)
+    assert (refused.code, "mark(s) wait" in refused.err) == (2, True)
+    live.relay()
+    live.project.done("capture", "uninstall", live.job)
+    left = live.rows(
+        "SELECT (SELECT count(*) FROM pg_publication), to_regnamespace('migrator'),"
+        " (SELECT count(*) FROM pg_replication_slots WHERE database = current_database())"
+    )
+    assert left == [(0, None, 0)]
+    assert "not installed" in live.project.done("capture", "uninstall", live.job).out
+
+
+def test_the_slot_shows_how_far_it_is_behind(live: LogShop) -> None:
+    live.sql("INSERT INTO orders SELECT n, 1, n FROM generate_series(1000, 3000) n")
+    slot = live.project.done("capture", "status", live.job, "--json").data["slot"]
+    assert slot["bytes_behind"] > 100_000
+    assert live.name in live.project.done("capture", "status", live.job).out
+    assert live.name in live.project.done("status", live.job).out
+    live.relay()
+    assert live.project.done("capture", "status", live.job, "--json").data["slot"]["bytes_behind"] < 100_000
+
+
+# ── what is refused ──
+
+
+def test_a_table_without_identity_is_refused(shop: LogShop) -> None:
+    """Published, it would refuse the service's UPDATEs."""
+    shop.sql("ALTER TABLE orders REPLICA IDENTITY NOTHING", "ALTER TABLE customer REPLICA IDENTITY DEFAULT")
+    ended = shop.project.run("capture", "install", shop.job, "--from-log")
+    assert ended.code == 2
+    assert "ALTER TABLE public.orders REPLICA IDENTITY FULL" in ended.err
+    assert "does not hold email" in " ".join(ended.err.split())
+    shop.sql("UPDATE orders SET total = 1 WHERE id = 1")
+    assert (shop.slots(), shop.rows("SELECT count(*) FROM pg_publication")) == ([], [(0,)])
+
+
+def test_a_server_without_logical_log_is_refused(shop: LogShop, postgres_url: str) -> None:
+    """All faults at once."""
+    from tests import support_services as services
+    from tests.log.conftest import TABLES
+
+    with services.postgres_database(postgres_url) as url:
+        services.run_script(url, TABLES.replace("ALTER TABLE orders REPLICA IDENTITY FULL;", ""))
+        shop.project.environment["MIGRATOR_SOURCE_URL"] = url
+        ended = shop.project.run("capture", "install", shop.job, "--from-log")
+    assert ended.code == 2
+    err = " ".join(ended.err.split())
+    assert "rds.logical_replication" in err
+    assert "REPLICA IDENTITY FULL" in err
+
+
+def test_a_user_without_the_right_is_refused(shop: LogShop) -> None:
+    role = f"r_{shop.name[-8:]}"
+    shop.sql(f"CREATE ROLE {role} LOGIN", f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
+    try:
+        shop.project.environment["MIGRATOR_SOURCE_URL"] = shop.url.replace("postgres@", f"{role}@")
+        ended = shop.project.run("capture", "install", shop.job, "--from-log")
+    finally:
+        shop.sql(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    err = " ".join(ended.err.split())
+    assert ended.code == 2
+    assert f"ALTER ROLE {role} REPLICATION" in err
+    assert "only its owner may publish it" in err
+
+
+def test_installing_does_not_change_whether_a_statement_succeeds(shop: LogShop) -> None:
+    statements = [
+        *WRITES,
+        "INSERT INTO orders VALUES (1, 1, 1)",
+        "UPDATE orders SET customer_id = 999",
+        "TRUNCATE orders",
+    ]
+
+    def outcomes() -> list[bool]:
+        with closing(shop.connect()) as connection:
+            found = []
+            connection.execute("BEGIN")
+            for statement in statements:
+                connection.execute("SAVEPOINT s")
+                try:
+                    connection.execute(statement)
+                    found.append(True)
+                except Exception:
+                    connection.execute("ROLLBACK TO s")
+                    found.append(False)
+            connection.execute("ROLLBACK")
+            return found
+
+    before = outcomes()
+    shop.install()
+    assert outcomes() == before
+    assert before.count(False) == 2
+
+
+# ── from triggers to the log and back ──
+
+
+def test_from_triggers_to_the_log_and_back(shop: LogShop) -> None:
+    """What was written before each turn, and not yet relayed, is not lost."""
+    shop.project.done("table", "create", shop.job)
+    shop.project.done("capture", "install", shop.job)
+    shop.project.done("backfill", shop.job)
+    shop.sql(*WRITES[:5])
+    shop.install()
+    assert shop.rows("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal") == [(0,)]
+    shop.sql(*WRITES[5:])
+    shop.relay()
+    shop.verify()
+    shop.sql("UPDATE customer SET email = 'back@x.example' WHERE id = 8")
+    assert "nothing to change" in shop.project.done("capture", "install", shop.job).out
+    shop.project.done("capture", "install", shop.job, "--by-triggers")
+    shop.sql("UPDATE customer SET email = 'later@x.example' WHERE id = 9")
+    assert (shop.slots(), shop.rows("SELECT count(*) FROM pg_publication")) == ([], [(0,)])
+    assert set(shop.states().values()) == {"captured"}
+    shop.relay()
+    shop.verify()
+
+
+# ── a slot that is lost ──
+
+
+@pytest.mark.parametrize("how", ["dropped", "made again", "moved on"])
+def test_a_lost_slot_stops_the_relay(live: LogShop, how: str) -> None:
+    live.sql("UPDATE customer SET name = 'never seen' WHERE id = 1")
+    if how != "moved on":
+        live.sql(f"SELECT pg_drop_replication_slot('{live.name}')")
+    if how == "made again":
+        live.sql(f"SELECT pg_create_logical_replication_slot('{live.name}', 'pgoutput')")
+    if how == "moved on":
+        live.sql(f"SELECT pg_replication_slot_advance('{live.name}', pg_current_wal_lsn())")
+    assert set(live.states().values()) == {"lost"}
+    ended = live.project.run("relay", live.job, "--once")
+    assert ended.code != 0
+    assert "migrator capture install" in " ".join(ended.err.split())
+    assert "there is a new one" in " ".join(live.project.done("capture", "install", live.job).err.split())
+    assert live.project.run("verify", live.job, "--repair").code in (0, 1)
+    live.relay()
+    live.verify()
+
+
+def test_a_server_that_keeps_too_little_log(live: LogShop, log_server: OwnServer) -> None:
+    live.sql("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'", "SELECT pg_reload_conf()")
+    try:
+        for _ in range(4):
+            live.sql(
+                "UPDATE customer SET note = (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 5000) n)",
+                "SELECT pg_switch_wal()",
+            )
+        live.sql("CHECKPOINT")
+        assert set(live.states().values()) == {"lost"}
+        assert "max_slot_wal_keep_size" in live.project.run("capture", "status", live.job).out
+    finally:
+        live.sql("ALTER SYSTEM RESET max_slot_wal_keep_size", "SELECT pg_reload_conf()")
+    live.install()
+    assert live.project.run("verify", live.job, "--repair").code in (0, 1)
+    live.relay()
+    live.verify()

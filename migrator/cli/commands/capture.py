@@ -40,6 +40,7 @@ def capture() -> None:
     is_flag=True,
     help="No triggers: the relay reads PostgreSQL's log, by a publication and a replication slot.",
 )
+@click.option("--by-triggers", is_flag=True, help="Triggers again, where the log has been read so far.")
 @click.option(
     "--take-back",
     is_flag=True,
@@ -56,8 +57,11 @@ def capture() -> None:
 def install() -> Work:
     """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
 
-    With --by-services only the tables are made; with --from-log also a publication and a replication slot. Without
-    these on such an installation, triggers are made, and leave the marks from then on.
+    With --by-services only the tables are made. Without it on such an installation, triggers are made, and leave
+    the marks from then on.
+
+    With --from-log the tables, a publication and a replication slot are made. Without it such an installation stays
+    as it is and is brought up to date; --by-triggers replaces it.
 
     Of old tables of DynamoDB the streams are switched on and begun with, and --dry-run prints calls of aws.
     """

@@ -47,8 +47,10 @@ class _Session:
 
 
 @contextmanager
-def _session(command_job: CommandJob, command: str, marked_by: MarkedBy = "triggers") -> Iterator[_Session]:
-    """The job's mapping laid over its source, and capture's edges there."""
+def _session(
+    command_job: CommandJob, command: str, marked_by: MarkedBy | None = "triggers"
+) -> Iterator[_Session]:
+    """The job's mapping laid over its source, and capture's edges there. `marked_by` None: as it is installed."""
     job = command_job.job
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
@@ -56,7 +58,8 @@ def _session(command_job: CommandJob, command: str, marked_by: MarkedBy = "trigg
         live = stack.enter_context(
             live_wiring.open_live(job, f"capture {command}", stop=stop.is_set, source=context.source)
         )
-        stage = CaptureStage(live.capture, job.name, context.checked.mapping.table, marked_by)
+        origin = marked_by or live_wiring.marked_by(live)
+        stage = CaptureStage(live.capture, job.name, context.checked.mapping.table, origin)
         plans = context.plans
         yield _Session(command_job, job, context, live, stage, plans)
 
@@ -69,15 +72,18 @@ def install(
     form: str | None,
     by_services: bool,
     from_log: bool,
+    by_triggers: bool,
     take_back: bool,
     go_back: bool,
     force: bool,
     as_json: bool,
 ) -> int:
     """The exit code of `migrator capture install`."""
-    if by_services and from_log:
-        raise click.UsageError("--by-services and --from-log exclude each other")
-    marked_by: MarkedBy = "services" if by_services else "log" if from_log else "triggers"
+    if by_services + from_log + by_triggers > 1:
+        raise click.UsageError("--by-services, --from-log and --by-triggers exclude each other")
+    marked_by: MarkedBy | None = (
+        "services" if by_services else "log" if from_log else "triggers" if by_triggers else None
+    )
     with _session(command_job, "install", marked_by) as session:
         if dry_run or form:
             return _print_install(session, form or "sql", as_json=as_json)
@@ -98,7 +104,7 @@ def install(
         unverified = _unverified(session, session.live.capture.installation())
     if done.lost_marks:
         what = "warning: the table of marks was gone, and changes with it; it is there again"
-        if from_log:
+        if session.stage.marked_by == "log":
             what = "warning: the slot was lost, and changes with it; there is a new one"
         click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
     if unverified:

@@ -30,7 +30,7 @@ MEANINGS = {
     " changes may have left no mark; run `migrator capture install`, then `migrator verify --repair`: what changed"
     " meanwhile left none",
     "lost": "the replication slot is gone, was invalidated or was made again, so changes may have left no mark; run"
-    " `migrator capture install JOB --from-log`, then `migrator verify --repair`",
+    " `migrator capture install`, then `migrator verify --repair`",
     "unidentified": "its replica identity changed, and the log lacks columns that keys and links are made of; its"
     " owner can run ALTER TABLE … REPLICA IDENTITY FULL, then run `migrator verify --repair`",
 }

@@ -21,6 +21,7 @@ from migrator.source.capture.install import (
     refusals,
     trigger_drop_steps,
 )
+from migrator.source.capture.log.marks import LogMarks
 from migrator.source.capture.log.needs import server_faults, server_limits, table_faults, unheld
 from migrator.source.capture.log.place import (
     COLUMNS,
@@ -55,22 +56,18 @@ _SLOT_WAIT = "SET LOCAL lock_timeout = '60s'"
 
 
 class LogCapture(SqlCapture):
-    """SqlCapture of PostgreSQL, which may be captured from its log as well. `drain`: copies the log to its end."""
+    """SqlCapture of PostgreSQL, which may be captured from its log as well. `marks`: those that the log is copied to."""
 
     def __init__(
-        self,
-        writing: Writing,
-        job: str,
-        drain: Callable[[], None] = lambda: None,
-        wait: Callable[[float], None] = time.sleep,
+        self, writing: Writing, job: str, marks: LogMarks, wait: Callable[[float], None] = time.sleep
     ) -> None:
         super().__init__(writing)
         self._job = job
-        self._drain = drain
+        self._marks = marks
         self._wait = wait
 
     def at_once(self) -> LogCapture:
-        return LogCapture(self._writing.at_once(), self._job, self._drain, self._wait)
+        return LogCapture(self._writing.at_once(), self._job, self._marks, self._wait)
 
     def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
         if marked_by != "log":
@@ -119,7 +116,7 @@ class LogCapture(SqlCapture):
     def do(self, step: Step) -> None:
         if _is_switch(step):
             # Triggers leave the marks by now; what is only in the log goes with the slot.
-            self._drain()
+            self._marks.drain()
         if any("pg_drop_replication_slot" in statement for statement in step.statements):
             self._drop_slot(step)
             return
@@ -198,6 +195,7 @@ class LogCapture(SqlCapture):
 
     def _drop_slot(self, step: Step) -> None:
         """Raises: SettingsError where a relay goes on reading it."""
+        self._marks.leave()
         end = time.monotonic() + _RELEASE_S
         while (pid := self._reader_pid()) is not None:
             if time.monotonic() > end:
@@ -244,7 +242,7 @@ def _log_steps(
         yield Step("", (f"UPDATE {LOG} SET tables = {literal(text)} WHERE id = 1",))
     if not goes_on and place is not None:
         renamed = f"UPDATE {ddl.ticket} SET installation = '{uuid.uuid4().hex}' WHERE id = 1"
-        yield Step("", (renamed, _FORGET))
+        yield Step("", (_FORGET, renamed))
     if not goes_on and slot is not None:
         yield Step("", (_drop_slot_sql(name),))
     yield from _publication_steps(connection, tables, name, waits=goes_on)

@@ -107,9 +107,13 @@ class LogMarks(SqlMarks):
                 self._wait(_PAUSE_S)
         self._drained_at = begun_at
 
-    def close(self) -> None:
+    def leave(self) -> None:
+        """Another reader may have the slot."""
         with self._copying:
             self.reader.close()
+
+    def close(self) -> None:
+        self.leave()
         super().close()
 
     def _has_passed(self, until: int) -> bool:

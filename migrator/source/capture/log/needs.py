@@ -94,7 +94,7 @@ def server_limits(connection: Connection) -> Iterator[str]:
     else:
         yield (
             f"a slot that is more than max_slot_wal_keep_size ({row.keep_mb:,} MB) behind is lost, and the relay stops:"
-            " `migrator capture install JOB --from-log` and `migrator verify --repair` are needed then"
+            " `migrator capture install` and `migrator verify --repair` are needed then"
         )
     if row.version < _OLDEST_THAT_FAILS_OVER:
         yield "the slot does not survive a fail-over before PostgreSQL 17; the relay stops then, with the same remedy"

@@ -31,4 +31,4 @@ def open_captured(
 
     reader = LogReader(writing, partial(SlotStream, address, name, writing.place))
     marks = LogMarks(writing, reader, wait, is_over)
-    return LogCapture(writing, job, marks.drain, wait), marks, LogActivity(writing, marks)
+    return LogCapture(writing, job, marks, wait), marks, LogActivity(writing, marks)
