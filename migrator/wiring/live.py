@@ -179,6 +179,11 @@ def marked_by(live: Live) -> MarkedBy:
     return "log" if installation is not None and installation.marked_by == "log" else "triggers"
 
 
+def exact_marks(live: Live) -> TriedMarks:
+    """The marks, counted with all changes that were committed before: for evidence."""
+    return live.marks.exact() if isinstance(live.marks, SqlMarks) else live.marks
+
+
 def slot_lag(live: Live) -> SlotLag | None:
     """How far the slot of the source's log is behind; None where the log is not captured."""
     return live.marks.lag() if isinstance(live.marks, SqlMarks) else None

@@ -286,3 +286,19 @@ def test_a_server_that_keeps_too_little_log(live: LogShop, log_server: OwnServer
     assert live.project.run("verify", live.job, "--repair").code in (0, 1)
     live.relay()
     live.verify()
+
+
+def test_a_relay_with_the_printed_grants_alone(live: LogShop) -> None:
+    """A user of its own, with the attribute that reading the log takes."""
+    role = f"relay_{live.name[-8:]}"
+    live.sql(f"CREATE ROLE {role} LOGIN")
+    printed = live.project.done("export", "grants", live.job, "--role", "relay", "--user", role).out
+    try:
+        live.sql(*(part for part in _statements(printed)))
+        live.sql("UPDATE customer SET email = 'granted@x.example' WHERE id = 1")
+        live.project.environment["MIGRATOR_SOURCE_URL"] = live.url.replace("postgres@", f"{role}@")
+        live.relay()
+        live.project.environment["MIGRATOR_SOURCE_URL"] = live.url
+        live.verify()
+    finally:
+        live.sql(f"DROP OWNED BY {role}", f"DROP ROLE {role}")

@@ -249,6 +249,10 @@ class SqlMarks:
 
         return self.writing.look("counting marks", work)
 
+    def exact(self) -> SqlMarks:
+        """Marks whose count holds every change that was committed before: here a change is a mark at once."""
+        return self
+
     def lag(self) -> SlotLag | None:
         """How far the source's log is behind; None where it is not captured."""
         return None

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.model.live import Mark, MarksState, SlotLag
 from migrator.source.capture.install import SqlActivity
-from migrator.source.capture.log.place import Place, place_of_log, slot_lag
+from migrator.source.capture.log.place import LOG, Place, place_of_log, slot_lag
 from migrator.source.capture.log.reader import LogReader
 from migrator.source.capture.marks import SqlMarks
 from migrator.source.engines.ddl import Ddl
@@ -23,6 +24,8 @@ LOOK_S = 5.0
 """How often a process whose source's log is not captured looks whether it is by now."""
 UNSEEN_S = 30.0
 """A log that was not copied for so long counts as a mark that waits."""
+EXACT_S = 10.0
+"""So long an exact count waits for the reader; then the log counts as a mark that waits."""
 _PAUSE_S = 0.1
 
 
@@ -46,6 +49,7 @@ class LogMarks(SqlMarks):
         self._wait = wait
         self._is_over = is_over
         self._copying = Lock()
+        self._is_exact = False
         self._copy_at = float("-inf")
         self._is_short = True
         self._drain_asked_at = float("-inf")
@@ -74,8 +78,10 @@ class LogMarks(SqlMarks):
     def state(self) -> MarksState:
         """A log that is behind counts as a mark, as old as what it may hold."""
         self._drain_where_asked()
+        is_behind = self._is_exact and not self._drains_within(EXACT_S)
         state, lag = super().state(), self.lag()
-        if lag is None or not (lag.lost or lag.seconds > UNSEEN_S) or self._is_over():
+        is_behind |= lag is not None and (bool(lag.lost) or lag.seconds > UNSEEN_S)
+        if lag is None or not is_behind or self._is_over():
             return state
         return replace(state, waiting=state.waiting + 1, oldest_age_s=max(state.oldest_age_s, lag.seconds))
 
@@ -96,16 +102,30 @@ class LogMarks(SqlMarks):
 
         Raises: LostRecordsError; SourceError; Interrupted.
         """
+        self._drains_within(float("inf"))
+
+    def exact(self) -> LogMarks:
+        """Counts from now on are of all that was committed before; as many as that where it cannot be known in time."""
+        self._is_exact = True
+        return self
+
+    def probe(self) -> None:
+        super().probe()
+        if self.reader.place() is not None:
+            tried = sa.text(f"UPDATE {LOG} SET lsn = lsn WHERE 1 = 0")
+            self.writing.write("trying to copy the log", lambda connection, _: connection.execute(tried))
+
+    def _drains_within(self, limit_s: float) -> bool:
         begun_at = self._clock()
-        if self.reader.place() is None:
-            self._drained_at = begun_at
-            return
-        until = self.reader.ask()
-        while not self._has_passed(until):
+        until = 0 if self.reader.place() is None else self.reader.ask()
+        while until and not self._has_passed(until):
             # Another thread that copies needs the time as well as another process.
             if not self._copy(until):
                 self._wait(_PAUSE_S)
+            if self._clock() - begun_at > limit_s:
+                return False
         self._drained_at = begun_at
+        return True
 
     def leave(self) -> None:
         """Another reader may have the slot."""

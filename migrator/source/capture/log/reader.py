@@ -15,7 +15,15 @@ from migrator.runtime.logs import get_logger
 from migrator.source.capture.log import decoder
 from migrator.source.capture.log.decoder import lsn_of, lsn_text
 from migrator.source.capture.log.images import RelationMarks, whole_table
-from migrator.source.capture.log.place import LOG, MarkedTable, Place, loss, place_of_log, tables_of
+from migrator.source.capture.log.place import (
+    LOG,
+    MarkedTable,
+    Place,
+    loss,
+    place_of_log,
+    slot_named,
+    tables_of,
+)
 from migrator.source.capture.log.protocol import Data, Keepalive, SlotInUseError, SlotStream
 from migrator.source.engines.ddl import Ddl
 from migrator.source.transactions import Writing
@@ -135,7 +143,7 @@ class LogReader:
         self._try_at = self.clock() + LOOK_S
         place = self._refuse_lost()
         self.is_on = place is not None
-        if place is None:
+        if place is None or self._is_read(place):
             return None
         stream = self.connect()
         try:
@@ -155,6 +163,15 @@ class LogReader:
         self._opened = _Opened(stream, known, tables_of(known.tables), lsn=known.lsn)
         _log.info("log_stream_opened", slot=place.slot)
         return self._opened
+
+    def _is_read(self, place: Place) -> bool:
+        """Whether another reader has the slot: who may not open a replication connection can wait for that one."""
+
+        def work(connection: Connection, _: Ddl) -> bool:
+            slot = slot_named(connection, place.slot)
+            return slot is not None and slot.active_pid is not None
+
+        return self.writing.look("looking at the replication slot", work)
 
     def _refuse_lost(self) -> Place | None:
         """The place. Raises: LostRecordsError."""
