@@ -40,12 +40,17 @@ class Lag:
     unverified: str = ""
     open_findings: Mapping[str, int] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
-    slot: SlotLag | None = None
-    """Of a log that is captured."""
+
+    @property
+    def slot(self) -> SlotLag | None:
+        """Of a log that is captured."""
+        return None if self.marks is None else self.marks.slot
 
     def data(self) -> dict[str, Any]:
         state = self.marks
-        marks = None if state is None else {name: getattr(state, name) for name in state.__slots__}
+        marks = None
+        if state is not None:
+            marks = {name: getattr(state, name) for name in state.__slots__ if name != "slot"}
         writers = [
             {
                 "id": writer.id,
@@ -135,11 +140,10 @@ def lag_of(job: Job, journal: SqlJournal) -> Lag:
         ) as live:
             installation = live.capture.installation()
             marks = None if installation is None else live.marks.state()
-            slot = None if installation is None else live_wiring.slot_lag(live)
     except MigratorError as error:
         return Lag(None, writers, str(error), newest, old, open_findings=counts, silent=silent)
     unverified = live_wiring.unverified(journal, job, installation)
-    return Lag(marks, writers, "", newest, old, unverified, counts, silent, slot)
+    return Lag(marks, writers, "", newest, old, unverified, counts, silent)
 
 
 # ── The hooks of `lag_high`, run by the watch of cutover and by the relay itself ──

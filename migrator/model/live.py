@@ -57,18 +57,6 @@ MARKS_COUNTED = 50_000
 """Marks whose rows are counted, the oldest ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class MarksState:
-    """`oldest_age_s`: of the oldest mark that is ripe, 0 where none waits. `failed`: marks that were put back. `rows`: rows
-    that the marks name, of more than MARKS_COUNTED at least; None if nothing counted them."""
-
-    waiting: int = 0
-    oldest_age_s: float = 0.0
-    failed: int = 0
-    unripe: int = 0
-    rows: int | None = None
-
-
 SLOT_MEND = "run `migrator capture install`, which makes a new slot, then `migrator verify --repair`"
 """Of a log that misses changes."""
 
@@ -101,6 +89,19 @@ def _size(number: int) -> str:
         if number >= size:
             return f"{number / size:,.1f} {unit}"
     return f"{number} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class MarksState:
+    """`oldest_age_s`: of the oldest mark that is ripe, 0 where none waits. `failed`: marks that were put back. `rows`: rows
+    that the marks name, of more than MARKS_COUNTED at least; None if nothing counted them. `slot`: of a captured log."""
+
+    waiting: int = 0
+    oldest_age_s: float = 0.0
+    failed: int = 0
+    unripe: int = 0
+    rows: int | None = None
+    slot: SlotLag | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from migrator.runtime.retry import Backoff, Retry
+from migrator.source.capture.log.protocol import SlotStream
+from migrator.source.capture.log.reader import LogReader
+from migrator.source.connect import Address, source_url
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.transactions import Writing
 from tests import support_services as services
 from tests.journeys.command import Project, project
 from tests.support_own_server import OwnServer
@@ -117,9 +123,6 @@ def log_server() -> Iterator[OwnServer]:
         pytest.skip(str(missing))
 
 
-MakeShop = Callable[[], LogShop]
-
-
 @pytest.fixture
 def shop(log_server: OwnServer, dynamodb_url: str, tmp_path: Path) -> Iterator[LogShop]:
     """Rows are there, and nothing is captured or backfilled."""
@@ -147,3 +150,17 @@ def live(shop: LogShop) -> LogShop:
     shop.install()
     shop.project.done("backfill", shop.job)
     return shop
+
+
+@contextmanager
+def open_reader(
+    shop: LogShop, stream: Callable[..., SlotStream] = SlotStream
+) -> Iterator[tuple[Writing, LogReader]]:
+    address = Address.of(source_url(shop.url))
+    writing = Writing(address, ConnectionOptions(name="reader"), Retry(Backoff(attempts=1)))
+    reader = LogReader(writing, lambda: stream(address, "reader", "the shop"))
+    try:
+        yield writing, reader
+    finally:
+        reader.close()
+        writing.close()

@@ -6,7 +6,9 @@ from contextlib import closing
 
 import pytest
 
-from tests.log.conftest import LogShop
+from migrator.source.capture.log.marks import LogMarks
+from tests import support_services as services
+from tests.log.conftest import TABLES, LogShop, open_reader
 from tests.support_own_server import OwnServer
 
 pytestmark = pytest.mark.slow
@@ -167,9 +169,6 @@ def test_a_table_without_identity_is_refused(shop: LogShop) -> None:
 
 def test_a_server_without_logical_log_is_refused(shop: LogShop, postgres_url: str) -> None:
     """All faults at once."""
-    from tests import support_services as services
-    from tests.log.conftest import TABLES
-
     with services.postgres_database(postgres_url) as url:
         services.run_script(url, TABLES.replace("ALTER TABLE orders REPLICA IDENTITY FULL;", ""))
         shop.project.environment["MIGRATOR_SOURCE_URL"] = url
@@ -250,10 +249,12 @@ def test_from_triggers_to_the_log_and_back(shop: LogShop) -> None:
 # ── a slot that is lost ──
 
 
-@pytest.mark.parametrize("how", ["dropped", "made again", "moved on"])
+@pytest.mark.parametrize("how", ["dropped", "made again", "moved on", "unpublished"])
 def test_a_lost_slot_stops_the_relay(live: LogShop, how: str) -> None:
     live.sql("UPDATE customer SET name = 'never seen' WHERE id = 1")
-    if how != "moved on":
+    if how == "unpublished":
+        live.sql(f"DROP PUBLICATION {live.name}", "UPDATE customer SET name = 'nor this' WHERE id = 2")
+    if how in ("dropped", "made again"):
         live.sql(f"SELECT pg_drop_replication_slot('{live.name}')")
     if how == "made again":
         live.sql(f"SELECT pg_create_logical_replication_slot('{live.name}', 'pgoutput')")
@@ -302,3 +303,58 @@ def test_a_relay_with_the_printed_grants_alone(live: LogShop) -> None:
         live.verify()
     finally:
         live.sql(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER PUBLICATION {} SET (publish = 'insert')",
+        "ALTER PUBLICATION {} DROP TABLE customer",
+        "ALTER PUBLICATION {} SET TABLE customer WHERE (id > 5), orders, events",
+        "ALTER PUBLICATION {} SET TABLE customer (id, email), orders, events",
+    ],
+)
+def test_a_publication_that_somebody_changed_is_seen_and_made_good(live: LogShop, change: str) -> None:
+    live.sql(change.format(live.name))
+    assert live.states()["customer"] == "missing"
+    assert live.project.run("relay", live.job, "--once").code == 2
+    live.install()
+    assert set(live.states().values()) == {"captured"}
+    live.sql("UPDATE customer SET name = 'x', email = 'x@x.example' WHERE id = 1")
+    live.relay()
+    live.verify()
+
+
+def test_an_identity_that_somebody_changed_is_seen(live: LogShop) -> None:
+    live.sql("ALTER TABLE customer REPLICA IDENTITY DEFAULT")
+    assert live.states()["customer"] == "unidentified"
+    live.sql("ALTER TABLE customer REPLICA IDENTITY FULL")
+    assert live.states()["customer"] == "captured"
+
+
+def test_a_table_that_the_mapping_reads_later(live: LogShop) -> None:
+    """The slot goes on; what was written before the install is backfilled."""
+    live.sql(
+        "CREATE TABLE note (id integer PRIMARY KEY, words text)", "INSERT INTO note VALUES (1, 'a'), (2, 'b')"
+    )
+    mapping = live.project.folder / "mapping.yaml"
+    mapping.write_text(
+        mapping.read_text() + "  note: {items: {Note: {key: ['N#{id}', META], keep: [words]}}}\n"
+    )
+    assert live.project.run("relay", live.job, "--once").code == 2
+    slots = live.rows("SELECT restart_lsn FROM pg_replication_slots WHERE database = current_database()")
+    assert "public.note" in live.project.done("capture", "install", live.job).out
+    assert (
+        live.rows("SELECT restart_lsn FROM pg_replication_slots WHERE database = current_database()") == slots
+    )
+    live.project.done("backfill", live.job)
+    live.sql("UPDATE note SET words = 'c' WHERE id = 1", "DELETE FROM note WHERE id = 2")
+    live.relay()
+    live.verify()
+
+
+def test_counts_for_evidence_hold_what_is_not_copied_yet(live: LogShop) -> None:
+    live.sql("UPDATE customer SET name = 'unread' WHERE id = 1")
+    with open_reader(live) as (writing, reader):
+        assert LogMarks(writing, reader).state().waiting == 0
+        assert LogMarks(writing, reader).exact().state().waiting == 1

@@ -10,13 +10,9 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from migrator.runtime.retry import Backoff, Retry
 from migrator.source.capture.log.protocol import Received, SlotStream
 from migrator.source.capture.log.reader import LogReader
-from migrator.source.connect import Address, source_url
-from migrator.source.engines.base import ConnectionOptions
-from migrator.source.transactions import Writing
-from tests.log.conftest import LogShop
+from tests.log.conftest import LogShop, open_reader
 from tests.support_own_server import OwnServer
 
 pytestmark = pytest.mark.slow
@@ -46,14 +42,8 @@ class EndingStream(SlotStream):
 
 @contextmanager
 def reader_of(shop: LogShop, stream: Callable[..., SlotStream] = SlotStream) -> Iterator[LogReader]:
-    address = Address.of(source_url(shop.url))
-    writing = Writing(address, ConnectionOptions(name="reader"), Retry(Backoff(attempts=1)))
-    reader = LogReader(writing, lambda: stream(address, "reader", "the shop"))
-    try:
+    with open_reader(shop, stream) as (_, reader):
         yield reader
-    finally:
-        reader.close()
-        writing.close()
 
 
 def changes(shop: LogShop) -> None:

@@ -25,6 +25,7 @@ from migrator.source.capture.log.marks import LogMarks
 from migrator.source.capture.log.needs import server_faults, server_limits, table_faults, unheld
 from migrator.source.capture.log.place import (
     COLUMNS,
+    HAS_PUBLICATION,
     LOG,
     SYSTEM,
     MarkedTable,
@@ -46,7 +47,18 @@ _PUBLISHED = sa.text("""
     JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = :name ORDER BY 1
 """)
-_HAS_PUBLICATION = sa.text("SELECT EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = :name)")
+_WHOLE = sa.text("""
+    SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_publication p
+    JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE p.pubname = :name AND r.prqual IS NULL AND r.prattrs IS NULL
+""")
+"""Tables of which every row and column is published."""
+_PUBLISHES_ALL = sa.text("""
+    SELECT EXISTS (SELECT FROM pg_catalog.pg_publication p WHERE p.pubname = :name AND p.pubinsert AND p.pubupdate
+        AND p.pubdelete AND p.pubtruncate AND NOT p.pubviaroot)
+""")
+_PUBLISH = "publish = 'insert, update, delete, truncate', publish_via_partition_root = false"
 _FORGET = f"DELETE FROM {LOG}"
 _DROP_LOG = f"DROP TABLE IF EXISTS {LOG}"
 _RELEASE_S = 30.0
@@ -182,14 +194,12 @@ class LogCapture(SqlCapture):
             )
             steps = [Step("", (_FORGET,))] if place is not None else []
             steps += [Step("", (_drop_slot_sql(name),))] if is_ours else []
-            if connection.execute(_HAS_PUBLICATION, {"name": name}).scalar_one():
-                published = list(connection.scalars(_PUBLISHED, {"name": name}))
-                steps += [Step(table, ()) for table in published]
+            if connection.execute(HAS_PUBLICATION, {"name": name}).scalar_one():
                 steps.append(Step("", (f"DROP PUBLICATION {quoted(name)}",)))
             if connection.exec_driver_sql(f"SELECT to_regclass('{LOG}') IS NOT NULL").scalar_one():
                 steps.append(Step("", (_DROP_LOG,)))
             self.means = MEANS if steps else self.means
-            return [step for step in steps if step.statements]
+            return steps
 
         return self._writing.look("looking for the publication", work)
 
@@ -271,16 +281,20 @@ def _publication_steps(
 ) -> Iterator[Step]:
     """`waits`: the slot is there, so that no slot's making waits for transactions that write the table just now."""
     publication = quoted(name)
-    if not connection.execute(_HAS_PUBLICATION, {"name": name}).scalar_one():
-        published = "publish = 'insert, update, delete, truncate', publish_via_partition_root = false"
+    if not connection.execute(HAS_PUBLICATION, {"name": name}).scalar_one():
         yield Step(
             "",
-            (f"CREATE PUBLICATION {publication} WITH ({published})",),
+            (f"CREATE PUBLICATION {publication} WITH ({_PUBLISH})",),
             (f"DROP PUBLICATION {publication}",),
         )
+    elif not connection.execute(_PUBLISHES_ALL, {"name": name}).scalar_one():
+        yield Step("", (f"ALTER PUBLICATION {publication} SET ({_PUBLISH})",))
     there = set(connection.scalars(_PUBLISHED, {"name": name}))
+    partly = there - set(connection.scalars(_WHOLE, {"name": name}))
     for table in tables:
-        if table.name not in there:
+        if table.name in partly:
+            yield Step(table.name, (f"ALTER PUBLICATION {publication} DROP TABLE {_quoted(table)}",))
+        if table.name not in there - partly:
             lock = (f"LOCK TABLE {_quoted(table)} IN SHARE MODE",) if waits else ()
             yield Step(table.name, (*lock, f"ALTER PUBLICATION {publication} ADD TABLE {_quoted(table)}"))
     for extra in sorted(there - {table.name for table in tables}):
@@ -313,9 +327,12 @@ def _states(
         yield from (TableCapture(table.name, "lost") for table in tables)
         return
     published = set(connection.scalars(_PUBLISHED, {"name": place.slot}))
+    whole = set(connection.scalars(_WHOLE, {"name": place.slot}))
+    if not connection.execute(_PUBLISHES_ALL, {"name": place.slot}).scalar_one():
+        whole = set()
     kept, not_held = tables_of(place.tables), unheld(connection, tables)
     for table in tables:
-        yield _state(table, kept, not_held, is_published=table.name in published)
+        yield _state(table, kept, not_held, is_published=table.name in whole)
     for name in sorted(published - {table.name for table in tables}):
         yield TableCapture(name, "extra")
 

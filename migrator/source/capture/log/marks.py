@@ -81,7 +81,10 @@ class LogMarks(SqlMarks):
         is_behind = self._is_exact and not self._drains_within(EXACT_S)
         state, lag = super().state(), self.lag()
         is_behind |= lag is not None and (bool(lag.lost) or lag.seconds > UNSEEN_S)
-        if lag is None or not is_behind or self._is_over():
+        if lag is None:
+            return state
+        state = replace(state, slot=lag)
+        if not is_behind or self._is_over():
             return state
         return replace(state, waiting=state.waiting + 1, oldest_age_s=max(state.oldest_age_s, lag.seconds))
 

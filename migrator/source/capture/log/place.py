@@ -121,6 +121,7 @@ _SLOT = sa.text("""
         safe_wal_size AS room
     FROM pg_catalog.pg_replication_slots WHERE slot_name = :slot
 """)
+HAS_PUBLICATION = sa.text("SELECT EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = :name)")
 _HAS_LOG = f"SELECT pg_catalog.to_regclass('{LOG}') IS NOT NULL"
 _HERE = f"SELECT {SYSTEM}, pg_catalog.current_database()"
 
@@ -155,6 +156,8 @@ def loss(connection: Connection, place: Place) -> str:
         return f"the replication slot {place.slot} is gone (dropped, or lost in a restore or a fail-over)"
     if slot.wal_status == "lost":
         return f"the replication slot {place.slot} was invalidated: it was behind by more than max_slot_wal_keep_size"
+    if not connection.execute(HAS_PUBLICATION, {"name": place.slot}).scalar_one():
+        return f"the publication {place.slot} is gone"
     if slot.confirmed > place.lsn:
         return f"the replication slot {place.slot} was made again, or another program read from it"
     return ""
