@@ -189,6 +189,12 @@ def slot_lag(live: Live) -> SlotLag | None:
     return live.marks.lag() if isinstance(live.marks, SqlMarks) else None
 
 
+def slot_lag_of(context: JobContext) -> SlotLag | None:
+    """The same of the job's source."""
+    with open_live(context.job, "doctor", patience=ONCE, source=context.source) as live:
+        return slot_lag(live)
+
+
 def capture_stage(live: Live, context: JobContext) -> CaptureStage:
     return CaptureStage(live.capture, context.job.name, context.checked.mapping.table)
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from migrator.model.capture import MarkedBy
+from migrator.source.capture.log.install import LogCapture
 from migrator.source.capture.log.marks import LogMarks
 from tests import support_services as services
+from tests.journeys.small import small_shop
 from tests.log.conftest import TABLES, LogShop, open_reader
+from tests.support_capture import captured, capturing
 from tests.support_own_server import OwnServer
 
 pytestmark = pytest.mark.slow
@@ -149,6 +155,8 @@ def test_the_slot_shows_how_far_it_is_behind(live: LogShop) -> None:
     assert slot["bytes_behind"] > 100_000
     assert live.name in live.project.done("capture", "status", live.job).out
     assert live.name in live.project.done("status", live.job).out
+    checks = live.project.run("doctor", live.job, "--json").data["checks"]
+    assert ("replication slot", "warning") in [(check["name"], check["state"]) for check in checks]
     live.relay()
     assert live.project.done("capture", "status", live.job, "--json").data["slot"]["bytes_behind"] < 100_000
 
@@ -358,3 +366,77 @@ def test_counts_for_evidence_hold_what_is_not_copied_yet(live: LogShop) -> None:
     with open_reader(live) as (writing, reader):
         assert LogMarks(writing, reader).state().waiting == 0
         assert LogMarks(writing, reader).exact().state().waiting == 1
+
+
+def test_images_are_those_that_triggers_write(shop: LogShop) -> None:
+    """Of every type, whatever the settings of the service's session are."""
+    columns = {
+        "a": ("bigint", "9007199254740993"),
+        "b": ("numeric", "0.10"),
+        "c": ("text", "'ä \" \\ 漢'"),
+        "d": ("char(5)", "'x'"),
+        "e": ("uuid", "'00000000-0000-0000-0000-00000000000a'"),
+        "f": ("date", "'2024-02-29'"),
+        "g": ("timetz", "'10:11:12.5+02'"),
+        "h": ("timestamp", "'2024-02-29 01:02:03.000004'"),
+        "i": ("timestamptz", "'2024-02-29 01:02:03+05'"),
+        "j": ("bytea", "'\\x00ff'"),
+        "k": ("boolean", "true"),
+        "l": ("double precision", "0.1"),
+        "m": ("real", "'-Infinity'"),
+        "n": ("interval", "'1 month 2 days 03:00'"),
+        "o": ("inet", "'10.0.0.1/8'"),
+        "p": ("mood", "'so la la'"),
+        "q": ("short", "'yes'"),
+        "r": ("bit(3)", "'101'"),
+        "s": ("varchar", "NULL"),
+    }
+    declared = ", ".join(f"{name} {kind}" for name, (kind, _) in columns.items())
+    values = ", ".join(value for _, value in columns.values())
+    shop.sql(
+        "CREATE TYPE mood AS ENUM ('so la la')",
+        "CREATE DOMAIN short AS varchar(3)",
+        f"CREATE TABLE odd (id integer PRIMARY KEY, {declared})",
+        "ALTER TABLE odd REPLICA IDENTITY FULL",
+    )
+
+    def images(marked_by: MarkedBy) -> list[tuple[str, str]]:
+        with capturing("postgresql", shop.url) as opened, open_reader(shop) as (writing, reader):
+            table, job = captured(opened.table("odd"), ["id", *columns]), shop.project.job.stem
+            marks = LogMarks(writing, reader)
+            capture = LogCapture(writing, job, marks)
+            for step in capture.install_steps([table], job, marked_by):
+                capture.do(step)
+            shop.sql(
+                "SET DateStyle = 'German'; SET TimeZone = 'Asia/Tokyo'; SET IntervalStyle = 'sql_standard';"
+                " SET bytea_output = 'escape'; SET extra_float_digits = 0;"
+                f" INSERT INTO odd VALUES (1, {values})",
+                "UPDATE odd SET id = 2",
+                "DELETE FROM odd",
+            )
+            marks.drain()
+            found = shop.rows("SELECT image_before, image_after FROM migrator.mark ORDER BY id")
+            for step in capture.uninstall_steps():
+                capture.do(step)
+            return [tuple(text and json.loads(text) for text in row) for row in found]
+
+    by_triggers = images("triggers")
+    assert len(by_triggers) == 3
+    assert images("log") == by_triggers
+
+
+def test_other_databases_are_refused(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = small_shop(tmp_path, dynamodb_url, create=False)
+    ended = shop.run("capture", "install", str(shop.job), "--from-log")
+    assert (ended.code, "only PostgreSQL's log can be captured" in " ".join(ended.err.split())) == (2, True)
+
+
+def test_a_partition_that_is_gone_before_it_is_read(live: LogShop) -> None:
+    live.sql(
+        "UPDATE events SET what = 'last' WHERE day >= 100",
+        "DELETE FROM events WHERE day >= 100",
+        "DROP TABLE events_2",
+        "CREATE TABLE other (id integer, day integer, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
+    )
+    live.relay()
+    live.verify()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from tests import support_services as services
-from tests.service.shop import TABLES, Order, Shop, User, open_shop
+from tests.races.shop import TABLES
+from tests.service.shop import Order, Shop, User, open_shop
 from tests.support_own_server import OwnServer
 
 pytestmark = pytest.mark.slow
@@ -28,11 +30,12 @@ def shop(log_server: OwnServer, dynamodb_url: str, tmp_path: Path) -> Iterator[S
             shop.done("capture", "uninstall", "--discard-marks", "--force")
 
 
-@pytest.mark.parametrize("mode", ["dual_write", "strict"])
-def test_a_service_writes_and_the_relay_makes_the_items(shop: Shop, mode: str) -> None:
-    options = {} if mode == "dual_write" else {"mode": mode, "longest_write_s": 120}
+@pytest.mark.parametrize("mode", ["outbox", "strict"])
+def test_a_service_writes_and_the_relay_makes_the_items(
+    shop: Shop, mode: Literal["outbox", "strict"]
+) -> None:
     with shop.migration() as migration:
-        migration.dual_write(shop.sessions, **options)
+        migration.dual_write(shop.sessions, mode=mode, longest_write_s=120)
         with shop.sessions.begin() as session:
             session.add(User(id=1, name="Ann"))
             session.add(Order(id=1, user_id=1, total=5))

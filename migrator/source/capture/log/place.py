@@ -50,6 +50,11 @@ class MarkedTable:
     watched: frozenset[str] | None
     words: Mapping[str, Sequence[str]]
 
+    @property
+    def reals(self) -> set[str]:
+        """Real names of the columns that images hold."""
+        return {real for _, real in self.columns}
+
 
 def marked_table(captured: Captured) -> MarkedTable:
     columns = tuple((column.name, column.real) for column in columns_of(captured, captured.columns))

@@ -67,7 +67,7 @@ Received: TypeAlias = Data | Keepalive
 
 
 class SlotStream:
-    """A replication connection that streams a slot from its confirmed position. `system`: the server's system identifier.
+    """A replication connection that streams a slot from its confirmed position.
 
     Nothing is confirmed to the server but by `confirm`. Use by one thread at a time.
     """
@@ -81,9 +81,12 @@ class SlotStream:
             self.close()
             raise SourceError(f"{place}: connecting to read the log: {why}")
         self._confirmed = 0
-        for setting, value in self._settings().items():
-            self._run(f"SET {setting} = '{value}'")
-        self.system = (self._run("IDENTIFY_SYSTEM").get_value(0, 0) or b"").decode()
+        try:
+            for setting, value in self._settings().items():
+                self._run(f"SET {setting} = '{value}'")
+        except BaseException:
+            self.close()
+            raise
 
     def start(self, slot: str, publication: str) -> None:
         """Raises: SlotInUseError; SourceError."""
@@ -181,6 +184,10 @@ def _words_of(connection: pq.abc.PGconn) -> str:
         ("must be superuser or replication role", _REFUSED["42501"]),
         ("permission denied to start WAL sender", _REFUSED["42501"]),
         ("max_wal_senders", _REFUSED["53300"]),
+        (
+            "startup parameter",
+            "a pooler lets no replication connection through; name the server itself in the URL",
+        ),
         ("authentication", "user or password are wrong"),
     ):
         if sign in text:

@@ -38,12 +38,13 @@ LOOK_S = 1.0
 """How often a reader looks whether it is still to read, and another one whether it may."""
 _log = get_logger("log_capture")
 
-_ROOT = sa.text("""
+_ANCESTORS = sa.text("""
     SELECT n.nspname || '.' || c.relname AS name,
         EXISTS (SELECT FROM pg_catalog.pg_publication_rel p JOIN pg_catalog.pg_publication o ON o.oid = p.prpubid
             WHERE o.pubname = :slot AND p.prrelid = c.oid) AS is_published
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.oid = coalesce(pg_catalog.pg_partition_root(CAST(:oid AS oid)), CAST(:oid AS oid))
+    WHERE c.oid = CAST(:oid AS oid)
+        OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(CAST(:oid AS oid)))
 """)
 _PARTITIONED = sa.text("""
     SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c
@@ -230,22 +231,19 @@ class LogReader:
                 pass
 
     def _marks_of(self, opened: _Opened, relation: decoder.Relation) -> list[RelationMarks]:
-        """Of the captured table that it is, or is a partition of; a partition that is gone may have been any table's."""
-        table = opened.tables.get(f"{relation.schema}.{relation.name}")
-        if table is not None:
-            return [RelationMarks(table, relation)]
+        """Of the captured tables that it is, or is a partition of; a partition that is gone may have been any table's."""
 
-        def work(connection: Connection, _: Ddl) -> tuple[sa.Row[tuple[str, bool]] | None, set[str]]:
-            found = connection.execute(_ROOT, {"oid": relation.oid, "slot": opened.place.slot}).first()
-            return found, set(connection.scalars(_PARTITIONED))
+        def work(connection: Connection, _: Ddl) -> tuple[set[str], bool, set[str]]:
+            rows = connection.execute(_ANCESTORS, {"oid": relation.oid, "slot": opened.place.slot}).all()
+            is_published = any(row.is_published for row in rows)
+            return {row.name for row in rows}, is_published, set(connection.scalars(_PARTITIONED))
 
-        found, partitioned = self.writing.look("looking at a partition", work)
-        if found is not None and (found.name in opened.tables or found.is_published):
-            return [RelationMarks(opened.tables[found.name], relation)] if found.name in opened.tables else []
-        return [
-            RelationMarks(opened.tables[name], relation)
-            for name in sorted(partitioned & opened.tables.keys())
-        ]
+        names, is_published, partitioned = self.writing.look("looking at a partition", work)
+        known = (names | {f"{relation.schema}.{relation.name}"}) & opened.tables.keys()
+        if not known and not is_published:
+            held = {column.name for column in relation.columns}
+            known = {name for name in partitioned & opened.tables.keys() if opened.tables[name].reals <= held}
+        return [RelationMarks(opened.tables[name], relation) for name in sorted(known)]
 
     # ── what is kept ──
 
