@@ -111,22 +111,23 @@ def live_lsn(reader: LogReader) -> int:
     return place.lsn
 
 
-def test_relays_that_are_killed_while_a_service_writes(live: LogShop) -> None:
-    """Whenever it comes: SIGKILL of two relays, four times."""
-    stop, written = threading.Event(), 0
+@contextmanager
+def writing(shop: LogShop) -> Iterator[list[int]]:
+    """A service writes until the block ends; how many times."""
+    stop, written = threading.Event(), [0]
 
     def write() -> None:
-        nonlocal written
-        with closing(live.connect()) as connection:
+        with closing(shop.connect()) as connection:
             while not stop.is_set():
-                written += 1
-                number = written % 20 + 1
+                written[0] += 1
+                turn = written[0]
+                number = turn % 20 + 1
                 connection.execute(
-                    "UPDATE customer SET email = %s WHERE id = %s", (f"e{written}@x.example", number)
+                    "UPDATE customer SET email = %s WHERE id = %s", (f"e{turn}@x.example", number)
                 )
-                connection.execute("INSERT INTO orders VALUES (%s, %s, 1)", (10_000 + written, number))
-                connection.execute("DELETE FROM orders WHERE id = %s", (10_000 + written - 7,))
-                if not written % 150:
+                connection.execute("INSERT INTO orders VALUES (%s, %s, 1)", (10_000 + turn, number))
+                connection.execute("DELETE FROM orders WHERE id = %s", (10_000 + turn - 7,))
+                if not turn % 150:
                     connection.execute("TRUNCATE events")
                     connection.execute("INSERT INTO events SELECT n, n, 'x' FROM generate_series(1, 9) n")
                 time.sleep(0.002)
@@ -134,17 +135,39 @@ def test_relays_that_are_killed_while_a_service_writes(live: LogShop) -> None:
     service = threading.Thread(target=write)
     service.start()
     try:
+        yield written
+    finally:
+        stop.set()
+        service.join()
+
+
+def test_relays_that_are_killed_while_a_service_writes(live: LogShop) -> None:
+    """Whenever it comes: SIGKILL of two relays, four times."""
+    with writing(live) as written:
         for turn in range(4):
             relays = [live.project.start("relay", live.job) for _ in range(2)]
             time.sleep(1.5 + 0.23 * turn)
             for relay in relays:
                 relay.send_signal(signal.SIGKILL)
                 relay.communicate()
-    finally:
-        stop.set()
-        service.join()
-    assert written > 300
+    assert written[0] > 300
     live.project.pass_time(3600)
+    live.relay()
+    live.verify()
+
+
+def test_from_the_log_to_triggers_and_back_while_a_service_writes(live: LogShop) -> None:
+    """A relay runs all the time: it gives the slot up, and opens the new one."""
+    with live.project.beside("relay", live.job), writing(live) as written:
+        for _ in range(2):
+            time.sleep(2)
+            live.project.done("capture", "install", live.job, "--by-triggers")
+            assert live.slots() == []
+            time.sleep(2)
+            live.install()
+            assert live.rows("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal") == [(0,)]
+        time.sleep(6)
+    assert written[0] > 300
     live.relay()
     live.verify()
 
