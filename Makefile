@@ -16,7 +16,7 @@ MAPPINGS = mappings/*.yaml mappings/designs/*.yaml docker/tables/mapping.yaml
 
 # Tests that are about one part, on the engines where it can fail. The folder selects; markers say what a server adds.
 PARTS  := tests/unit tests/golden tests/contract tests/language tests/designs tests/simulation tests/outside \
-  tests/exports tests/integration tests/service tests/races
+  tests/exports tests/integration tests/log tests/service tests/races
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-annotate --no-header --no-emit-index-url --no-emit-find-links --upgrade

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters, digests_of, newest_of, process_of
 from migrator.model.errors import MigratorError
 from migrator.model.instances import Newest
-from migrator.model.live import MarksState, Writer
+from migrator.model.live import MarksState, SlotLag, Writer
 from migrator.output.relay import open_line
 from migrator.settings.job import Job
 from migrator.stages.cutover.watch import LagWatch, tell
@@ -41,9 +41,16 @@ class Lag:
     open_findings: Mapping[str, int] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
 
+    @property
+    def slot(self) -> SlotLag | None:
+        """Of a log that is captured."""
+        return None if self.marks is None else self.marks.slot
+
     def data(self) -> dict[str, Any]:
         state = self.marks
-        marks = None if state is None else {name: getattr(state, name) for name in state.__slots__}
+        marks = None
+        if state is not None:
+            marks = {name: getattr(state, name) for name in state.__slots__ if name != "slot"}
         writers = [
             {
                 "id": writer.id,
@@ -65,12 +72,15 @@ class Lag:
             "mapping": mapping,
             "unverified": self.unverified,
             "open_findings": dict(self.open_findings),
+            **({} if self.slot is None else {"slot": asdict(self.slot)}),
         }
 
     def warnings(self, revision: str | None) -> Iterator[str]:
         """For people. `revision`: of the job's mapping file as it is now; None where it cannot be read."""
         if self.reason:
             yield f"marks: the source cannot be asked: {self.reason}"
+        if self.slot is not None:
+            yield self.slot.line()
         if self.open_findings:
             yield open_line(self.open_findings)
         if self.unverified:

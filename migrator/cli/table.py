@@ -49,6 +49,7 @@ from migrator.stages.doctor import (
     check_permissions,
     check_revision,
     check_server,
+    check_slot,
     check_statements,
     check_table,
     check_untried,
@@ -242,6 +243,7 @@ def _marks(checkup: Checkup, context: JobContext, command_job: CommandJob) -> No
     )
     check_verified(checkup, lambda: _unverified(context, command_job.journal()))
     if captured:
+        check_slot(checkup, checkup.ask("replication slot", lambda: live.slot_lag_of(context)))
         checkup.ask("marks", lambda: live.try_marks(context), "they can be taken and finished")
         fine = "they can be drawn, and are not behind those that the journal and the table know"
         checkup.ask("tickets", lambda: adoption_wiring.try_tickets(context, command_job.journal), fine)

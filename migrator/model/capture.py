@@ -13,11 +13,22 @@ from migrator.model.facts import Captured, EntityPlan, TableFacts
 # there.
 
 CaptureState = Literal[
-    "captured", "services", "missing", "partition", "stale", "disabled", "extra", "refused", "unread"
+    "captured",
+    "services",
+    "missing",
+    "partition",
+    "stale",
+    "disabled",
+    "extra",
+    "refused",
+    "unread",
+    "lost",
+    "unidentified",
 ]
 
-MarkedBy = Literal["triggers", "services"]
-"""What leaves the marks: triggers of ours, or the services themselves, by the adapter that they import."""
+MarkedBy = Literal["triggers", "services", "log"]
+"""What leaves the marks: triggers of ours, the services themselves, by the adapter that they import, or a reader of the
+database's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,7 @@ class TableCapture:
     has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no mark;
     `refused`: what others than `migrator reverse` write to it is refused; `unread`: of a DynamoDB table, no stream
     tells us of all its changes.
+    `lost`: the slot of the database's log misses changes; `unidentified`: the log lacks columns of keys or links.
 
     Where it is stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
     """
@@ -77,7 +89,7 @@ class Capture(Protocol):
 
     @property
     def means(self) -> str:
-        """What tells of changes, in the plural: triggers, streams."""
+        """What captures the changes, in the plural: triggers, streams, publication and slot."""
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
         """The tables to capture, in the order of their names; no view of which the mapping says what changes it."""

@@ -46,21 +46,62 @@ class Mark:
     fault: str = ""
     age_s: float = field(default=0.0, compare=False)
 
+    @property
+    def is_of_whole_table(self) -> bool:
+        """Whether any row of the table may have changed, as after a TRUNCATE in a log."""
+        has_image = self.before is not None or self.after is not None
+        return bool(self.table) and self.root is None and not has_image and not self.fault
+
 
 MARKS_COUNTED = 50_000
 """Marks whose rows are counted, the oldest ones."""
 
 
+SLOT_MEND = "run `migrator capture install`, which makes a new slot, then `migrator verify --repair`"
+"""Of a log that misses changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLag:
+    """`bytes_behind`: of log that is not copied yet; `bytes_kept`: that the server keeps for the slot; `bytes_left`: before
+    the slot is lost, None without a limit; `seconds`: since the moment up to which all is copied. `lost`: why changes may be
+    missing, '' where none is."""
+
+    slot: str
+    bytes_behind: int
+    bytes_kept: int
+    bytes_left: int | None
+    seconds: float
+    has_reader: bool
+    lost: str = ""
+
+    def line(self) -> str:
+        if self.lost:
+            return f"slot {self.slot}: lost: {self.lost}; {SLOT_MEND}"
+        left = "" if self.bytes_left is None else f", lost after {_size(self.bytes_left)} more"
+        reader = "read by a relay" if self.has_reader else "no relay reads it"
+        behind = f"{_size(self.bytes_behind)} and {self.seconds:,.0f} s behind"
+        return f"slot {self.slot}: {reader}, {behind}, the server keeps {_size(self.bytes_kept)} of log{left}"
+
+
+def _size(number: int) -> str:
+    for unit, size in (("GB", 2**30), ("MB", 2**20), ("kB", 2**10)):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}"
+    return f"{number} bytes"
+
+
 @dataclass(frozen=True, slots=True)
 class MarksState:
     """`oldest_age_s`: of the oldest mark that is ripe, 0 where none waits. `failed`: marks that were put back. `rows`: rows
-    that the marks name, of more than MARKS_COUNTED at least; None if nothing counted them."""
+    that the marks name, of more than MARKS_COUNTED at least; None if nothing counted them. `slot`: of a captured log."""
 
     waiting: int = 0
     oldest_age_s: float = 0.0
     failed: int = 0
     unripe: int = 0
     rows: int | None = None
+    slot: SlotLag | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

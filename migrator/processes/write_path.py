@@ -256,7 +256,7 @@ def tell_registered(before: Standing, tell: Tell) -> None:
 
 def tell_unmarked(job: Job, journal: SqlJournal, installation: Installation, tell: Tell) -> None:
     """Warns where services are to leave the marks, and none is there that would."""
-    if installation.marked_by == "triggers":
+    if installation.marked_by != "services":
         return
     service_registry = live.registry_of(job, journal)
     if not service_registry.marking:

@@ -131,6 +131,8 @@ def _of(connection: Connection) -> Granting:
 
 def readable(grant: Grant) -> str:
     """What a check of the grant is called."""
+    if grant.kind == "attribute":
+        return f"attribute {grant.right} of the user"
     if grant.kind == "owner":
         return f"grant of the tables' owner {grant.name}"
     place = f"{grant.schema}.{grant.name}" if grant.schema else grant.name

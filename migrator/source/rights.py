@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:  # the command line lists the roles, and waits for no driver
     from sqlalchemy.engine import Connection
 
-Kind = Literal["table", "sequence", "schema", "database", "owner"]
+Kind = Literal["table", "sequence", "schema", "database", "owner", "attribute"]
 
 
 @dataclass(frozen=True, order=True)
 class Grant:
     """One right on one thing. `schema`: of a table; `name`: of what `kind` says. Of an `owner`, whom the tables belong to,
-    the right is to be a member of it."""
+    the right is to be a member of it; an `attribute` is one of the role itself."""
 
     kind: Kind
     schema: str

@@ -12,6 +12,7 @@ from migrator.model.edges import Probe, Questions, Rows, TableAdmin
 from migrator.model.errors import MigratorError
 from migrator.model.facts import TableFacts
 from migrator.model.instances import Standing
+from migrator.model.live import SlotLag
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.results import Check, CheckState
 from migrator.model.table import TableDesign
@@ -242,7 +243,7 @@ def check_capture(
     elif status.partitions:
         what = f"rows are marked; a TRUNCATE of {', '.join(status.partitions)} (new) alone would leave none"
         checkup.tell("capture", what, f"migrator capture install {job}", "warning")
-    elif here.marked_by == "triggers":
+    elif here.marked_by != "services":
         checkup.tell("capture", f"{status.means} mark changes of {len(status.tables)} table(s)")
     elif not marking:
         what = "services are to mark changes, and no instance is known to be alive"
@@ -251,6 +252,19 @@ def check_capture(
         what = f"{marking} instance(s) of services mark changes of {len(status.tables)} table(s)"
         checkup.tell("capture", what)
     return here is not None
+
+
+def check_slot(checkup: Checkup, lag: SlotLag | None) -> None:
+    """Of a source whose log is captured."""
+    if lag is None:
+        return
+    if lag.lost:
+        checkup.tell("replication slot", lag.line(), "", "failed")
+    elif lag.bytes_left is None:
+        remedy = "set max_slot_wal_keep_size: without it the server keeps its log until the disk is full"
+        checkup.tell("replication slot", lag.line(), remedy, "warning")
+    else:
+        checkup.tell("replication slot", lag.line())
 
 
 def check_bucket(checkup: Checkup, probes: Sequence[Probe]) -> None:

@@ -21,15 +21,24 @@ from migrator.mapping.difference.answers import answer_digests, items_digest
 from migrator.mapping.heart.changes import marked_columns
 from migrator.mapping.plan import columns_digest
 from migrator.mapping.reach import image_keys
-from migrator.model.capture import Capture, Installation, Step
+from migrator.model.capture import Capture, Installation, MarkedBy, Step
 from migrator.model.instances import Answered, Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.model.journal import Run
-from migrator.model.live import MARKS_COUNTED, Activity, ActivityCounts, Root, TriedMarks, TriedTickets
+from migrator.model.live import (
+    MARKS_COUNTED,
+    Activity,
+    ActivityCounts,
+    Root,
+    SlotLag,
+    TriedMarks,
+    TriedTickets,
+)
 from migrator.runtime.retry import Backoff, Retry, running_s
 from migrator.settings.job import Job
 from migrator.settings.source import DocumentSettings
 from migrator.settings.transforms import sound_mapping
-from migrator.source.capture.install import SqlActivity, SqlCapture
+from migrator.source.capture.install import SqlCapture
+from migrator.source.capture.log.opening import open_captured
 from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.connect import address_of
 from migrator.source.engines.base import ConnectionOptions, name_of
@@ -42,6 +51,7 @@ from migrator.stages.live.capture import CaptureStage, CaptureStatus
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions, live_entities
 from migrator.stages.live.rounds import LiveEntity, encoders_of
+from migrator.stages.live.whole import WholeTable
 from migrator.stages.live.writers import WriterHeartbeats, both
 from migrator.stages.removal import Forget
 from migrator.target.conditional import ConditionalWrites
@@ -101,16 +111,24 @@ def open_live(
         statement_timeout_s=settings.statement_timeout_s,
     )
     connection_options = connection_options.answering_within(answer_within_s)
+    retry = Retry(patience, stop)
     writing = Writing(
         address,
         connection_options,
-        Retry(patience, stop),
+        retry,
         source.engine if isinstance(source, SqlSource) else None,
     )
-    try:
-        yield Live(SqlCapture(writing), SqlMarks(writing), SqlTickets(writing), SqlActivity(writing))
-    finally:
-        writing.close()
+    capture, marks, activity = open_captured(
+        job.name, writing, address, connection_options.name, retry.wait, partial(_is_over, job)
+    )
+    with closing(marks):
+        yield Live(capture, marks, SqlTickets(writing), activity)
+
+
+def _is_over(job: Job) -> bool:
+    """Whether the service writes the table itself, so that no relay needs to read the log."""
+    with job_wiring.open_journal(job) as journal:
+        return job_wiring.write_ownership(job, sound_mapping(job.mapping).mapping, journal).is_service()
 
 
 @contextmanager
@@ -155,6 +173,28 @@ def need_installation(live: Live, context: JobContext, *, is_old: bool = False) 
     return capture_stage(live, context).need_installation(context.plans, is_old=is_old)
 
 
+def marked_by(live: Live) -> MarkedBy:
+    """What an install that is not told otherwise lets leave the marks: the log where it is captured, else triggers."""
+    installation = live.capture.installation()
+    return "log" if installation is not None and installation.marked_by == "log" else "triggers"
+
+
+def exact_marks(live: Live) -> TriedMarks:
+    """The marks, counted with all changes that were committed before: for evidence."""
+    return live.marks.exact() if isinstance(live.marks, SqlMarks) else live.marks
+
+
+def slot_lag(live: Live) -> SlotLag | None:
+    """How far the slot of the source's log is behind; None where the log is not captured."""
+    return live.marks.lag() if isinstance(live.marks, SqlMarks) else None
+
+
+def slot_lag_of(context: JobContext) -> SlotLag | None:
+    """The same of the job's source."""
+    with open_live(context.job, "doctor", patience=ONCE, source=context.source) as live:
+        return slot_lag(live)
+
+
 def capture_stage(live: Live, context: JobContext) -> CaptureStage:
     return CaptureStage(live.capture, context.job.name, context.checked.mapping.table)
 
@@ -174,7 +214,7 @@ def waiting_rows(context: JobContext) -> int:
     """The number of rows that the first MARKS_COUNTED pending marks name: a backlog costs its rows, not its changes."""
     with open_live(context.job, "status", patience=ONCE, source=context.source) as live:
         keys = {one.name: one.table.primary_key for one in live.capture.captured(context.plans)}
-        marks = live.marks.look(0, MARKS_COUNTED)
+        marks = live.marks.look(-1, MARKS_COUNTED)
         images = ((mark, mark.after or mark.before or {}) for mark in marks)
         named = ([image.get(name) for name in keys.get(mark.table) or image] for mark, image in images)
         return len({repr((mark.root, mark.table, key)) for mark, key in zip(marks, named, strict=True)})
@@ -187,9 +227,9 @@ def capture_refusals(context: JobContext) -> list[str]:
 
 
 def capture_steps(context: JobContext) -> list[Step]:
-    """What an install of capture by triggers would do in the job's source now."""
+    """What an install of capture would do in the job's source now."""
     with open_live(context.job, "plan", patience=ONCE, source=context.source) as live:
-        return capture_stage(live, context).steps(context.plans)
+        return replace(capture_stage(live, context), marked_by=marked_by(live)).steps(context.plans)
 
 
 def try_marks(context: JobContext) -> None:
@@ -263,7 +303,13 @@ class ConcurrentEdges:
         return Relay(
             *(self.live.marks, self.context.source, self.refresh(check), self.open_findings),
             *(captured, keys, options),
+            whole_table=self._whole_table,
         )
+
+    @property
+    def _whole_table(self) -> WholeTable:
+        plans = {name: edge.compiled.plan for name, edge in self.entities.items()}
+        return WholeTable(plans, self.context.source, self.target.design, self.target.pages)
 
     def entities_by_table(self) -> dict[str, str]:
         """By captured table the entities whose items follow from its rows, with commas between: a metric's label."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests import support_mysql
 from tests import support_services as services
 from tests.races.harness import Race
-from tests.races.shop import Shop, open_shop
+from tests.races.shop import MAPPING, TABLES, Shop, open_shop
 from tests.support_capture import ENGINES, new_sqlite
 
 
@@ -22,6 +23,29 @@ def postgresql_shop(
     with (
         services.postgres_database(postgres_url) as url,
         open_shop("postgresql", url, dynamodb_url, tmp_path_factory.mktemp("races")) as shop,
+    ):
+        yield shop
+
+
+@pytest.fixture(scope="session")
+def log_shop(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """PostgreSQL's, whose log is read in place of triggers."""
+    with open_log_shop(dynamodb_url, tmp_path_factory.mktemp("races"), MAPPING, TABLES) as shop:
+        yield shop
+
+
+@contextmanager
+def open_log_shop(endpoint: str, folder: Path, mapping: str, tables: Sequence[str]) -> Iterator[Shop]:
+    names = [statement.split()[2] for statement in tables if statement.startswith("CREATE TABLE")]
+    identities = [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in names]
+    with (
+        services.own_postgres("wal_level=logical") as server,
+        open_shop(
+            *("postgresql", server.url, endpoint, folder),
+            mapping=mapping,
+            tables=[*tables, *identities],
+            from_log=True,
+        ) as shop,
     ):
         yield shop
 
@@ -48,7 +72,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "race" in metafunc.fixturenames:
         named = metafunc.definition.get_closest_marker("engines")
         names = named.args if named else ENGINES
-        metafunc.parametrize("engine", [_at_a_landing(name, names) for name in names])
+        has_log = "postgresql" in names and not metafunc.definition.get_closest_marker("triggers")
+        more = [pytest.param("log", marks=pytest.mark.nightly)] if has_log else []
+        metafunc.parametrize("engine", [*(_at_a_landing(name, names) for name in names), *more])
 
 
 def _at_a_landing(name: str, names: Sequence[str]) -> Any:

@@ -149,6 +149,7 @@ class Race:
             self.shop.live.marks.advance(mark, mark.cursor)
 
     def mark_ids(self) -> list[int]:
+        self.shop.copy_log()
         return [
             int(row[0]) for row in self.shop.sql.rows(f"SELECT id FROM {self.shop.mark_table} ORDER BY id")
         ]
@@ -205,6 +206,7 @@ class Race:
         """A backfill of everything; the marks that the rows left are put away, for they tell nothing new."""
         for name in self.beside.entities:
             self.copy(name, fast=fast)
+        self.shop.copy_log()
         self.shop.sql(f"DELETE FROM {self.shop.mark_table}")
 
     # ── what there is ──

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from migrator.journal.runs import SqlJournal
+from migrator.model.capture import MarkedBy
+from migrator.model.live import Mark, MarksState
 from migrator.model.table import TableDesign
 from migrator.settings.job import Job
+from migrator.source.capture.log.marks import LogMarks
 from migrator.stages.live.capture import CaptureStage
 from migrator.target.admin.table import DynamoTableAdmin
 from migrator.target.client import dynamodb_client
@@ -123,13 +126,22 @@ class Shop:
     journal: SqlJournal
     sql: Session
     client: Any
+    from_log: bool = False
+    """Whether a reader of the log leaves the marks, and not triggers."""
 
     @property
     def mark_table(self) -> str:
         return "migrator.mark" if self.engine == "postgresql" else "migrator_mark"
 
     def clear(self) -> None:
-        self.sql(*EMPTY, f"DELETE FROM {self.mark_table}")
+        self.sql(*EMPTY)
+        self.copy_log()
+        self.sql(f"DELETE FROM {self.mark_table}")
+
+    def copy_log(self) -> None:
+        """Every change by now has its mark."""
+        if isinstance(self.live.marks, AtOnceMarks):
+            self.live.marks.drain()
 
     def new_target(self) -> Target:
         """A new table, by the one client of all races: making one takes as long as a whole race."""
@@ -157,6 +169,18 @@ class Shop:
             opened.close()
 
 
+class AtOnceMarks(LogMarks):
+    """A change is a mark as soon as marks are taken: races count on an order of steps."""
+
+    def take(self, count: int, lease_s: float) -> list[Mark]:
+        self.drain()
+        return super().take(count, lease_s)
+
+    def state(self) -> MarksState:
+        self.drain()
+        return super().state()
+
+
 @contextmanager
 def open_shop(
     engine: str,
@@ -166,6 +190,7 @@ def open_shop(
     *,
     mapping: str = MAPPING,
     tables: Sequence[str] = TABLES,
+    from_log: bool = False,
 ) -> Iterator[Shop]:
     (folder / "mapping.yaml").write_text(mapping)
     (folder / "races.yaml").write_text(JOB.format(url=url, endpoint=endpoint, folder=folder))
@@ -177,8 +202,12 @@ def open_shop(
         context = stack.enter_context(job_wiring.open_job(job, "races"))
         live = stack.enter_context(live_wiring.open_live(job, "races", patience=job_wiring.backoff_of(job)))
         journal = stack.enter_context(job_wiring.open_journal(job))
-        stage = CaptureStage(live.capture, job.name, context.checked.mapping.table)
+        if from_log:
+            assert isinstance(live.marks, LogMarks)
+            live = replace(live, marks=AtOnceMarks(live.marks.writing, live.marks.reader))
+        marked_by: MarkedBy = "log" if from_log else "triggers"
+        stage = CaptureStage(live.capture, job.name, context.checked.mapping.table, marked_by)
         stage.install([entity.plan for entity in context.checked.entities])
         live_wiring.revisions_of(context, journal).register()
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
-        yield Shop(engine, url, job, context, live, journal, sql, client)
+        yield Shop(engine, url, job, context, live, journal, sql, client, from_log)

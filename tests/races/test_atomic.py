@@ -15,6 +15,7 @@ from tests import pins, support_mysql
 from tests import support_services as services
 from tests.fakes.encoded import ByItems
 from tests.faults.schedule import Faults
+from tests.races.conftest import open_log_shop
 from tests.races.harness import Pause, Race
 from tests.races.shop import TABLES, Shop, open_shop
 from tests.support_capture import new_sqlite
@@ -86,6 +87,13 @@ def mariadb_shop(
             "mariadb", url, dynamodb_url, folder, mapping=MAPPING, tables=(*TABLES, *TABLES_OF_SHEETS)
         ) as shop,
     ):
+        yield shop
+
+
+@pytest.fixture(scope="module")
+def log_shop(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("atomic")
+    with open_log_shop(dynamodb_url, folder, MAPPING, (*TABLES, *TABLES_OF_SHEETS)) as shop:
         yield shop
 
 

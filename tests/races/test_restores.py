@@ -96,6 +96,7 @@ def test_a_relay_that_runs_while_the_source_is_restored_writes_nothing_and_keeps
     assert race.item("USER#1")["name"] == "After"
 
 
+@pytest.mark.triggers
 def test_a_write_refused_by_a_ticket_that_was_never_drawn_tells_of_a_restore(race: Race) -> None:
     """The journal went back with the source, and the table's control item was put back, too."""
     changed(race)
@@ -125,6 +126,7 @@ class SilentListener:
         return
 
 
+@pytest.mark.triggers
 def test_a_daemon_whose_source_is_restored_ends_with_all_its_workers(race: Race) -> None:
     changed(race)
     restore(race)
@@ -178,6 +180,7 @@ def test_verify_finds_nothing_where_marks_are_worked_and_all_where_they_are_not(
     race.comes_to_rest()
 
 
+@pytest.mark.triggers
 def test_changes_that_left_no_mark_are_told_and_repaired(race: Race) -> None:
     """The triggers were dropped: capture's status says so, and verify finds what was missed."""
     race.sql(*TWO)
@@ -198,6 +201,7 @@ def test_changes_that_left_no_mark_are_told_and_repaired(race: Race) -> None:
 
 
 @pytest.mark.engines("postgresql")
+@pytest.mark.triggers
 def test_triggers_that_were_disabled_are_told(race: Race) -> None:
     assert race.command("capture", "status").code == 0
     race.sql("ALTER TABLE users DISABLE TRIGGER USER")

@@ -20,8 +20,8 @@ from migrator.cli.command_line import (
 
 @click.group(cls=Branch)
 def capture() -> None:
-    """Leave a mark of every change in the source, by triggers, by streams of old tables of DynamoDB, or by the services
-    themselves, for the relay to work."""
+    """Leave a mark of every change in the source, by triggers, from PostgreSQL's log, by streams of old tables of DynamoDB,
+    or by the services themselves, for the relay to work."""
 
 
 @capture.command(example="jobs/shop.yaml --dry-run")
@@ -35,6 +35,12 @@ def capture() -> None:
     is_flag=True,
     help="No triggers: services leave the marks, by the adapter that all of them import.",
 )
+@click.option(
+    "--from-log",
+    is_flag=True,
+    help="No triggers: the relay reads PostgreSQL's log, by a publication and a replication slot.",
+)
+@click.option("--by-triggers", is_flag=True, help="Triggers again, where the log has been read so far.")
 @click.option(
     "--take-back",
     is_flag=True,
@@ -54,6 +60,9 @@ def install() -> Work:
     With --by-services only the tables are made. Without it on such an installation, triggers are made, and leave
     the marks from then on.
 
+    With --from-log the tables, a publication and a replication slot are made. Without it such an installation stays
+    as it is and is brought up to date; --by-triggers replaces it.
+
     Of old tables of DynamoDB the streams are switched on and begun with, and --dry-run prints calls of aws.
     """
     from migrator.cli.live.capture import install
@@ -65,7 +74,8 @@ def install() -> Work:
 @job_argument
 @json_option
 def status() -> Work:
-    """Compare triggers with mapping and schema, look at streams of old tables, or count the services that leave marks.
+    """Compare triggers, or what is read of the log, with mapping and schema, look at streams of old tables, or count the
+    services that leave marks. Of a log, how far its slot is behind.
 
     Exit code 1 where a change could leave no mark.
     """
@@ -83,7 +93,8 @@ def status() -> Work:
 @force_option("Also while services run that mark changes; their writes fail then.")
 @json_option
 def uninstall() -> Work:
-    """Take away the triggers and our tables, so that nothing of ours is left in the source.
+    """Take away the triggers, or the slot and the publication, and our tables, so that nothing of ours is left in the
+    source.
 
     Streams of old tables of DynamoDB stay on: others may read them.
     """

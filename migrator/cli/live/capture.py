@@ -47,8 +47,10 @@ class _Session:
 
 
 @contextmanager
-def _session(command_job: CommandJob, command: str, marked_by: MarkedBy = "triggers") -> Iterator[_Session]:
-    """The job's mapping laid over its source, and capture's edges there."""
+def _session(
+    command_job: CommandJob, command: str, marked_by: MarkedBy | None = "triggers"
+) -> Iterator[_Session]:
+    """The job's mapping laid over its source, and capture's edges there. `marked_by` None: as it is installed."""
     job = command_job.job
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
@@ -56,7 +58,8 @@ def _session(command_job: CommandJob, command: str, marked_by: MarkedBy = "trigg
         live = stack.enter_context(
             live_wiring.open_live(job, f"capture {command}", stop=stop.is_set, source=context.source)
         )
-        stage = CaptureStage(live.capture, job.name, context.checked.mapping.table, marked_by)
+        origin = marked_by or live_wiring.marked_by(live)
+        stage = CaptureStage(live.capture, job.name, context.checked.mapping.table, origin)
         plans = context.plans
         yield _Session(command_job, job, context, live, stage, plans)
 
@@ -68,13 +71,20 @@ def install(
     dry_run: bool,
     form: str | None,
     by_services: bool,
+    from_log: bool,
+    by_triggers: bool,
     take_back: bool,
     go_back: bool,
     force: bool,
     as_json: bool,
 ) -> int:
     """The exit code of `migrator capture install`."""
-    with _session(command_job, "install", "services" if by_services else "triggers") as session:
+    if by_services + from_log + by_triggers > 1:
+        raise click.UsageError("--by-services, --from-log and --by-triggers exclude each other")
+    marked_by: MarkedBy | None = (
+        "services" if by_services else "log" if from_log else "triggers" if by_triggers else None
+    )
+    with _session(command_job, "install", marked_by) as session:
         if dry_run or form:
             return _print_install(session, form or "sql", as_json=as_json)
         need_unanswered(session.context, session.command_job.journal(), say, goes_back=go_back, force=force)
@@ -94,6 +104,8 @@ def install(
         unverified = _unverified(session, session.live.capture.installation())
     if done.lost_marks:
         what = "warning: the table of marks was gone, and changes with it; it is there again"
+        if session.stage.marked_by == "log":
+            what = "warning: the slot was lost, and changes with it; there is a new one"
         click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
     if unverified:
         click.echo(f"warning: {unverified}", err=True)
@@ -195,11 +207,15 @@ def status(job: Path, as_json: bool) -> int:
         if capture.marked_by == "services":
             service_registry = live_wiring.registry_of(session.job, command_job.journal())
         standing, unverified = _standing(session), _unverified(session, capture.installation)
+        lag = live_wiring.slot_lag(session.live)
     if as_json:
         marking = {} if service_registry is None else {"marking": len(service_registry.marking)}
-        print_json(asdict(capture) | marking | {"mapping": standing, "unverified": unverified})
+        slot = {} if lag is None else {"slot": asdict(lag)}
+        print_json(asdict(capture) | marking | slot | {"mapping": standing, "unverified": unverified})
     else:
         _print(capture)
+        if lag is not None:
+            print_folded(lag.line())
         if service_registry is not None:
             print_folded(marking_line(service_registry))
         if capture.installation is not None:

@@ -231,7 +231,8 @@ def _marks_alone(
     else:
         counts = live_wiring.open_findings_of(context.job, command_job.journal()).counts()
         state = live.marks.state()
-        data = asdict(state) | {"open_findings": counts}
+        data = {name: value for name, value in asdict(state).items() if name != "slot"}
+        data |= {"open_findings": counts} | ({} if state.slot is None else {"slot": asdict(state.slot)})
         line = "\n".join(filter(None, (lag_line(state, counts), open_line(counts))))
     if as_json:
         print_json(data)

@@ -78,6 +78,7 @@ _SERVICES = (
     "services leave no marks for a source of DynamoDB tables, whose streams tell of every change whoever makes it; install"
     " without --by-services"
 )
+_NO_LOG = "a source of DynamoDB tables is captured by their streams; install without --from-log"
 LIMITS = (
     "a stream keeps a change for 24 hours: a relay that is away for longer stops when it comes back, and"
     " `migrator capture install` and `migrator verify --repair` mend it",
@@ -104,6 +105,8 @@ class StreamCapture:
     def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
         if marked_by == "services":
             return [_SERVICES]
+        if marked_by == "log":
+            return [_NO_LOG]
         return [what for table in tables if (what := self._unfit(table.name))]
 
     def limits(self, marked_by: MarkedBy = "triggers") -> list[str]:

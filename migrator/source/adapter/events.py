@@ -296,12 +296,12 @@ class Rules:
     @property
     def triggered(self) -> frozenset[str]:
         """Tables whose triggers leave the marks."""
-        return self.tables if self.capture.marked_by == "triggers" else frozenset()
+        return self.tables if self.capture.marked_by != "services" else frozenset()
 
     @property
     def reads(self) -> bool:
         """Whether changed rows must be read; if not, triggers mark all changes."""
-        return self.writes or self.capture.marked_by != "triggers"
+        return self.writes or self.capture.marked_by == "services"
 
 
 class Adapter:

@@ -91,6 +91,9 @@ _UNMARKED = (
 )
 
 
+_NO_LOG = "only PostgreSQL's log can be captured; install without --from-log"
+
+
 class SqlCapture:
     """Its `writing` waits for locks only for seconds: a table that waits for us would make the service wait."""
 
@@ -113,6 +116,9 @@ class SqlCapture:
         ]
 
     def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
+        if marked_by == "log":
+            return [f"{self._writing.place}: {_NO_LOG}"]
+
         def work(connection: Connection, ddl: Ddl) -> list[str]:
             reasons = refusals(connection, ddl, tables, by_triggers=marked_by == "triggers")
             return [*_triggers_in_the_way(connection, ddl), *reasons] if marked_by == "services" else reasons
@@ -136,7 +142,7 @@ class SqlCapture:
     ) -> list[Step]:
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
             before = _installation(connection, ddl)
-            own = _own_steps(connection, ddl, job, marked_by)
+            own = own_steps(connection, ddl, job, marked_by)
             if marked_by == "services":
                 in_the_way = _drop_steps(_Existing.of(connection, ddl, tables).in_the_way)
                 return [*own, *in_the_way, *_words_step(connection, ddl, tables)]
@@ -229,11 +235,12 @@ def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
     marking = (trigger for trigger in existing_triggers(connection, ddl) if not trigger.refuses)
     if not any(marking) and (here is None or here.marked_by == "services"):
         return []
-    what = "triggers leave the marks here, and services would not know when they go"
+    left = "the log's reader leaves" if here is not None and here.marked_by == "log" else "triggers leave"
+    what = f"{left} the marks here, and services would not know when that ends"
     return [f"{what}; run `migrator capture uninstall` first, or install without --by-services"]
 
 
-def _own_steps(connection: Connection, ddl: Ddl, job: str, marked_by: MarkedBy) -> list[Step]:
+def own_steps(connection: Connection, ddl: Ddl, job: str, marked_by: MarkedBy) -> list[Step]:
     """The steps that create our two tables, or the missing one."""
     if not has_tables(connection, ddl):
         return [_first_step(ddl, job, marked_by)]
@@ -246,6 +253,12 @@ def _trigger_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured])
     steps = [_table_step(triggers, _of(existing, name), name) for name, triggers in expected.items()]
     steps += [step for step in _drop_steps(existing) if step.table not in expected]
     return [*(step for step in steps if step.statements), *_cleanup(connection, expected, of.refusing)]
+
+
+def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
+    """The steps that take away all triggers which leave marks, and those that refuse writes of these tables."""
+    of = _Existing.of(connection, ddl, tables)
+    return [*_drop_steps(of.capturing), *_cleanup(connection, {}, of.refusing)]
 
 
 # ── The words of values, where services leave the marks and no trigger can keep them ──

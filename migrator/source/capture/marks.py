@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 from migrator.mapping.heart.wire import read_key, write_key
 from migrator.model.capture import MarkedBy
 from migrator.model.errors import SourceError
-from migrator.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root
+from migrator.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root, SlotLag
 from migrator.model.table import ItemKey
 from migrator.source.engines.base import Capturing
 from migrator.source.engines.ddl import VERSION, Ddl
@@ -248,6 +248,14 @@ class SqlMarks:
             return MarksState(row.waiting, max(0.0, float(row.age or 0)), row.failed, row.unripe)
 
         return self.writing.look("counting marks", work)
+
+    def exact(self) -> SqlMarks:
+        """Marks whose count holds every change that was committed before: here a change is a mark at once."""
+        return self
+
+    def lag(self) -> SlotLag | None:
+        """How far the source's log is behind; None where it is not captured."""
+        return None
 
     def probe(self) -> None:
         """Does all that a relay does with marks, with none of them. Raises: SourceError, which names what is refused."""

@@ -299,6 +299,7 @@ class Capturing:
     Captured, of relations without triggers. `limits`: changes that can leave no mark. `decode`: of images, on one
     connection; the dict caches types. `locks_rows`: put at the end of a SELECT that locks its rows and skips rows locked by
     others. `locks_by_list`: a change of rows by a list of ids locks these alone, and not what lies between them.
+    `reads_log`: changes can be captured from the server's log as well (source/capture/log/).
     """
 
     ddl: Callable[[Connection], Ddl]
@@ -313,6 +314,7 @@ class Capturing:
     decode: Callable[[Connection, dict[int, int]], Decode]
     locks_rows: str
     locks_by_list: bool
+    reads_log: bool
 
 
 Typed: TypeAlias = tuple[str, Any, str]

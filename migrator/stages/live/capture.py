@@ -15,8 +15,8 @@ from migrator.runtime.logs import get_logger
 MEANINGS = {
     "captured": "every change leaves a mark",
     "services": "services that use the adapter mark their changes",
-    "missing": "a trigger is missing, and changes leave no mark; run `migrator capture install`, then"
-    " `migrator verify --repair`: what changed meanwhile left none",
+    "missing": "a trigger is missing, or the table is not published, and changes leave no mark; run"
+    " `migrator capture install`, then `migrator verify --repair`: what changed meanwhile left none",
     "partition": "every row's change leaves a mark, a TRUNCATE of this partition alone, which came since the install,"
     " leaves none, and its items stay; run `migrator capture install`, then `migrator verify --repair` if it was truncated",
     "stale": "the mapping, the table's columns or the words of their values changed since: a column that"
@@ -30,6 +30,10 @@ MEANINGS = {
     "unread": "its stream is off, of another view, another one than was begun with, or was not read for a day, so"
     " changes may have left no mark; run `migrator capture install`, then `migrator verify --repair`: what changed"
     " meanwhile left none",
+    "lost": "the replication slot is gone, was invalidated or was made again, so changes may have left no mark; run"
+    " `migrator capture install`, then `migrator verify --repair`",
+    "unidentified": "its replica identity changed, and the log lacks columns that keys and links are made of; its"
+    " owner can run ALTER TABLE … REPLICA IDENTITY FULL, then run `migrator verify --repair`",
 }
 """What each state of a table means and what to do; docs/schema-changes.md says it at length."""
 
@@ -38,6 +42,7 @@ CAPTURED = frozenset({"captured", "services", "refused"})
 """States in which no change of the mapping's tables goes unmarked."""
 ROWS_CAPTURED = CAPTURED | {"partition", "extra"}
 """States in which every change of a row leaves a mark, so that a relay may go on."""
+_UNMARKED = frozenset({"missing", "disabled", "unread", "lost", "unidentified"})
 _log = get_logger("capture")
 
 
@@ -77,11 +82,11 @@ class CaptureStatus:
     @property
     def unmarked_tables(self) -> list[str]:
         """Tables whose changes leave no mark at all."""
-        return [table.table for table in self.tables if table.state in ("missing", "disabled", "unread")]
+        return [table.table for table in self.tables if table.state in _UNMARKED]
 
     def unmarked(self) -> list[str]:
         """Captured tables whose changes leave no mark, each with what that means."""
-        wrong = [table for table in self.tables if table.state in ("disabled", "partition", "unread")]
+        wrong = [table for table in self.tables if table.state in {*_UNMARKED, "partition"} - {"missing"}]
         return [f"{table.table}: {MEANINGS[table.state]}" for table in wrong]
 
     @property

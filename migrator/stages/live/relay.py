@@ -87,6 +87,8 @@ class Relay:
     captured: Mapping[str, Captured]
     keys: Mapping[str, ImageKeys]
     options: RelayOptions = RelayOptions()
+    whole_table: Callable[[Captured], Iterator[Mapping[Root, Sequence[ItemKey]]]] | None = None
+    """The roots that any row of a table may concern, for marks of whole tables."""
     clock: Callable[[], float] = time.monotonic
     _size: int = 4 * FEWEST_MARKS
     """How many marks are taken next."""
@@ -109,8 +111,12 @@ class Relay:
         elif not self._full_takes:
             self._ahead.clear()
         if marks:
+            rows = [mark for mark in marks if not mark.is_of_whole_table]
+            for mark in marks:
+                if mark.is_of_whole_table:
+                    self._spread(mark, worked)
             self._work(
-                [(mark, reach) for mark in marks if (reach := self._reached(mark, worked)) is not None],
+                [(mark, reach) for mark in rows if (reach := self._reached(mark, worked)) is not None],
                 worked,
             )
             took_s = self.clock() - started
@@ -119,6 +125,22 @@ class Relay:
         if worked.findings:
             self.open_findings.settle({}, worked.findings)
         return worked
+
+    def _spread(self, mark: Mark, worked: Worked) -> None:
+        """Leaves a mark for each root that the table may concern; after a crash it is done again."""
+        captured = self.captured.get(mark.table)
+        if captured is None or self.whole_table is None:
+            self._put_back(
+                mark, "no entity of the mapping reads its table; see `migrator capture status`", worked
+            )
+            return
+        for roots in self.whole_table(captured):
+            self.refresh.check()
+            self.marks.add(roots)
+        self.refresh.check()
+        self.marks.finish([mark.id])
+        worked.finished += 1
+        worked.changes.append((mark.table, mark.age_s))
 
     def _generation(self) -> tuple[str, int]:
         tickets = self.refresh.tickets
@@ -266,8 +288,9 @@ class Relay:
         return reach
 
     def _ahead_reach(self, mark: Mark) -> Reach | None:
-        """None also for a mark whose roots are refreshed in pages: its next page is known to its cursor alone."""
-        reach = None if mark.cursor else self._reach(mark)
+        """None also for a mark of a whole table, and for one whose roots are refreshed in pages: its next page is known to
+        its cursor alone."""
+        reach = None if mark.cursor or mark.is_of_whole_table else self._reach(mark)
         return reach if isinstance(reach, Reach) else None
 
     def _reach(self, mark: Mark) -> Reach | str:

@@ -144,4 +144,5 @@ CAPTURING = Capturing(
     locks_rows=" FOR UPDATE SKIP LOCKED",
     # With FORCE INDEX (PRIMARY), too, it waits for marks of transactions that are still open.
     locks_by_list=False,
+    reads_log=False,
 )

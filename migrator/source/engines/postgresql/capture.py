@@ -392,4 +392,5 @@ CAPTURING = Capturing(
     decode=_decode,
     locks_rows=" FOR UPDATE SKIP LOCKED",
     locks_by_list=True,
+    reads_log=True,
 )

@@ -15,6 +15,11 @@ _MOVES = ("SELECT", "UPDATE")
 """Rights on the sequence of a table that gets rows, which is moved past their keys."""
 OWN = {"mark": (SCHEMA, "mark"), "ticket": (SCHEMA, "ticket")}
 
+_HAS_LOG = f"""
+    SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = '{SCHEMA}' AND c.relname = 'log')
+"""
+"""Whether capture reads the log (source/capture/log/)."""
 _OWNERS = sa.text("""
     SELECT DISTINCT pg_catalog.pg_get_userbyid(c.relowner) FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relname = :name
@@ -32,6 +37,10 @@ _HAS = {
         "SELECT pg_catalog.has_schema_privilege(oid, :right) FROM pg_catalog.pg_namespace WHERE nspname = :name"
     ),
     "database": sa.text("SELECT pg_catalog.has_database_privilege(:name, :right)"),
+    "attribute": sa.text(
+        "SELECT rolsuper OR rolreplication OR EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication'"
+        " AND pg_catalog.pg_has_role(oid, 'MEMBER')) FROM pg_catalog.pg_roles WHERE rolname = current_user"
+    ),
     "owner": sa.text("SELECT pg_catalog.pg_has_role(oid, :right) FROM pg_catalog.pg_roles WHERE rolname = :name"),
 }  # fmt: skip
 
@@ -54,6 +63,10 @@ def _needed(
     rights = [(*place, "SELECT") for place in read]
     for own, listed in ((OWN["ticket"], role.ticket), (OWN["mark"], role.mark)):
         rights += [(*own, right) for right in listed]
+    if connection.exec_driver_sql(_HAS_LOG).scalar_one():
+        rights += [(SCHEMA, "log", right) for right in (_MOVES if "DELETE" in role.mark else role.ticket[:1])]
+        if role.installs or "DELETE" in role.mark:
+            yield Grant("attribute", "", "", "REPLICATION")
     rights += [(*place, right) for place in written for right in WRITES]
     schemas = {schema for schema, _, _ in rights}
     if role.installs:
@@ -73,6 +86,8 @@ def _missing(connection: Connection, grants: Sequence[Grant]) -> list[Grant]:
 
 
 def _asked(grant: Grant) -> dict[str, str]:
+    if grant.kind == "attribute":
+        return {}
     named = {"name": grant.name, "right": grant.right}
     return {**named, "schema": grant.schema} if grant.schema else named
 
@@ -83,6 +98,8 @@ def _named(schema: str, name: str) -> dict[str, str]:
 
 def _statement(grants: Sequence[Grant], user: str) -> str:
     first, to = grants[0], quoted(user)
+    if first.kind == "attribute":
+        return f"ALTER ROLE {to} REPLICATION"
     if first.kind == "owner":
         return f"GRANT {quoted(first.name)} TO {to}"
     on = f"{quoted(first.schema)}.{quoted(first.name)}" if first.schema else quoted(first.name)

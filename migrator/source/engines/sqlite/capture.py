@@ -229,4 +229,5 @@ CAPTURING = Capturing(
     # A writing transaction of SQLite locks the whole file.
     locks_rows="",
     locks_by_list=True,
+    reads_log=False,
 )

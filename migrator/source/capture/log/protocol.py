@@ -1,0 +1,195 @@
+"""PostgreSQL's streaming replication protocol over psycopg's libpq: a slot's messages are received and confirmed.
+
+Source: PostgreSQL's documentation, "Streaming Replication Protocol".
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from migrator.model.errors import SourceError
+from migrator.source.capture.log.decoder import EPOCH_S
+from migrator.source.connect import Address
+from migrator.source.engines.postgresql.connect import ALIVE
+
+CONNECT_TIMEOUT_S = 10
+_SETTINGS = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "IntervalStyle": "iso_8601",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+}
+"""As those of our other connections: a value's text is the same wherever it is read."""
+_ANY_BYTES = b"SQL_ASCII"
+_IN_USE = "55006"
+_HEADER = struct.Struct(">cQQQ")
+_KEEPALIVE = struct.Struct(">cQqB")
+_STATUS = struct.Struct(">cQQQqB")
+_REFUSED = {
+    "42501": "the user may not read the log; ALTER ROLE … REPLICATION (on RDS and Aurora: GRANT rds_replication TO …)",
+    "28000": "pg_hba.conf has no line that lets this user open a replication connection to this database",
+    "53300": "no replication connection is left; raise max_wal_senders",
+}
+
+
+class SlotInUseError(SourceError):
+    """Another reader has the slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A message of the slot's plugin."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """All of the log up to `lsn` was sent. `at`: the server's time, seconds since 1970. `wants_reply`: it asks whether we
+    are alive."""
+
+    lsn: int
+    at: float
+    wants_reply: bool
+
+
+Received: TypeAlias = Data | Keepalive
+
+
+class SlotStream:
+    """A replication connection that streams a slot from its confirmed position.
+
+    Nothing is confirmed to the server but by `confirm`. Use by one thread at a time.
+    """
+
+    def __init__(self, address: Address, name: str, place: str) -> None:
+        """Raises: SourceError where the server takes no replication connection."""
+        self._place = place
+        self._connection = pq.PGconn.connect(_conninfo(address, name))
+        if self._connection.status != pq.ConnStatus.OK:
+            why = _words_of(self._connection)
+            self.close()
+            raise SourceError(f"{place}: connecting to read the log: {why}")
+        self._confirmed = 0
+        try:
+            for setting, value in self._settings().items():
+                self._run(f"SET {setting} = '{value}'")
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, slot: str, publication: str) -> None:
+        """Raises: SlotInUseError; SourceError."""
+        # 0/0: from the slot's confirmed position.
+        named = publication.replace('"', '""').replace("'", "''")
+        options = f"(proto_version '1', publication_names '\"{named}\"', messages 'true')"
+        self._run(f'START_REPLICATION SLOT "{slot}" LOGICAL 0/0 {options}', pq.ExecStatus.COPY_BOTH)
+
+    def receive(self, wait_s: float) -> Received | None:
+        """The next message; None where none came in time. Raises: SourceError where the stream ended."""
+        try:
+            size, data = self._connection.get_copy_data(1)
+            if not size and self._wait(wait_s):
+                self._connection.consume_input()
+                size, data = self._connection.get_copy_data(1)
+        except psycopg.Error:
+            raise self._ended() from None
+        if size < 0:
+            raise self._ended()
+        if not size:
+            return None
+        payload = bytes(data)
+        if payload[:1] == b"w":
+            return Data(payload[_HEADER.size :])
+        if payload[:1] == b"k" and len(payload) == _KEEPALIVE.size:
+            _, lsn, at, wants_reply = _KEEPALIVE.unpack(payload)
+            return Keepalive(lsn, EPOCH_S + at / 1_000_000, bool(wants_reply))
+        raise SourceError(f"{self._place}: the log sent what no replication stream has; nothing was skipped")
+
+    def confirm(self, lsn: int) -> None:
+        """All up to `lsn` is kept: the server may remove that part of its log. Raises: SourceError."""
+        self._confirmed = max(self._confirmed, lsn)
+        self._tell(asks=False)
+
+    def ask(self) -> None:
+        """Asks for a keepalive, which says how far the log was sent. Raises: SourceError."""
+        self._tell(asks=True)
+
+    def close(self) -> None:
+        self._connection.finish()
+
+    def _tell(self, *, asks: bool) -> None:
+        now = int((time.time() - EPOCH_S) * 1_000_000)
+        status = _STATUS.pack(b"r", self._confirmed, self._confirmed, self._confirmed, now, asks)
+        try:
+            self._connection.put_copy_data(status)
+            self._connection.flush()
+        except psycopg.Error:
+            raise self._ended() from None
+
+    def _wait(self, wait_s: float) -> bool:
+        waiting = select.poll()
+        waiting.register(self._connection.socket, select.POLLIN)
+        return bool(waiting.poll(wait_s * 1000))
+
+    def _settings(self) -> Mapping[str, str]:
+        encoding = self._connection.parameter_status(b"server_encoding")
+        return {**_SETTINGS, "client_encoding": "SQL_ASCII" if encoding == _ANY_BYTES else "UTF8"}
+
+    def _run(self, command: str, expected: pq.ExecStatus | None = None) -> pq.abc.PGresult:
+        result = self._connection.exec_(command.encode())
+        allowed = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK) if expected is None else (expected,)
+        if result.status in allowed:
+            return result
+        raise self._error(result, command.split()[0])
+
+    def _error(self, result: pq.abc.PGresult, doing: str) -> SourceError:
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        if state == _IN_USE:
+            return SlotInUseError(f"{self._place}: another reader has the slot")
+        why = _REFUSED.get(state, "see the database's own log; nothing was skipped")
+        return SourceError(
+            f"{self._place}: reading the log ({doing}): error {state or 'without a code'}: {why}"
+        )
+
+    def _ended(self) -> SourceError:
+        result = self._connection.get_result()
+        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+            return self._error(result, "stream")
+        return SourceError(f"{self._place}: reading the log: the server ended the stream; it is opened again")
+
+
+def _conninfo(address: Address, name: str) -> bytes:
+    url = address.url()
+    words, named = url.get_dialect()().create_connect_args(url)
+    options = {"connect_timeout": CONNECT_TIMEOUT_S, **ALIVE, **named, "application_name": name}
+    return make_conninfo(*words, **options, replication="database").encode()
+
+
+def _words_of(connection: pq.abc.PGconn) -> str:
+    """Without the server's words, which may name a user: by what they say."""
+    text = connection.error_message.decode(errors="replace")
+    for sign, why in (
+        ("pg_hba.conf", _REFUSED["28000"]),
+        ("must be superuser or replication role", _REFUSED["42501"]),
+        ("permission denied to start WAL sender", _REFUSED["42501"]),
+        ("max_wal_senders", _REFUSED["53300"]),
+        (
+            "startup parameter",
+            "a pooler lets no replication connection through; name the server itself in the URL",
+        ),
+        ("authentication", "user or password are wrong"),
+    ):
+        if sign in text:
+            return why
+    return "the connection failed; look at host, port, user and password of the source's URL"

@@ -1,0 +1,286 @@
+"""Copies changes from the log into our marks, in commit order; the server gets its confirmation after our commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from migrator.model.errors import LostRecordsError, SourceError
+from migrator.model.live import SLOT_MEND, KeptMark
+from migrator.runtime.logs import get_logger
+from migrator.source.capture.log import decoder
+from migrator.source.capture.log.decoder import lsn_of, lsn_text
+from migrator.source.capture.log.images import RelationMarks, whole_table
+from migrator.source.capture.log.place import (
+    LOG,
+    MarkedTable,
+    Place,
+    loss,
+    place_of_log,
+    slot_named,
+    tables_of,
+)
+from migrator.source.capture.log.protocol import Data, Keepalive, SlotInUseError, SlotStream
+from migrator.source.engines.ddl import Ddl
+from migrator.source.transactions import Writing
+
+PREFIX = "migrator"
+"""Of messages by which a process asks a reader to keep what it has read at once."""
+MARKS_AT_ONCE = 2_000
+TURN_S = 1.0
+IDLE_S = 10.0
+"""How often the position goes on while nothing that we capture changes: the server may remove its log then."""
+LOOK_S = 1.0
+"""How often a reader looks whether it is still to read, and another one whether it may."""
+_log = get_logger("log_capture")
+
+_ANCESTORS = sa.text("""
+    SELECT n.nspname || '.' || c.relname AS name,
+        EXISTS (SELECT FROM pg_catalog.pg_publication_rel p JOIN pg_catalog.pg_publication o ON o.oid = p.prpubid
+            WHERE o.pubname = :slot AND p.prrelid = c.oid) AS is_published
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = CAST(:oid AS oid)
+        OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(CAST(:oid AS oid)))
+""")
+_PARTITIONED = sa.text("""
+    SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'p'
+""")
+_KEEP = sa.text(f"""
+    UPDATE {LOG} SET lsn = greatest(lsn, CAST(:lsn AS pg_lsn)), passed_at = greatest(passed_at, :at)
+    WHERE id = 1 AND slot = :slot AND tables = :tables
+""")
+_ASK = f"SELECT pg_catalog.pg_logical_emit_message(true, '{PREFIX}', '')::text"
+
+
+class _ChangedError(Exception):
+    """The row says something else than the reader goes by: another slot, other tables, or it is gone."""
+
+
+@dataclass
+class _Opened:
+    """A stream, and what was read of it. `marks`: not stored yet; `lsn`: up to where they are all there is; `is_asked`: a
+    process waits for what was read to be stored."""
+
+    stream: SlotStream
+    place: Place
+    tables: dict[str, MarkedTable]
+    relations: dict[int, list[RelationMarks]] = field(default_factory=dict)
+    marks: list[KeptMark] = field(default_factory=list)
+    lsn: int = 0
+    at: float = 0.0
+    commit_at: float = 0.0
+    is_within: bool = False
+    is_asked: bool = False
+    stored_at: float = float("-inf")
+    looked_at: float = float("-inf")
+
+
+@dataclass
+class LogReader:
+    """The reader of the job's slot in this process, by one thread at a time. `connect`: opens a replication connection."""
+
+    writing: Writing
+    connect: Callable[[], SlotStream]
+    clock: Callable[[], float] = time.monotonic
+    is_on: bool = False
+    """Whether the log was captured when it was looked at last."""
+    _opened: _Opened | None = None
+    _try_at: float = float("-inf")
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    def place(self) -> Place | None:
+        """How far the log is copied; None where it is not captured."""
+        return self.writing.look("looking at the log's place", lambda connection, _: place_of_log(connection))
+
+    def ask(self) -> int:
+        """A position in the log that every change committed by now comes before; a reader stores what it has up to there."""
+
+        def work(connection: Connection, _: Ddl) -> str:
+            return str(connection.exec_driver_sql(_ASK).scalar_one())
+
+        return lsn_of(self.writing.write("asking the log's reader", work))
+
+    def turn(self, until: int = 0) -> bool:
+        """Copies what there is, for about TURN_S; `until`: at least that position is waited for so long. False where another
+        reader has the slot, or none is to read.
+
+        Raises: LostRecordsError where the slot misses changes; SourceError.
+        """
+        opened = self._opened or self._open()
+        if opened is None:
+            return False
+        try:
+            self._read(opened, until)
+        except _ChangedError:
+            self.close()
+        except SourceError as error:
+            # What was read and not stored comes again.
+            self.close()
+            self._refuse_lost()
+            _log.warning("log_stream_ended", reason=str(error))
+        except BaseException:
+            self.close()
+            raise
+        return True
+
+    def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.stream.close()
+
+    # ── the stream ──
+
+    def _open(self) -> _Opened | None:
+        if self.clock() < self._try_at:
+            return None
+        self._try_at = self.clock() + LOOK_S
+        place = self._refuse_lost()
+        self.is_on = place is not None
+        if place is None or self._is_read(place):
+            return None
+        stream = self.connect()
+        try:
+            stream.start(place.slot, place.slot)
+        except SlotInUseError:
+            stream.close()
+            return None
+        except SourceError:
+            stream.close()
+            self._refuse_lost()
+            raise
+        # Only now: whoever had the slot before has stored all that it will.
+        known = self._refuse_lost()
+        if known is None or known.slot != place.slot:
+            stream.close()
+            return None
+        self._opened = _Opened(stream, known, tables_of(known.tables), lsn=known.lsn)
+        _log.info("log_stream_opened", slot=place.slot)
+        return self._opened
+
+    def _is_read(self, place: Place) -> bool:
+        """Whether another reader has the slot: who may not open a replication connection can wait for that one."""
+
+        def work(connection: Connection, _: Ddl) -> bool:
+            slot = slot_named(connection, place.slot)
+            return slot is not None and slot.active_pid is not None
+
+        return self.writing.look("looking at the replication slot", work)
+
+    def _refuse_lost(self) -> Place | None:
+        """The place. Raises: LostRecordsError."""
+
+        def work(connection: Connection, _: Ddl) -> tuple[Place | None, str]:
+            place = place_of_log(connection)
+            return place, "" if place is None else loss(connection, place)
+
+        place, lost = self.writing.look("looking at the replication slot", work)
+        if lost:
+            raise LostRecordsError(f"{self.writing.place}: {lost}, so changes may be missing; {SLOT_MEND}")
+        return place
+
+    def _read(self, opened: _Opened, until: int) -> None:
+        end = self.clock() + TURN_S
+        if until:
+            opened.stream.ask()
+        while self.clock() < end:
+            received = opened.stream.receive(0.05 if opened.lsn < until else 0.0)
+            if received is None:
+                if opened.lsn >= until:
+                    break
+                continue
+            self._take(opened, received)
+            if len(opened.marks) >= MARKS_AT_ONCE or (opened.is_asked and not opened.is_within):
+                self._store(opened)
+        is_due = opened.lsn > opened.place.lsn and self.clock() - opened.stored_at >= IDLE_S
+        if opened.marks or is_due:
+            self._store(opened)
+        elif self.clock() - opened.looked_at >= LOOK_S:
+            self._look(opened)
+
+    def _take(self, opened: _Opened, received: Data | Keepalive) -> None:
+        if isinstance(received, Keepalive):
+            if not opened.is_within and received.lsn > opened.lsn:
+                opened.lsn, opened.at = received.lsn, received.at
+            if received.wants_reply:
+                opened.stream.confirm(0)
+            return
+        match decoder.decode(received.payload):
+            case decoder.Begin(at=at):
+                opened.is_within, opened.commit_at = True, at
+            case decoder.Commit(end_lsn=end_lsn):
+                opened.is_within, opened.lsn, opened.at = False, end_lsn, opened.commit_at
+            case decoder.Relation() as relation:
+                opened.relations[relation.oid] = self._marks_of(opened, relation)
+            case decoder.Change() as change:
+                made = (one.kept(change, opened.commit_at) for one in opened.relations[change.relation])
+                opened.marks += [mark for mark in made if mark is not None]
+            case decoder.Truncate(relations=oids):
+                tables = {one.table.name: one.table for oid in oids for one in opened.relations[oid]}
+                opened.marks += [whole_table(table, opened.commit_at) for table in tables.values()]
+            case decoder.Emitted(prefix=prefix):
+                opened.is_asked |= prefix == PREFIX
+            case decoder.Ignored():
+                pass
+
+    def _marks_of(self, opened: _Opened, relation: decoder.Relation) -> list[RelationMarks]:
+        """Of the captured tables that it is, or is a partition of; a partition that is gone may have been any table's."""
+
+        def work(connection: Connection, _: Ddl) -> tuple[set[str], bool, set[str]]:
+            rows = connection.execute(_ANCESTORS, {"oid": relation.oid, "slot": opened.place.slot}).all()
+            is_published = any(row.is_published for row in rows)
+            return {row.name for row in rows}, is_published, set(connection.scalars(_PARTITIONED))
+
+        names, is_published, partitioned = self.writing.look("looking at a partition", work)
+        known = (names | {f"{relation.schema}.{relation.name}"}) & opened.tables.keys()
+        if not known and not is_published:
+            held = {column.name for column in relation.columns}
+            known = {name for name in partitioned & opened.tables.keys() if opened.tables[name].reals <= held}
+        return [RelationMarks(opened.tables[name], relation) for name in sorted(known)]
+
+    # ── what is kept ──
+
+    def _store(self, opened: _Opened) -> None:
+        """Marks and position in one transaction, then the confirmation: a crash between the two repeats marks."""
+        marks, lsn = opened.marks, opened.lsn
+        values = {
+            "lsn": lsn_text(lsn),
+            "at": opened.at,
+            "slot": opened.place.slot,
+            "tables": opened.place.tables,
+        }
+
+        def work(connection: Connection, ddl: Ddl) -> bool:
+            is_same = bool(connection.execute(_KEEP, values).rowcount)
+            if is_same and marks:
+                connection.execute(sa.text(_INSERT.format(mark=ddl.mark)), _rows(marks))
+            return is_same
+
+        if not self.writing.write("copying the log", work):
+            raise _ChangedError
+        opened.marks, opened.is_asked = [], False
+        opened.stored_at = opened.looked_at = self.clock()
+        opened.stream.confirm(lsn)
+
+    def _look(self, opened: _Opened) -> None:
+        opened.looked_at = self.clock()
+        place = self.place()
+        if place is None or (place.slot, place.tables) != (opened.place.slot, opened.place.tables):
+            raise _ChangedError
+
+
+_INSERT = "INSERT INTO {mark} (table_name, image_before, image_after, changed_at) VALUES (:table, :before, :after, :at)"
+
+
+def _rows(marks: Sequence[KeptMark]) -> list[dict[str, object]]:
+    return [
+        {"table": mark.table, "before": mark.before, "after": mark.after, "at": mark.changed_at}
+        for mark in marks
+    ]

@@ -1,0 +1,1 @@
+"""Capture from PostgreSQL's log, on a server of the tests' own."""
