@@ -303,7 +303,7 @@ def _publication_steps(
 
 
 def _after_writers(table: Captured, statement: str) -> str:
-    """The statement when all transactions that write the table have ended; one statement, since a printed step has no transaction."""
+    """The statement after all writers of the table have ended; as one, since printed steps have no transaction."""
     return f"DO $migrator$ BEGIN LOCK TABLE {_quoted(table)} IN SHARE MODE; {statement}; END $migrator$"
 
 
