@@ -122,6 +122,8 @@ def test_the_install_is_printed_and_nothing_is_done(shop: LogShop) -> None:
     printed = shop.install("--dry-run")
     assert f'CREATE PUBLICATION "{shop.name}"' in printed
     assert "pg_create_logical_replication_slot" in printed
+    refused = shop.project.run("capture", "install", shop.job, "--from-log", "--as", "alembic")
+    assert (refused.code, "--as sql" in refused.err) == (2, True)
     assert shop.slots() == []
     # What is printed is the install.
     shop.sql(*(part for part in _statements(printed)))

@@ -186,3 +186,32 @@ def test_a_server_that_crashes(live: LogShop, log_server: OwnServer) -> None:
             time.sleep(0.2)
     live.relay()
     live.verify()
+
+
+def test_a_commit_that_nobody_sees_yet_leaves_no_mark_yet(live: LogShop) -> None:
+    """It is in the log, and waits for a standby: who reads its row finds it as it was before."""
+    live.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    service = threading.Thread(
+        target=live.sql, args=["UPDATE customer SET email = 'late@x.example' WHERE id = 1"]
+    )
+    try:
+        with reader_of(live) as reader:
+            time.sleep(0.5)
+            service.start()
+            end = time.monotonic() + 3
+            while time.monotonic() < end:
+                assert reader.turn()
+                assert marks(live) == 0
+                time.sleep(0.1)
+            with closing(live.connect()) as connection:
+                connection.execute("SET synchronous_commit = local")
+                connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+                connection.execute("SELECT pg_reload_conf()")
+            service.join()
+            while not marks(live):
+                assert reader.turn()
+    finally:
+        live.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        service.join()
+    live.relay()
+    live.verify()

@@ -85,6 +85,9 @@ def install(
         "services" if by_services else "log" if from_log else "triggers" if by_triggers else None
     )
     with _session(command_job, "install", marked_by) as session:
+        if form == "alembic" and session.stage.marked_by == "log":
+            what = "a migration of Alembic is one transaction, and a slot cannot be made in one that writes"
+            raise SettingsError(f"{what}; use --as sql, in which each step is a transaction of its own")
         if dry_run or form:
             return _print_install(session, form or "sql", as_json=as_json)
         need_unanswered(session.context, session.command_job.journal(), say, goes_back=go_back, force=force)

@@ -29,10 +29,12 @@ Row: TypeAlias = tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """`commit_lsn`: of the transaction's commit record. `at`: when it was committed, seconds since 1970."""
+    """`commit_lsn`: of the transaction's commit record. `at`: when it was committed, seconds since 1970. `xid`: without its
+    epoch."""
 
     commit_lsn: int
     at: float
+    xid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +149,7 @@ _SIZE = struct.Struct(">i")
 
 def _begin(buffer: _Buffer) -> Begin:
     lsn, at = buffer.take(_INT64), buffer.take(_TIME)
-    buffer.take(_INT32)
-    return Begin(lsn, EPOCH_S + at / 1_000_000)
+    return Begin(lsn, EPOCH_S + at / 1_000_000, buffer.take(_INT32))
 
 
 def _commit(buffer: _Buffer) -> Commit:
@@ -246,6 +247,22 @@ _KINDS: Mapping[bytes, Callable[[_Buffer], Message]] = {
     b"O": _ignored,
     b"Y": _ignored,
 }
+
+
+# ── Transactions that are in the log and not visible yet ──
+
+_XIDS = 2**32
+
+
+def is_visible(xid: int, snapshot: str) -> bool:
+    """Whether a transaction that has committed is visible in a snapshot, as the text of pg_current_snapshot().
+
+    The log has a commit before others see it: for a moment, or while it waits for a synchronous standby.
+    """
+    _, xmax, running = snapshot.split(":")
+    if (xid - int(xmax)) % _XIDS < _XIDS // 2:
+        return False
+    return xid not in {int(other) % _XIDS for other in running.split(",") if other}
 
 
 # ── Positions in the log ──

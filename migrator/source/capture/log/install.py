@@ -295,11 +295,16 @@ def _publication_steps(
         if table.name in partly:
             yield Step(table.name, (f"ALTER PUBLICATION {publication} DROP TABLE {_quoted(table)}",))
         if table.name not in there - partly:
-            lock = (f"LOCK TABLE {_quoted(table)} IN SHARE MODE",) if waits else ()
-            yield Step(table.name, (*lock, f"ALTER PUBLICATION {publication} ADD TABLE {_quoted(table)}"))
+            add = f"ALTER PUBLICATION {publication} ADD TABLE {_quoted(table)}"
+            yield Step(table.name, (_after_writers(table, add) if waits else add,))
     for extra in sorted(there - {table.name for table in tables}):
         schema, _, real = extra.partition(".")
         yield Step(extra, (f"ALTER PUBLICATION {publication} DROP TABLE {quoted(schema)}.{quoted(real)}",))
+
+
+def _after_writers(table: Captured, statement: str) -> str:
+    """The statement after all writers of the table have ended; as one, since printed steps have no transaction."""
+    return f"DO $migrator$ BEGIN LOCK TABLE {_quoted(table)} IN SHARE MODE; {statement}; END $migrator$"
 
 
 def _from_others(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[Step]:

@@ -160,7 +160,7 @@ def loss(connection: Connection, place: Place) -> str:
     if slot is None or slot.database != database:
         return f"the replication slot {place.slot} is gone (dropped, or lost in a restore or a fail-over)"
     if slot.wal_status == "lost":
-        return f"the replication slot {place.slot} was invalidated: it was behind by more than max_slot_wal_keep_size"
+        return f"the replication slot {place.slot} was invalidated (max_slot_wal_keep_size, idle_replication_slot_timeout)"
     if not connection.execute(HAS_PUBLICATION, {"name": place.slot}).scalar_one():
         return f"the publication {place.slot} is gone"
     if slot.confirmed > place.lsn:

@@ -36,6 +36,7 @@ IDLE_S = 10.0
 """How often the position goes on while nothing that we capture changes: the server may remove its log then."""
 LOOK_S = 1.0
 """How often a reader looks whether it is still to read, and another one whether it may."""
+_UNSEEN_S = 0.02
 _log = get_logger("log_capture")
 
 _ANCESTORS = sa.text("""
@@ -54,6 +55,7 @@ _KEEP = sa.text(f"""
     UPDATE {LOG} SET lsn = greatest(lsn, CAST(:lsn AS pg_lsn)), passed_at = greatest(passed_at, :at)
     WHERE id = 1 AND slot = :slot AND tables = :tables
 """)
+_SNAPSHOT = "SELECT pg_catalog.pg_current_snapshot()::text"
 _ASK = f"SELECT pg_catalog.pg_logical_emit_message(true, '{PREFIX}', '')::text"
 
 
@@ -74,6 +76,9 @@ class _Opened:
     lsn: int = 0
     at: float = 0.0
     commit_at: float = 0.0
+    xid: int = 0
+    xids: set[int] = field(default_factory=set)
+    """Transactions that the marks are of."""
     is_within: bool = False
     is_asked: bool = False
     stored_at: float = float("-inf")
@@ -188,6 +193,9 @@ class LogReader:
 
     def _read(self, opened: _Opened, until: int) -> None:
         end = self.clock() + TURN_S
+        if opened.xids and not self._store(opened):
+            time.sleep(_UNSEEN_S)
+            return
         if until:
             opened.stream.ask()
         while self.clock() < end:
@@ -197,8 +205,9 @@ class LogReader:
                     break
                 continue
             self._take(opened, received)
-            if len(opened.marks) >= MARKS_AT_ONCE or (opened.is_asked and not opened.is_within):
-                self._store(opened)
+            is_full = len(opened.marks) >= MARKS_AT_ONCE or (opened.is_asked and not opened.is_within)
+            if is_full and not self._store(opened):
+                return
         is_due = opened.lsn > opened.place.lsn and self.clock() - opened.stored_at >= IDLE_S
         if opened.marks or is_due:
             self._store(opened)
@@ -213,8 +222,8 @@ class LogReader:
                 opened.stream.confirm(0)
             return
         match decoder.decode(received.payload):
-            case decoder.Begin(at=at):
-                opened.is_within, opened.commit_at = True, at
+            case decoder.Begin(at=at, xid=xid):
+                opened.is_within, opened.commit_at, opened.xid = True, at, xid
             case decoder.Commit(end_lsn=end_lsn):
                 opened.is_within, opened.lsn, opened.at = False, end_lsn, opened.commit_at
             case decoder.Relation() as relation:
@@ -222,9 +231,11 @@ class LogReader:
             case decoder.Change() as change:
                 made = (one.kept(change, opened.commit_at) for one in opened.relations[change.relation])
                 opened.marks += [mark for mark in made if mark is not None]
+                opened.xids.add(opened.xid)
             case decoder.Truncate(relations=oids):
                 tables = {one.table.name: one.table for oid in oids for one in opened.relations[oid]}
                 opened.marks += [whole_table(table, opened.commit_at) for table in tables.values()]
+                opened.xids.add(opened.xid)
             case decoder.Emitted(prefix=prefix):
                 opened.is_asked |= prefix == PREFIX
             case decoder.Ignored():
@@ -247,8 +258,11 @@ class LogReader:
 
     # ── what is kept ──
 
-    def _store(self, opened: _Opened) -> None:
-        """Marks and position in one transaction, then the confirmation: a crash between the two repeats marks."""
+    def _store(self, opened: _Opened) -> bool:
+        """Marks and position in one transaction, then the confirmation: a crash between the two repeats marks.
+
+        False where a transaction of theirs is not visible yet: who reads its rows now finds them as they were before.
+        """
         marks, lsn = opened.marks, opened.lsn
         values = {
             "lsn": lsn_text(lsn),
@@ -257,17 +271,26 @@ class LogReader:
             "tables": opened.place.tables,
         }
 
-        def work(connection: Connection, ddl: Ddl) -> bool:
+        def work(connection: Connection, ddl: Ddl) -> bool | None:
+            # In this order: what this snapshot sees every reading sees that a mark of ours leads to.
+            snapshot = str(connection.exec_driver_sql(_SNAPSHOT).scalar_one())
+            if not all(decoder.is_visible(xid, snapshot) for xid in opened.xids):
+                return None
             is_same = bool(connection.execute(_KEEP, values).rowcount)
             if is_same and marks:
                 connection.execute(sa.text(_INSERT.format(mark=ddl.mark)), _rows(marks))
             return is_same
 
-        if not self.writing.write("copying the log", work):
+        is_stored = self.writing.write("copying the log", work)
+        if is_stored is None:
+            return False
+        if not is_stored:
             raise _ChangedError
         opened.marks, opened.is_asked = [], False
+        opened.xids.clear()
         opened.stored_at = opened.looked_at = self.clock()
         opened.stream.confirm(lsn)
+        return True
 
     def _look(self, opened: _Opened) -> None:
         opened.looked_at = self.clock()

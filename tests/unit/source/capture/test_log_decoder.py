@@ -20,6 +20,7 @@ from migrator.source.capture.log.decoder import (
     Relation,
     Truncate,
     decode,
+    is_visible,
     lsn_of,
     lsn_text,
 )
@@ -62,7 +63,7 @@ ALL = [BEGIN, COMMIT, RELATION, INSERT, UPDATE, UPDATE_OF_KEY, UPDATE_OF_FULL, D
 
 
 def test_each_message_is_read() -> None:
-    assert decode(BEGIN) == Begin(0x1_0000_0002, 946_684_805.0)
+    assert decode(BEGIN) == Begin(0x1_0000_0002, 946_684_805.0, 77)
     assert decode(COMMIT) == Commit(9)
     columns = (LogColumn("id", 23, True), LogColumn("näme", 25, False))
     assert decode(RELATION) == Relation(16400, "public", "pet", "f", columns)
@@ -117,3 +118,13 @@ def test_positions_are_written_as_the_server_writes_them() -> None:
     assert lsn_text(0x16_B374D848) == "16/B374D848"
     assert lsn_of("16/B374D848") == 0x16_B374D848
     assert lsn_of(lsn_text(0)) == 0
+
+
+def test_a_commit_in_the_log_is_not_visible_while_its_transaction_runs() -> None:
+    assert is_visible(700, "690:710:695,705")
+    assert not is_visible(705, "690:710:695,705")
+    assert not is_visible(710, "690:710:")
+    # Numbers of transactions in the log have no epoch.
+    assert is_visible(2**32 - 5, f"{2**32 + 3}:{2**32 + 9}:{2**32 + 4}")
+    assert not is_visible(4, f"{2**32 + 3}:{2**32 + 9}:{2**32 + 4}")
+    assert not is_visible(9, f"{2**32 + 3}:{2**32 + 9}:")
