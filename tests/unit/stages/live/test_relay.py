@@ -408,12 +408,18 @@ def test_a_change_that_comes_while_a_parents_rows_are_walked_waits_for_a_walk_of
     shop = Shop(marks=20, roots=3)
     _of_one_parent(shop, 3)
     shop.refresh.store = store = Changing(shop.checked.mapping.table, no_fence)
-    changes = iter([lambda: None, lambda: shop.change("users", 1, name="late")])
-    store.change = lambda: next(changes, lambda: None)()
+    written: list[int] = []
+
+    def change() -> None:
+        written.append(1)
+        if len(written) == 2:
+            shop.change("users", 1, name="late")
+
+    store.change = change
     worked = shop.relay.once()
     assert (worked.finished, shop.marks.state().waiting) == (3, 1)
     worked_off(shop)
-    assert {item["name"] for item in shop.relay.refresh.store.items.values()} == {"late"}
+    assert {item["name"] for item in store.items.values()} == {"late"}
 
 
 def test_all_keys_of_a_backlog_are_tombstoned() -> None:
