@@ -314,7 +314,7 @@ class Keeping:
         highest, counter = max(reached, state.ticket), self.tickets.highest()
         if counter < highest:
             raise RestoredError(behind(counter, highest))
-        self._refuse_older_table(state, seen)
+        self._refuse_older_table(state, seen, journal)
         refuse_older_journal(state, self.job, journal, self.table)
         self._refuse_forgetful(state, seen, reached)
         return state, journal
@@ -327,7 +327,7 @@ class Keeping:
         # Not raised here: the writer that drew a ticket raises it, and would otherwise take it for another writer's.
         self.identity.see(self.table_id, self.table, state.ticket)
 
-    def _refuse_older_table(self, state: ControlState, seen: int | None) -> None:
+    def _refuse_older_table(self, state: ControlState, seen: int | None, journal: OnRecord) -> None:
         if seen == UNIMPORTED:
             what = f"an import into table {self.table} has not ended well"
             mend = (
@@ -339,16 +339,18 @@ class Keeping:
             raise OlderError(f"{what}; {OLDER_ADVICE}")
         copied = bool(state.table_id) and state.table_id != self.table_id
         forgot = seen is not None and (state.ticket < seen or self.job not in state.jobs)
-        if copied or forgot or self._is_from_before(state):
+        if copied or forgot or self._is_from_before(state, journal):
             what = f"table {self.table} is in an older state than this journal knows of"
-            why = "it was restored from a backup, is a copy of another table, or lost its control item"
+            why = "it was restored from a backup, made anew, is a copy of another table, or lost its control item"
             raise OlderError(f"{what}: {why}; {OLDER_ADVICE}")
 
-    def _is_from_before(self, state: ControlState) -> bool:
-        """Whether the table has items and keeps nothing, while another table of its name was written into before."""
-        if self.job in state.jobs:
+    def _is_from_before(self, state: ControlState, journal: OnRecord) -> bool:
+        """Whether the table keeps nothing, while another table of its name was written into before: it has items, or it
+        answers patterns, which it cannot."""
+        if self.job in state.jobs or not self.identity.tables_named(self.table) - {self.table_id}:
             return False
-        return bool(self.identity.tables_named(self.table) - {self.table_id}) and not self.is_empty()
+        is_asked = any(phase.state.phase in (*LASTING, "ramp") for phase in journal.phases.values())
+        return is_asked or not self.is_empty()
 
     def _refuse_forgetful(self, state: ControlState, seen: int | None, reached: int) -> None:
         """Raises: OlderError or AnotherJournalError where the table knows higher tickets than the journal."""

@@ -11,7 +11,19 @@ from sqlalchemy import delete, insert, update
 from migrator.journal import schema
 from tests import pins
 from tests.journeys.command import Project
-from tests.journeys.cutover import MAPPING, OTHER, PATTERN, cutover_shop, desk_of, force, obey, phase, reader
+from tests.journeys.cutover import (
+    MAPPING,
+    OTHER,
+    PATTERN,
+    cutover_shop,
+    desk_of,
+    filled,
+    force,
+    live,
+    obey,
+    phase,
+    reader,
+)
 
 
 @pytest.fixture
@@ -144,3 +156,17 @@ def test_the_way_down_asks_neither_table_nor_source_nor_mapping(bare: Project) -
         assert phase(bare) == f"ramp {percent} %"
     last = bare.done("cutover", "history", job, "--json").data[-1]
     assert (last["reason"], last["override"], last["evidence"]) == ("slowly", False, [])
+
+
+def test_a_table_that_answers_and_was_made_anew_is_no_all_clear(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
+    job = str(shop.job)
+    shop.store().client.delete_table(TableName=shop.table)
+    shop.done("table", "create", job)
+    relay = shop.run("relay", job, "--once")
+    assert (relay.code, "in an older state" in relay.err) == (2, True)
+    assert "in an older state" in shop.run("status", job).out
+    repaired = shop.run("verify", job, "--settle", "0", "--repair")
+    assert repaired.code == 1
+    shop.done("relay", job, "--once")
+    assert "clean" in shop.done("verify", job, "--settle", "0").out
