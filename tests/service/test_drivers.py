@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
-from migrator.model.errors import MigratorError, UnmarkedError
+from migrator.model.errors import MigratorError, SettingsError, UnmarkedError
 from tests import pins
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user
@@ -114,6 +114,20 @@ async def _write_awaiting(shop: Shop, url: sa.URL) -> None:
             async with sessions.begin() as session:
                 await session.execute(sa.text("INSERT INTO orders (id, total) SELECT id, 1 FROM users"))
     await engine.dispose()
+
+
+@pytest.mark.engines("postgresql", "mariadb")
+def test_strict_mode_refuses_drivers_that_it_cannot_read_through(shop: Shop) -> None:
+    fit = {"postgresql+psycopg", "postgresql+psycopg_async", "mysql+pymysql", "mysql+aiomysql"}
+    for url in [*urls(shop, SYNC), *urls(shop, ASYNC)]:
+        made = create_async_engine(url) if url in [*urls(shop, ASYNC)] else sa.create_engine(url)
+        sessions = async_sessionmaker(made) if hasattr(made, "sync_engine") else sessionmaker(made)
+        with shop.migration() as migration:
+            if url.drivername in fit:
+                migration.dual_write(sessions, mode="strict")
+            else:
+                with pytest.raises(SettingsError, match="in strict mode; use one of"):
+                    migration.dual_write(sessions, mode="strict")
 
 
 def test_autocommit_is_refused_with_each_sync_driver(shop: Shop) -> None:

@@ -42,11 +42,13 @@ _LISTENED: WeakSet[Engine] = WeakSet()
 
 @dataclass
 class EventHooks:
-    """Marks the changes of the engines it is attached to; safe for many threads, each with its own connections."""
+    """Marks the changes of the engines it is attached to; safe for many threads, each with its own connections. `is_strict`:
+    items are written before each commit."""
 
     marking: Marking
     watcher: Watcher
     clock: Callable[[], float] = time.monotonic
+    is_strict: bool = False
     _engines: WeakSet[Engine] = field(default_factory=WeakSet)
     works: TransactionStates = field(init=False)
 
@@ -61,7 +63,7 @@ class EventHooks:
         """
         if engine in self._engines:
             return
-        refuse_driver(engine.dialect)
+        refuse_driver(engine.dialect, is_strict=self.is_strict)
         if engine in _LISTENED:
             what = "dual_write: another dual_write already listens to this engine"
             raise SettingsError(f"{what}; name all session makers of one engine in one call, as a list")
@@ -257,12 +259,18 @@ def _option(context: Any) -> bool:
     return bool(context is not None and context.execution_options.get(BY_HAND))
 
 
-def refuse_driver(dialect: sa.Dialect) -> None:
-    """Raises: SettingsError for a driver of SQLAlchemy's that is not tested."""
-    drivers = engine_of(dialect.name).sessions.drivers
+def refuse_driver(dialect: sa.Dialect, *, is_strict: bool) -> None:
+    """Raises: SettingsError for a driver of SQLAlchemy's that is not tested, or that strict mode cannot read through."""
+    sessions = engine_of(dialect.name).sessions
+    drivers = [
+        name
+        for name in sessions.drivers
+        if not is_strict or name.removesuffix("_async") in sessions.reads_through
+    ]
     if dialect.driver not in drivers:
         what = f"dual_write: unsupported driver '{dialect.name}+{dialect.driver}'"
-        raise SettingsError(f"{what}; use one of {', '.join(drivers)}")
+        mode = " in strict mode" if is_strict else ""
+        raise SettingsError(f"{what}{mode}; use one of {', '.join(drivers)}")
 
 
 def refuse_autocommit(driver: Driver) -> None:
@@ -314,7 +322,7 @@ class Adapter:
         images = writing.read("looking at foreign keys", look)
         self.rules = rules
         marking = Marking(images.tables, images, rules.unknown_rows, rules.writes)
-        self.listening = EventHooks(marking, self, rules.clock)
+        self.listening = EventHooks(marking, self, rules.clock, rules.before_commit is not None)
 
     @property
     def ddl(self) -> Ddl:
