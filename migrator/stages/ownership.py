@@ -341,7 +341,7 @@ class Keeping:
         forgot = seen is not None and (state.ticket < seen or self.job not in state.jobs)
         if copied or forgot or self._is_from_before(state, journal):
             what = f"table {self.table} is in an older state than this journal knows of"
-            why = "it was restored from a backup, made anew, is a copy of another table, or lost its control item"
+            why = "it was restored from a backup or created again, is a copy of another table, or lost its control item"
             raise OlderError(f"{what}: {why}; {OLDER_ADVICE}")
 
     def _is_from_before(self, state: ControlState, journal: OnRecord) -> bool:
