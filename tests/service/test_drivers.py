@@ -119,9 +119,11 @@ async def _write_awaiting(shop: Shop, url: sa.URL) -> None:
 @pytest.mark.engines("postgresql", "mariadb")
 def test_strict_mode_refuses_drivers_that_it_cannot_read_through(shop: Shop) -> None:
     fit = {"postgresql+psycopg", "postgresql+psycopg_async", "mysql+pymysql", "mysql+aiomysql"}
-    for url in [*urls(shop, SYNC), *urls(shop, ASYNC)]:
-        made = create_async_engine(url) if url in [*urls(shop, ASYNC)] else sa.create_engine(url)
-        sessions = async_sessionmaker(made) if hasattr(made, "sync_engine") else sessionmaker(made)
+    made: list[tuple[sa.URL, object]] = [
+        *((url, sessionmaker(sa.create_engine(url))) for url in urls(shop, SYNC)),
+        *((url, async_sessionmaker(create_async_engine(url))) for url in urls(shop, ASYNC)),
+    ]
+    for url, sessions in made:
         with shop.migration() as migration:
             if url.drivername in fit:
                 migration.dual_write(sessions, mode="strict")
