@@ -78,6 +78,10 @@ class ReportSides:
     capacity: Capacity | None = None
     notes: Sequence[str] = ()
 
+    @property
+    def away(self) -> str:
+        return "source" if self.source is None else "table" if self.store is None else ""
+
 
 @dataclass(frozen=True)
 class ReportContext:
@@ -243,7 +247,7 @@ class Report:
     ) -> Verdict:
         around = self.around
         standings = Standings(
-            around.file, groups, refused, patterns, runs, around.lag, around.comparisons_min
+            around.file, groups, refused, patterns, runs, around.lag, around.comparisons_min, self.sides.away
         )
         return verdict_of(standings)
 

@@ -156,6 +156,8 @@ class Standings:
     runs: Sequence[RunReport]
     lag: LagReport
     comparisons_min: int = 200
+    away: str = ""
+    """The side that cannot be asked now; '' where both can."""
 
     @property
     def standing(self) -> list[Group]:
@@ -344,6 +346,13 @@ def _late(standings: Standings) -> _Point | None:
 # ── gaps: what was not compared ──
 
 
+def _not_asked(standings: Standings) -> _Point | None:
+    if not standings.away:
+        return None
+    command = standings.command("migrator doctor JOB")
+    return _Point(f"the {standings.away} cannot be asked now", command, "see why")
+
+
 def _not_filled(standings: Standings) -> _Point | None:
     run = standings.run("backfill")
     if run is not None and run.state == "done":
@@ -441,6 +450,7 @@ def _listed(names: Sequence[str]) -> str:
 _Ask = Callable[[Standings], _Point | None]
 _AGAINST: tuple[_Ask, ...] = (_foreign, _refused, _failed_of_table, _late)
 _GAPS: tuple[_Ask, ...] = (
+    _not_asked,
     _not_filled,
     _not_verified,
     _not_compared,

@@ -169,6 +169,12 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
         "migrator relay jobs/shop.yaml --once",
         "7 mark(s) wait for a relay, 2 of them failed; the oldest for 1 s",
     ),
+    (
+        {"away": "table"},
+        "unproven",
+        "migrator doctor jobs/shop.yaml",
+        "the table cannot be asked now",
+    ),
     ({"runs": [VERIFY]}, "unproven", "migrator backfill jobs/shop.yaml", "no backfill was run"),
     (
         {"runs": [replace(FILL, state="failed"), VERIFY]},
