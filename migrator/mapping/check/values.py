@@ -102,8 +102,20 @@ def value_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iter
             what = _bare_list_fault(reference) or bare_fault(reference.path, kind, "a condition or a ttl")
         if what:
             yield document.fault(reference.at, what)
-        elif warning := too_precise(reference.path, kind, reference.ref):
+        elif warning := too_precise(reference.path, kind, reference.ref) or _without_text(reference, kind):
             yield document.fault(reference.at, warning, warning=True)
+
+
+def _without_text(reference: Reference, kind: Kind) -> str:
+    """Which values of a json column would be refused; '' where all are taken."""
+    if kind.name != "json" or reference.ref is None:
+        return ""
+    used = next((used for used in reference.ref.filters if not FILTERS[used.name].null), None)
+    takes_all = not reference.in_text if used is None else FILTERS[used.name].nested
+    if takes_all:
+        return ""
+    path = reference.path
+    return f"'{path}' is json: a row with an object or an array there has no text and is refused; write {path}|json"
 
 
 def _whole_path(reference: Reference) -> str:

@@ -165,7 +165,10 @@ def _sentence(problem: Any, path: Path, words: list[str]) -> str:
     if problem["type"] == "extra_forbidden":
         if _may_be_url(path[-1]):
             return "this looks like a URL, and is not a word of this place; write a name before it, such as `url: `"
-        return f"'{path[-1]}' is not a word of this place{did_you_mean(str(path[-1]), words)}"
+        word = str(path[-1])
+        if word in words:
+            return f"'{word}' is not a word of this place; it belongs elsewhere in the file; look at its indentation"
+        return f"'{word}' is not a word of this place{did_you_mean(word, words)}"
     if problem["type"] == "missing":
         return f"'{problem['loc'][-1]}' is missing; write it here"
     if problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
