@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -322,15 +323,62 @@ _MOST_CHARACTERS = 100_000
 
 
 def _unlimited(tokens: Sequence[Token], dialect: str) -> Iterator[Token]:
-    """Calls of sized functions without a small number as the size, in any schema."""
-    sized = engine_of(dialect).sql.sized
+    """Calls in any schema that may make a value of any size: of sized functions, without a small number as the size or one
+    in the other with a large product; format() by a width."""
+    if not (sized := engine_of(dialect).sql.sized):
+        return
     for number, (token, after) in enumerate(pairwise(tokens)):
+        if _is(after, TokenType.L_PAREN) and _is_large(token.text.lower(), tokens[number + 2 :], sized):
+            yield token
+
+
+def _is_large(name: str, behind: Sequence[Token], sized: Mapping[str, int]) -> bool:
+    if name in sized:
+        return _size(behind, sized[name]) * _largest(behind, sized) > _MOST_CHARACTERS
+    if name in _SPREADS:
+        return _product(behind, sized) > _MOST_CHARACTERS
+    return name == "format" and any(_WIDE.search(one.text) for one in _argument(behind, 0))
+
+
+_SPREADS = frozenset({"replace", "regexp_replace"})
+"""Functions that may put one argument in place of each character of another."""
+_WIDE = re.compile(r"%[^%a-zA-Z]*(?:\*|\d{5})")
+
+
+def _size(tokens: Sequence[Token], place: int) -> float:
+    """The size that a call names; infinite where it is no number."""
+    size = _argument(tokens, place)
+    is_number = len(size) == 1 and size[0].token_type == TokenType.NUMBER
+    return float(size[0].text) if is_number else math.inf
+
+
+def _sizes(tokens: Sequence[Token], sized: Mapping[str, int]) -> Iterator[tuple[float, Sequence[Token]]]:
+    """Of the sized calls among the arguments of a call their size, and what is behind their parenthesis."""
+    inside = _inside(tokens)
+    for number, (token, after) in enumerate(pairwise(inside)):
         place = sized.get(token.text.lower())
         if place is not None and _is(after, TokenType.L_PAREN):
-            size = _argument(tokens[number + 2 :], place)
-            is_number = len(size) == 1 and size[0].token_type == TokenType.NUMBER
-            if not is_number or not float(size[0].text) <= _MOST_CHARACTERS:
-                yield token
+            behind = inside[number + 2 :]
+            yield _size(behind, place), behind
+
+
+def _largest(tokens: Sequence[Token], sized: Mapping[str, int]) -> float:
+    """The most characters that one argument of a call may make of each of its own."""
+    return max((size * _largest(behind, sized) for size, behind in _sizes(tokens, sized)), default=1.0)
+
+
+def _product(tokens: Sequence[Token], sized: Mapping[str, int]) -> float:
+    return math.prod(size for size, _ in _sizes(tokens, sized))
+
+
+def _inside(tokens: Sequence[Token]) -> Sequence[Token]:
+    """The tokens up to the parenthesis that ends the call."""
+    depth = 0
+    for number, token in enumerate(tokens):
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if depth < 0:
+            return tokens[:number]
+    return tokens
 
 
 def _argument(tokens: Sequence[Token], place: int) -> list[Token]:

@@ -158,6 +158,11 @@ TOO_LARGE = [
     "SELECT pg_catalog.repeat('x', 1e9)",
     'SELECT "myschema" . "repeat" (\'x\', 1e9)',
     "SELECT repeat/* x */('x', 1e9)",
+    "SELECT repeat(repeat('x', 100000), 9000)",
+    "SELECT lpad(concat('a', rpad(a, 1000, 'x')), 1000, 'x'), 1 FROM t",
+    "SELECT replace(repeat('x', 100000), 'x', repeat('y', 9000))",
+    "SELECT format('%900000000s', 'x')",
+    "SELECT format('%-*s', 900000000, 'x')",
 ]
 """Of the servers: the size of a value is no small number, whatever else the call is made of."""
 SQLITE = [
@@ -200,6 +205,10 @@ FINE = {
         ALL,
     ),
     "SELECT lpad(concat(a, ','), 8, '0'), repeat('-', 3), t.repeat FROM t": ["postgresql", *MYSQL],
+    "SELECT lpad(repeat(a, 100), 1000, '0'), lpad(b, 1000), rpad(c, 1000), replace(d, 'x', '') FROM t": [
+        *["postgresql", *MYSQL]
+    ],
+    "SELECT format('%s is %20s', a, b), format(c, 2), t.format FROM t": ["postgresql", *MYSQL],
     "SELECT pg_typeof(a), t.pg_size FROM pg_catalog.pg_class AS t": ["postgresql"],
     "SELECT a::text, $$it's$$, E'\\n', make_interval(days := 1) FROM t": ["postgresql"],
     "SELECT a #>> '{x}', a -> 'b' FROM t": ["postgresql"],
