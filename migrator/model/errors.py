@@ -50,8 +50,6 @@ class UnfitValueError(SourceError):
 class HiddenRowsError(SourceError):
     """The source would leave rows out for this user (row level security), and none of ours must go by what is left."""
 
-    exit_code = WRONG_USE
-
 
 class TooSlowError(SourceError):
     """The source ended a statement that took longer than allowed; a smaller one may do."""
