@@ -19,17 +19,9 @@ from psycopg.conninfo import make_conninfo
 from migrator.model.errors import SourceError
 from migrator.source.capture.log.decoder import EPOCH_S
 from migrator.source.connect import Address
-from migrator.source.engines.postgresql.connect import ALIVE
+from migrator.source.engines.postgresql.connect import ALIVE, TEXTS
 
 CONNECT_TIMEOUT_S = 10
-_SETTINGS = {
-    "TimeZone": "UTC",
-    "DateStyle": "ISO",
-    "IntervalStyle": "iso_8601",
-    "extra_float_digits": "1",
-    "bytea_output": "hex",
-}
-"""As those of our other connections: a value's text is the same wherever it is read."""
 _ANY_BYTES = b"SQL_ASCII"
 _IN_USE = "55006"
 _HEADER = struct.Struct(">cQQQ")
@@ -144,7 +136,7 @@ class SlotStream:
 
     def _settings(self) -> Mapping[str, str]:
         encoding = self._connection.parameter_status(b"server_encoding")
-        return {**_SETTINGS, "client_encoding": "SQL_ASCII" if encoding == _ANY_BYTES else "UTF8"}
+        return {**TEXTS, "client_encoding": "SQL_ASCII" if encoding == _ANY_BYTES else "UTF8"}
 
     def _run(self, command: str, expected: pq.ExecStatus | None = None) -> pq.abc.PGresult:
         result = self._connection.exec_(command.encode())

@@ -18,12 +18,16 @@ from migrator.model.edges import RawPage
 from migrator.model.table import RowTree
 from migrator.source.engines.base import ConnectionOptions
 
-_SETTINGS = {
+TEXTS = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
     "IntervalStyle": "iso_8601",
     "extra_float_digits": "1",
     "bytea_output": "hex",
+}
+"""By which a value has the same text on every connection, and floats are exact."""
+_SETTINGS = {
+    **TEXTS,
     # So that a text in a mapping's SQL ends where our check saw its end.
     "standard_conforming_strings": "on",
     # An error where a policy would leave rows out, as in pg_dump: the item of a hidden row would be deleted.
@@ -31,7 +35,7 @@ _SETTINGS = {
     # A page and a query of the catalogue take milliseconds; compiling their plans would take a third of a second each.
     "jit": "off",
 }
-"""One text for a key whatever a role's defaults are, exact floats, and every row or none."""
+"""One text for a key whatever a role's defaults are, and every row or none."""
 _WRITES = {"synchronous_commit": "on"}
 """A ticket lost in a crash of the server would be drawn twice."""
 _LEVELS = {True: "READ COMMITTED READ WRITE", False: "REPEATABLE READ READ ONLY"}
