@@ -158,15 +158,15 @@ class SchemaFacts:
     left_out: Dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
     loosely_typed: bool = field(kw_only=True)
 
-    def without(self, names: Sequence[str]) -> SchemaFacts:
-        """The facts without these tables, by written or real name."""
+    def without(self, names: Sequence[str], why: str = "--leave-out") -> SchemaFacts:
+        """The facts without these tables, by written or real name, which are left out."""
         kept = {name: table for name, table in self.tables.items() if not {name, table.real} & set(names)}
         tables = {
             name: replace(table, foreign_keys=tuple(key for key in table.foreign_keys if key.table in kept))
             for name, table in kept.items()
         }
         asked = dict.fromkeys(
-            (table.real for name, table in self.tables.items() if name not in kept), "--leave-out"
+            (table.real for name, table in self.tables.items() if name not in kept), why
         )
         return replace(self, tables=tables, left_out={**self.left_out, **asked})
 

@@ -108,6 +108,18 @@ def test_postgresql_leaves_out_unpopulated_views(postgresql: Capturing) -> None:
     assert list(left_out) == ["empty"]
 
 
+def test_init_leaves_out_a_view_whose_rows_cannot_be_read(postgresql: Capturing, tmp_path: Path) -> None:
+    postgresql.run("CREATE TABLE notes (id int PRIMARY KEY, word text)", "INSERT INTO notes VALUES (1, 'a')")
+    postgresql.run("CREATE VIEW broken AS SELECT 1 / (id - id) AS x, id FROM notes")
+    (tmp_path / "asked.sql").write_text(
+        "SELECT word FROM notes WHERE id = :id;\nSELECT id FROM broken WHERE x = :x ORDER BY id;\n"
+    )
+    words = ["init", postgresql.url, "--out", str(tmp_path / "notes.yaml"), "--no-prove"]
+    ended = run_here([*words, "--statements", str(tmp_path / "asked.sql")], tmp_path, {})
+    assert "left out: broken (reading it fails)" in ended.out
+    assert "broken" not in (tmp_path / "notes.yaml").read_text()
+
+
 SECRET = "CREATE TABLE secret (id INT PRIMARY KEY)"
 PUBLIC = "CREATE TABLE public_ (id INT PRIMARY KEY, secret INT REFERENCES secret (id), name VARCHAR(9))"
 

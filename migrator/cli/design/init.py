@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -203,7 +203,28 @@ class _Asking:
     def sheet(
         self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
     ) -> tuple[Asked, Sheet]:
-        """What a proposal was made from, and the proposal with all that the worksheet says."""
+        """What a proposal was made from, and the proposal with all that the worksheet says. What cannot be read is left out."""
+        words = (statements, listed)
+        try:
+            return self._sheet(*words, max_indexes=max_indexes, rows_exact=rows_exact)
+        except SourceError:
+            if not (broken := list(self._broken())):
+                raise
+            rest = replace(self, facts=self.facts.without(broken, "reading it fails"))
+            return rest._sheet(*words, max_indexes=max_indexes, rows_exact=rows_exact)
+
+    def _broken(self) -> Iterator[str]:
+        """Real names of views and foreign tables, which have no primary key, of which no row can be read."""
+        for table in self.facts.tables.values():
+            if not table.primary_key:
+                try:
+                    self.source.query(f"SELECT * FROM {self._quoted(table.real)} LIMIT 1", {}, what=table.real)
+                except SourceError:
+                    yield table.real
+
+    def _sheet(
+        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
+    ) -> tuple[Asked, Sheet]:
         if not self.facts.tables:
             raise SettingsError("source: there is no table in it; name a database or a schema that has some")
         sent, in_words = self._asked(statements, listed)
@@ -223,7 +244,8 @@ class _Asking:
             ask = partial(self.source.query, what="the figures of its tables")
             return figures_of(ask, self.facts, wanted_of(questions, self.facts), rows_exact)
         except SourceError:
-            selects = (f"SELECT * FROM {self._quoted(name.real)}" for name in self.facts.tables.values())
+            tables = [table for table in self.facts.tables.values() if table.primary_key]
+            selects = (f"SELECT * FROM {self._quoted(table.real)}" for table in tables)
             if faults := [fault for select in selects if (fault := self.source.query_fault(select, {}))]:
                 raise SettingsError("\n".join(faults)) from None
             raise
