@@ -203,7 +203,8 @@ class _Asking:
     def sheet(
         self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
     ) -> tuple[Asked, Sheet]:
-        """What a proposal was made from, and the proposal with all that the worksheet says, without what cannot be read."""
+        """What a proposal was made from, and the proposal with all that the worksheet says, without
+        what cannot be read."""
         words = (statements, listed)
         try:
             return self._sheet(*words, max_indexes=max_indexes, rows_exact=rows_exact)
