@@ -165,9 +165,7 @@ class SchemaFacts:
             name: replace(table, foreign_keys=tuple(key for key in table.foreign_keys if key.table in kept))
             for name, table in kept.items()
         }
-        asked = dict.fromkeys(
-            (table.real for name, table in self.tables.items() if name not in kept), why
-        )
+        asked = dict.fromkeys((table.real for name, table in self.tables.items() if name not in kept), why)
         return replace(self, tables=tables, left_out={**self.left_out, **asked})
 
 

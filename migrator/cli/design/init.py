@@ -219,7 +219,9 @@ class _Asking:
         for table in self.facts.tables.values():
             if not table.primary_key:
                 try:
-                    self.source.query(f"SELECT * FROM {self._quoted(table.real)} LIMIT 1", {}, what=table.real)
+                    self.source.query(
+                        f"SELECT * FROM {self._quoted(table.real)} LIMIT 1", {}, what=table.real
+                    )
                 except SourceError:
                     yield table.real
 
