@@ -208,7 +208,7 @@ def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
     unripe = f", {state.unripe:,} not ripe yet" if state.unripe else ""
     failed = f", {state.failed:,} failed before (see `migrator findings`)" if state.failed else ""
     least = "at least " if state.waiting + state.unripe > MARKS_COUNTED else ""
-    rows = "" if state.rows is None else f" of {least}{state.rows:,} row(s)"
+    rows = f" of {least}{state.rows:,} row(s)" if state.rows else ""
     return f"{state.waiting:,} mark(s){rows} wait, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"
 
 
