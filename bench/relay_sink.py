@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from bench.sink import serve
-from migrator.model.table import CONTROL
+from migrator.mapping.model.table import CONTROL
 
 _CAPACITY = {"TableName": "T", "CapacityUnits": 1.0}
 _OK: bytes = orjson.dumps({"ConsumedCapacity": _CAPACITY})

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, joinedload, mapped_column, relationship, selectinload
 
-from migrator.source.connect import source_url
+from migrator.source.engines.connect import source_url
 
 ROWS = int(os.environ.get("MIGRATOR_TEST_ROWS", 20_000))
 HEAD = """

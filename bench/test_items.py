@@ -15,7 +15,7 @@ from bench.measure import InTurn, Tables, alone
 from bench.recorder import recording, replay
 from bench.shapes import ROWS, SHAPES, engine_of
 from bench.ways import WAYS, by_backfill
-from migrator.target.exchange import BOTOCORE
+from migrator.dynamodb.exchange import BOTOCORE
 from tests.support_capture import capturing
 from tests.support_lanes import PROXY
 

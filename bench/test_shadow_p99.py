@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from migrator.api import Migration
-from migrator.model.evidence import Side
+from migrator.mapping.model.evidence import Side
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journeys.in_process import run_here

@@ -23,18 +23,18 @@ from bench.shapes import SHAPES, Shape
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
-from migrator.model.journal import RunIdentity
-from migrator.source.connect import source_url
-from migrator.source.reader import SqlSource
+from migrator.mapping.model.journal import RunIdentity
+from migrator.source.engines.connect import source_url
+from migrator.source.sql.reader import SqlSource
 from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims, ConditionalPath
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import live_entities
 from migrator.stages.verify.stage import Verify, VerifyOptions
-from migrator.target.client import dynamodb_client
-from migrator.target.conditional import ConditionalWrites
-from migrator.target.store import DynamoStore
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.store import DynamoStore
 from tests.fakes.progress import Silent
 from tests.fakes.store import FakeStore
 from tests.support_capture import capturing

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.main import cli
+from migrator.main import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ROOT / "migrator"

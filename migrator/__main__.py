@@ -1,6 +1,6 @@
 """`python -m migrator`."""
 
-from migrator.cli.main import main
+from migrator.main import main
 
 if __name__ == "__main__":
     main()

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from migrator.model.errors import MigratorError, SettingsError
+from migrator.runtime.errors import MigratorError, SettingsError
 
 # All else is imported where it is first needed: a process that only imports this module (a worker of another kind, a
 # command of the service's own) pays for next to nothing.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from migrator.settings.job import ReadSettings
     from migrator.stages.reads.functions import RoutedPattern
     from migrator.stages.reads.reads import MappedReads, Page
-    from migrator.wiring.service import DualWriting, Service, WritingOptions
+    from migrator.stages.session.service import DualWriting, Service, WritingOptions
 
 __all__ = ["Answer", "DualWrite", "Migration", "Page", "Parts", "Records", "RoutedPattern", "worker_exit"]
 _Messages: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -50,7 +50,7 @@ class Migration:
     """
 
     def __init__(self, service: Service, stack: ExitStack) -> None:
-        from migrator.wiring.service import Asking
+        from migrator.stages.session.service import Asking
 
         self._service = service
         self._asking = Asking(service)
@@ -77,7 +77,7 @@ class Migration:
         `service`: what `migrator status` calls this one (default: the job's name), `version`: its own.
         Raises: SettingsError, MappingError, SourceError with what to mend: a service should not start then.
         """
-        from migrator.wiring.service import open_service
+        from migrator.stages.session.service import open_service
 
         with ExitStack() as stack:
             opened = stack.enter_context(open_service(Path(job), service, version))
@@ -111,7 +111,7 @@ class Migration:
         Raises: SettingsError, StoppedError, TargetError, SourceError with what to mend. Later, a statement that cannot be
         marked raises UnmarkedError; strict mode raises what kept its items from being written.
         """
-        from migrator.wiring.service import WritingOptions, open_document_writing
+        from migrator.stages.session.service import WritingOptions, open_document_writing
 
         self._refuse_closed()
         refuse_options(mode, unknown_rows, longest_transaction_s, longest_write_s)
@@ -127,7 +127,7 @@ class Migration:
 
     def _attach(self, stack: ExitStack, sessions: Any, options: WritingOptions) -> None:
         from migrator.source.adapter.sessions import connections_at_once
-        from migrator.wiring.service import open_dual_writing
+        from migrator.stages.session.service import open_dual_writing
 
         options = replace(options, sessions=connections_at_once(sessions))
         writing = stack.enter_context(open_dual_writing(self._service, options))
@@ -174,7 +174,7 @@ class Migration:
         self._marking()
 
     def _marking(self) -> DualWriting:
-        from migrator.wiring.service import WritingOptions, open_dual_writing
+        from migrator.stages.session.service import WritingOptions, open_dual_writing
 
         with self._lock:
             self._refuse_closed()
@@ -230,7 +230,7 @@ class Migration:
         Raises: SettingsError for a pattern that the mapping has not, or a function of other parameters.
         """
         from migrator.stages.reads.functions import RoutedPattern
-        from migrator.wiring.service import question_of
+        from migrator.stages.session.service import question_of
 
         question, shadow = question_of(self._asking, name), self._settings.shadow
         return lambda function: RoutedPattern(function, question, lambda: self._reads().reads, shadow)
@@ -252,7 +252,7 @@ class Migration:
             return self._reading
 
     def _open_reading(self) -> MappedReads:
-        from migrator.wiring.service import open_reading
+        from migrator.stages.session.service import open_reading
 
         return self._stack.enter_context(open_reading(self._asking))
 
@@ -265,7 +265,7 @@ class Migration:
         What answers took by pattern and side, comparisons and their verdicts, phases, units that DynamoDB consumed and
         throttled, and what the journal took. A scrape asks no database. A forked child counts for itself.
         """
-        from migrator.wiring.operations import service_metrics  # only where it is asked for
+        from migrator.cli.operations import service_metrics  # only where it is asked for
 
         return service_metrics(self._service, lambda: self._reading)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from migrator.cli.main import main as command
+from migrator.main import main as command
 
 
 def main(words: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from migrator.model.facts import Captured
+from migrator.mapping.model.facts import Captured
 from migrator.source.adapter.changes import Changed
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.events import EventHooks
@@ -17,7 +17,7 @@ from migrator.source.adapter.marks import Marking, UnknownRows
 from migrator.source.adapter.tables import watched_tables
 from migrator.source.adapter.transactions import TransactionState
 from migrator.source.capture.marks import Images as Decoded
-from migrator.source.connect import engine_at
+from migrator.source.engines.connect import engine_at
 from tests.support_capture import Capturing
 from tests.support_mysql import is_mariadb
 

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from migrator.model.facts import Captured
+from migrator.mapping.model.facts import Captured
 from tests.support_capture import Capturing, captured
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from migrator.source.adapter.events import EventHooks
 from migrator.source.adapter.marks import UnknownRows
 from migrator.source.capture.marks import Images as Decoded
-from migrator.source.connect import engine_at
+from migrator.source.engines.connect import engine_at
 from tests.support_adapter import Seen, left_marks, listening, seen_marks, service_url
 from tests.support_adapter_models import Base, captured_models, first_rows
 from tests.support_adapter_writes import UPSERTS, Step, rename_countries

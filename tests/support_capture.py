@@ -11,17 +11,17 @@ from typing import Any
 
 import psycopg
 
-from migrator.mapping.heart.changes import captured_name
-from migrator.model.facts import Captured, EntityPlan, TableFacts
-from migrator.model.live import Mark
-from migrator.model.table import encode_key
+from migrator.mapping.items.changes import captured_name
+from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
+from migrator.mapping.model.live import Mark
+from migrator.mapping.model.table import encode_key
 from migrator.runtime.retry import Backoff, Retry
 from migrator.source.capture.install import SqlCapture
 from migrator.source.capture.marks import SqlMarks, SqlTickets
-from migrator.source.connect import Address, source_url
+from migrator.source.engines.connect import Address, source_url
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.reader import SqlSource
-from migrator.source.transactions import Writing
+from migrator.source.sql.reader import SqlSource
+from migrator.source.sql.transactions import Writing
 from tests import support_mysql
 
 ENGINES = ["sqlite", "postgresql", "mariadb"]

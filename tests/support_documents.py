@@ -10,10 +10,10 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from migrator.documents.finding import Finder
-from migrator.documents.source import DocumentSource, ReadPace
-from migrator.mapping.documents import key_type
-from migrator.model.facts import (
+from migrator.source.dynamodb.finding import Finder
+from migrator.source.dynamodb.source import DocumentSource, ReadPace
+from migrator.mapping.language.documents import key_type
+from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
     EntityPlan,
@@ -22,12 +22,12 @@ from migrator.model.facts import (
     Slot,
     TableFacts,
 )
-from migrator.model.mapping import DocumentTable
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.table import KeyAttribute, TableDesign
+from migrator.mapping.model.mapping import DocumentTable
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff, RateLimit, Retry
-from migrator.target.client import dynamodb_client
-from migrator.target.reads.tables import TableReader
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.tables import TableReader
 
 Wired = dict[str, Any]
 _TABLE = TableDesign("new", (KeyAttribute("PK"),), "type")

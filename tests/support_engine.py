@@ -16,8 +16,8 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL, Connection
 
-from migrator.model.errors import SettingsError
-from migrator.source.connect import ENGINES
+from migrator.runtime.errors import SettingsError
+from migrator.source.engines.connect import ENGINES
 from migrator.source.engines.base import Connecting, ConnectionOptions, UrlKeeper
 from migrator.source.engines.sqlite.engine import SQLITE
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from migrator.model.edges import RawPage
-from migrator.model.journal import Page
-from migrator.model.table import RowTree
+from migrator.mapping.model.edges import RawPage
+from migrator.mapping.model.journal import Page
+from migrator.mapping.model.table import RowTree
 from migrator.stages.backfill.encoded import encoded_where_possible
 from migrator.stages.backfill.write import Claims, FastPath, PagePath, Puts
 from migrator.stages.verify.scan import DirectItems

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from migrator.target.exchange import BOTOCORE
+from migrator.dynamodb.exchange import BOTOCORE
 from tests.faults.forward import ForwardProxy
 
 EXCHANGE = "exchange"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
-from migrator.model.errors import MappingError
+from migrator.runtime.errors import MappingError
 
 
 def parse_mapping(text: str, file: str) -> ParsedMapping:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from migrator.model.capacity import (
+from migrator.mapping.capacity.model import (
     Advice,
     Bills,
     Capacity,

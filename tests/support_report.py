@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from migrator.model.capacity import Costs, HotKey, PatternCost, Place, Spread
-from migrator.model.report import (
+from migrator.mapping.capacity.model import Costs, HotKey, PatternCost, Place, Spread
+from migrator.mapping.model.report import (
     Cell,
     Coverage,
     Curve,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from migrator.model.report import (
+from migrator.mapping.model.report import (
     Cell,
     Difference,
     Facet,

@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from migrator.mapping.heart.values import decoder
-from migrator.model.facts import (
+from migrator.mapping.items.values import decoder
+from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
     EntityPlan,
@@ -21,8 +21,8 @@ from migrator.model.facts import (
     Slot,
     TableFacts,
 )
-from migrator.model.mapping import Collection, Entity
-from migrator.model.table import RowTree, SourceKey, encode_key
+from migrator.mapping.model.mapping import Collection, Entity
+from migrator.mapping.model.table import RowTree, SourceKey, encode_key
 
 Row = dict[str, Any]
 

@@ -208,7 +208,7 @@ def run_figures(folder: Path) -> Iterator[tuple[str, str]]:
         with calls(EvidenceGatherer.lines.__code__, begin) as evidence:
             command("cutover", "advance", "shop.yaml", "customer_by_id", "--dry-run")
     finally:
-        from migrator.target import embedded
+        from migrator.dynamodb import embedded
 
         embedded.stop(embedded.folder())
     yield "a command of two rows: functions run, files", str(whole)
@@ -223,7 +223,7 @@ def sql(statements: str) -> None:
 
 
 def command(*words: str) -> None:
-    from migrator.cli.main import run
+    from migrator.main import run
 
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as printed:
         code = run(list(words))

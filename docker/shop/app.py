@@ -27,7 +27,7 @@ from sqlalchemy.orm import sessionmaker
 from writing import NotThereError, TakenError, Writing
 
 from migrator.api import Migration
-from migrator.model.errors import MigratorError
+from migrator.runtime.errors import MigratorError
 
 JOB = os.environ.get("SHOP_JOB", "jobs/ecommerce.yaml")
 DATABASE = os.environ.get("SHOP_DATABASE_URL") or os.environ.get(

@@ -24,7 +24,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from migrator.cli.main import run
+from migrator.main import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _COLUMNS = 80

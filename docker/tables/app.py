@@ -26,7 +26,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from migrator.api import Migration
-from migrator.model.errors import MigratorError
+from migrator.runtime.errors import MigratorError
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "shop"))
 from forms import MovedOn, NewOrder, NewUser, Number, Text, wrong

@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shop"))
 from story import WAIT_S, Failed, Story, chapter, free_port, say, script, stop
 
-from migrator.target import embedded
+from migrator.dynamodb import embedded
 
 JOB = "jobs/demo-tables.yaml"
 HOME = Path(".migrator/demo-tables")

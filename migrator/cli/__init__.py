@@ -1,1 +1,1 @@
-"""The command line: each command reads the job, wires, calls one stage, prints and gives an exit code."""
+"""What commands are made with: options, text, tables, pages, progress, the endpoint for metrics."""

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from migrator.cli import names
-from migrator.model.durations import ADVICE, seconds_of
+from migrator.mapping.model.durations import ADVICE, seconds_of
 
 _COMMAND = re.compile(r"`migrator ([^`\n]+)`")
 _CLAUSE_END = re.compile(r"[.:;](?: |$)")
@@ -133,7 +133,7 @@ class Branch(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not (name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name)):
-            from migrator.model.errors import did_you_mean  # here, so that nothing waits for it
+            from migrator.runtime.errors import did_you_mean  # here, so that nothing waits for it
 
             near = did_you_mean(name, self.list_commands(ctx))
             raise click.UsageError(f"No such command '{name}'{near}", ctx)

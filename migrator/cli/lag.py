@@ -10,13 +10,13 @@ from typing import Any
 
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters, digests_of, newest_of, process_of
-from migrator.model.errors import MigratorError
-from migrator.model.instances import Newest
-from migrator.model.live import MarksState, SlotLag, Writer
-from migrator.output.relay import open_line
+from migrator.runtime.errors import MigratorError
+from migrator.mapping.model.instances import Newest
+from migrator.mapping.model.live import MarksState, SlotLag, Writer
+from migrator.cli.relay_text import open_line
 from migrator.settings.job import Job
 from migrator.stages.cutover.watch import LagWatch, tell
-from migrator.wiring import live as live_wiring
+from migrator.stages.session import live as live_wiring
 
 # ── The lag of items and the writers of a table: what `migrator status` says beside the runs ──
 

@@ -44,7 +44,7 @@ def runs(ctx: click.Context, param: click.Parameter, typed: str) -> list[Complet
 
 def _runs(job_file: Path) -> Iterator[tuple[str, str]]:
     from migrator.runtime.retry import Backoff
-    from migrator.wiring.job import open_journal, read_job
+    from migrator.stages.session.job import open_journal, read_job
 
     job = read_job(job_file)
     with open_journal(job, patience=Backoff(attempts=1)) as journal:

@@ -23,35 +23,35 @@ from rich.segment import Segment
 from rich.text import Text
 
 from migrator.cli.command_line import whole
-from migrator.journal.at_work.lease import refuse_absent
+from migrator.journal.lease import refuse_absent
 from migrator.journal.identity import location_of
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.show.redaction import key_templates
-from migrator.model import mapping as mappings
-from migrator.model.errors import (
+from migrator.mapping.language.redaction import key_templates
+from migrator.mapping.model import mapping as mappings
+from migrator.runtime.errors import (
     INTERRUPTED,
     Interrupted,
     MappingError,
     MigratorError,
     RefusedError,
 )
-from migrator.model.evidence import Line
-from migrator.model.journal import Finding
-from migrator.model.mapping import Template
-from migrator.output.cutover import evidence_shown
-from migrator.output.inert import plain
-from migrator.output.runs import Bars, Lines, live_line
-from migrator.output.text import masked
+from migrator.mapping.model.evidence import Line
+from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.mapping import Template
+from migrator.cli.cutover_text import evidence_shown
+from migrator.cli.inert import plain
+from migrator.cli.runs_text import Bars, Lines, live_line
+from migrator.cli.text import masked
 from migrator.runtime import logs
 from migrator.runtime.system import HOME
 from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping
-from migrator.stages.ownership import AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError
-from migrator.target.store import by_condition
-from migrator.wiring import job as job_wiring
-from migrator.wiring import live as live_wiring
-from migrator.wiring.adoption import adoption_of
-from migrator.wiring.job import (
+from migrator.stages.core.ownership import AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError
+from migrator.dynamodb.store import by_condition
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.adoption import adoption_of
+from migrator.stages.session.job import (
     CommandJob,
     JobContext,
     Target,
@@ -59,7 +59,7 @@ from migrator.wiring.job import (
     keep_on_record,
     keeping_of,
 )
-from migrator.wiring.live import ONCE, Live
+from migrator.stages.session.live import ONCE, Live
 
 # ── Questions, consoles, signals ──
 
@@ -187,7 +187,7 @@ _IN_A_PIPE = 160
 
 def console_on(stream: TextIO) -> Console:
     """A console that draws in colours where the stream is a terminal; text that no terminal should obey is shown."""
-    # The colours are drawn beneath the stream that would show them as text (cli/main.py).
+    # The colours are drawn beneath the stream that would show them as text (main.py).
     is_fitted = stream.isatty() or "COLUMNS" in os.environ
     console = Console(file=getattr(stream, "beneath", stream), width=None if is_fitted else _IN_A_PIPE)
     console.push_render_hook(

@@ -18,17 +18,17 @@ from migrator.cli.options import (
     tell_masked,
 )
 from migrator.journal.runs import SqlJournal
-from migrator.model.errors import Interrupted, MigratorError, SettingsError
-from migrator.model.instances import ServiceRegistry
-from migrator.model.journal import Finding, Run
-from migrator.output.cutover import instance_label, instances_lines, instances_table
-from migrator.output.text import finding_line
+from migrator.runtime.errors import Interrupted, MigratorError, SettingsError
+from migrator.mapping.model.instances import ServiceRegistry
+from migrator.mapping.model.journal import Finding, Run
+from migrator.cli.cutover_text import instance_label, instances_lines, instances_table
+from migrator.cli.text import finding_line
 from migrator.runtime import logs
 from migrator.settings.job import Hook, Job
 from migrator.settings.transforms import load_transforms, sound_mapping
 from migrator.stages.cutover.watch import tell
-from migrator.wiring import job as job_wiring
-from migrator.wiring import live as live_wiring
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
 
 # ── How a run ended ──
 

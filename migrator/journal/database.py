@@ -32,7 +32,7 @@ from sqlalchemy.pool import Pool
 from migrator.journal import schema
 from migrator.journal.failures import LostAnswerError, PassingError, in_words
 from migrator.journal.sqlite import IN_MEMORY, READS, sqlite_engine
-from migrator.model.errors import MigratorError, SettingsError, StoppedError
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.measures import Answers
 from migrator.runtime.retry import Retry
 from migrator.runtime.system import how_to_install, tell_of_forks

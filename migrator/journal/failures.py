@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from migrator.model.errors import MigratorError, SettingsError, StoppedError
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.server_errors import (
     denial,
     is_broken,

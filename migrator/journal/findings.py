@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, sel
 
 from migrator.journal.database import Database, insert_or_ignore, repeatable
 from migrator.journal.schema import finding, open_finding
-from migrator.model.journal import Finding, FindingGroup, Run
+from migrator.mapping.model.journal import Finding, FindingGroup, Run
 
 # ── Findings: kept once each, whatever is repeated ──
 

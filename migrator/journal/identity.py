@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from migrator.journal.database import Database, insert_or_ignore, repeatable
 from migrator.journal.schema import identity, job_name, phase, revision, run, seen_table
-from migrator.model.edges import NameKind
+from migrator.mapping.model.edges import NameKind
 from migrator.runtime.system import FOLDER
 
 _ONLY_ROW = 1

@@ -38,10 +38,10 @@ from migrator.journal.schema import (
     remembered_key,
     remembered_root,
 )
-from migrator.mapping.heart.wire import read_key, write_key
-from migrator.model.journal import Finding, Run
-from migrator.model.live import KeyRequest, Remembered, Root
-from migrator.model.table import ItemKey, item_key_text
+from migrator.mapping.items.wire import read_key, write_key
+from migrator.mapping.model.journal import Finding, Run
+from migrator.mapping.model.live import KeyRequest, Remembered, Root
+from migrator.mapping.model.table import ItemKey, item_key_text
 
 # ── Remembered keys (those that no row gives again), and keys that two root rows claim ──
 
@@ -54,7 +54,7 @@ class SqlMemory:
     """model.live.Memory of one table; rows are found by digests in which the table's id has a part.
 
     A root that was ever written stays, with its ticket, when its last key is gone: a late writer must see that it is late.
-    It goes when its row is forgotten (see stages/removal.py), and no writer can be late any more.
+    It goes when its row is forgotten (see stages/core/removal.py), and no writer can be late any more.
     """
 
     def __init__(self, database: Database, table_id: str) -> None:

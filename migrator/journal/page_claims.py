@@ -24,7 +24,7 @@ from sqlalchemy import (
 from migrator.journal import schema
 from migrator.journal.database import insert_or_replace, seconds
 from migrator.journal.schema import page_claim, page_part
-from migrator.model.journal import Page, Run
+from migrator.mapping.model.journal import Page, Run
 
 
 def claim(

@@ -25,10 +25,10 @@ from migrator.journal.schema import move as moves
 from migrator.journal.schema import phase as phases
 from migrator.journal.schema import sample as samples
 from migrator.journal.schema import window as windows
-from migrator.model.durations import moment
-from migrator.model.edges import KeptPhase
-from migrator.model.errors import SettingsError
-from migrator.model.evidence import (
+from migrator.mapping.model.durations import moment
+from migrator.mapping.model.edges import KeptPhase
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.evidence import (
     OFF,
     SAMPLES_KEPT,
     WINDOWS_KEPT_S,

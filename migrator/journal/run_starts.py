@@ -11,9 +11,9 @@ from sqlalchemy import Connection, delete, func, insert, literal, select, update
 from migrator.journal.database import Database, insert_or_ignore, seconds
 from migrator.journal.memory import number_of
 from migrator.journal.schema import claim, page, plan, run, run_capture, verified_look
-from migrator.model.durations import moment
-from migrator.model.journal import Run, RunIdentity
-from migrator.model.live import ActivityCounts
+from migrator.mapping.model.durations import moment
+from migrator.mapping.model.journal import Run, RunIdentity
+from migrator.mapping.model.live import ActivityCounts
 
 _COUNT_FIELDS = ("tables", "whole", "source", "blind")
 

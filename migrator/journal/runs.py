@@ -29,10 +29,10 @@ from migrator.journal.database import (
     seconds,
 )
 from migrator.journal.schema import page, page_claim, page_part, plan, run
-from migrator.mapping.heart.wire import read_key, write_key
-from migrator.model.durations import moment
-from migrator.model.errors import MigratorError, StoppedError
-from migrator.model.journal import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
+from migrator.mapping.items.wire import read_key, write_key
+from migrator.mapping.model.durations import moment
+from migrator.runtime.errors import MigratorError, StoppedError
+from migrator.mapping.model.journal import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Retry
 

@@ -207,7 +207,7 @@ reached_ticket = Table(
     Column("ticket", BigInteger, nullable=False),
 )
 
-# Which journal this is, and what it has seen of tables' control items (see model/edges.py).
+# Which journal this is, and what it has seen of tables' control items (see mapping/model/edges.py).
 
 identity = Table(
     "migrator_identity",

@@ -21,8 +21,8 @@ from migrator.journal.schema import (
     run,
     sample,
 )
-from migrator.model.live import Root
-from migrator.model.table import source_text
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.table import source_text
 
 _Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
 

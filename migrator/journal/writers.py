@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
-from migrator.journal.at_work.changes import NEVER, keep_text, refuse_third
+from migrator.journal.changes import NEVER, keep_text, refuse_third
 from migrator.journal.database import (
     Database,
     insert_or_ignore,
@@ -27,9 +27,9 @@ from migrator.journal.schema import instance as instances
 from migrator.journal.schema import instance_process as processes
 from migrator.journal.schema import revision as newest_revision
 from migrator.journal.schema import writer as writers
-from migrator.model.errors import OldRevisionError
-from migrator.model.instances import Answered, Instance, MarkedColumns, Newest, Revision, Standing
-from migrator.model.live import Writer, WriterKind
+from migrator.runtime.errors import OldRevisionError
+from migrator.mapping.model.instances import Answered, Instance, MarkedColumns, Newest, Revision, Standing
+from migrator.mapping.model.live import Writer, WriterKind
 
 # ── Writers of a table's items, by the journal database's own clock ──
 

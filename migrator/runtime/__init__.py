@@ -1,1 +1,1 @@
-"""What every process needs: retries, files, logs, forks, repeated work, errors of servers."""
+"""What every process needs: errors, retries, files, logs, forks, repeated work."""

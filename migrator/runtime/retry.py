@@ -15,7 +15,7 @@ from typing import NoReturn, TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 from tenacity.stop import stop_base
 
-from migrator.model.errors import AwayError, Interrupted, MigratorError, StoppedError
+from migrator.runtime.errors import AwayError, Interrupted, MigratorError, StoppedError
 from migrator.runtime.logs import get_logger
 
 Result = TypeVar("Result")

@@ -14,7 +14,7 @@ from weakref import ref
 
 import psutil
 
-from migrator.model.errors import SettingsError
+from migrator.runtime.errors import SettingsError
 
 FOLDER = ".migrator"
 HOME = "MIGRATOR_HOME"

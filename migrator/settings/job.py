@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from migrator.mapping.language.document import Document, Ours, is_job_text, load_document, schema_faults
-from migrator.model.errors import Fault, MappingError, SettingsError
+from migrator.runtime.errors import Fault, MappingError, SettingsError
 from migrator.runtime.system import small_text
 from migrator.settings.source import (
     NOT_EMPTY,

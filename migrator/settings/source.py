@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from migrator.model.durations import seconds_of
+from migrator.mapping.model.durations import seconds_of
 
 # ── A job's `source:` — where the database is, and how gently it is to be read ──
 

@@ -20,12 +20,12 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.heart.changes import captured_name, captured_tables
-from migrator.mapping.heart.transforms import Transform
-from migrator.mapping.heart.wire import Price
+from migrator.mapping.items.changes import captured_name, captured_tables
+from migrator.mapping.items.transforms import Transform
+from migrator.mapping.items.wire import Price
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
-from migrator.model.edges import ComputingSource
-from migrator.model.errors import Fault, MappingError, MigratorError, SettingsError, did_you_mean
+from migrator.mapping.model.edges import ComputingSource
+from migrator.runtime.errors import Fault, MappingError, MigratorError, SettingsError, did_you_mean
 from migrator.runtime.system import small_text
 from migrator.settings.job import Job
 

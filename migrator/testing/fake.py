@@ -16,9 +16,9 @@ from migrator.mapping.patterns.answers import read_member
 from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.handed import kinds_of
 from migrator.mapping.patterns.results import Record, records_of, rows_of
-from migrator.model.edges import ItemStore, Questions
-from migrator.model.errors import SettingsError, did_you_mean
-from migrator.model.evidence import (
+from migrator.mapping.model.edges import ItemStore, Questions
+from migrator.runtime.errors import SettingsError, did_you_mean
+from migrator.mapping.model.evidence import (
     SHARE_FAULT,
     SIDES,
     Evidence,
@@ -30,9 +30,9 @@ from migrator.model.evidence import (
     Window,
     share_fits,
 )
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.mapping import Part, Pattern
-from migrator.model.results import Rows
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.mapping import Part, Pattern
+from migrator.mapping.model.results import Rows
 from migrator.settings.job import ReadSettings, mapping_named
 from migrator.settings.transforms import sound_mapping
 from migrator.source.adapter.events import EventHooks
@@ -178,7 +178,7 @@ class FakeMigration(Migration):
     @property
     def metrics(self) -> Any:
         """A collector of prometheus-client with the phases and the reads that were made."""
-        from migrator.output.metrics import ProcessMetrics, phases_part, reads_part
+        from migrator.cli.metrics import ProcessMetrics, phases_part, reads_part
 
         reads = self._reads().reads
         return ProcessMetrics(

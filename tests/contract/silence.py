@@ -8,8 +8,8 @@ from sqlalchemy import update
 
 from migrator.journal import schema
 from migrator.journal.writers import SqlInstances, SqlWriters
-from migrator.model.instances import Instance, Instances
-from migrator.model.live import Writer, Writers
+from migrator.mapping.model.instances import Instance, Instances
+from migrator.mapping.model.live import Writer, Writers
 from tests.fakes.journal import FakeInstances, FakeWriters
 
 LONG_S = 1000.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.journal.at_work.changes import SqlChanges, under_way
+from migrator.journal.changes import SqlChanges, under_way
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlRevisions
-from migrator.model.errors import OldRevisionError, SettingsError
-from migrator.model.instances import Revision, RevisionChange
+from migrator.runtime.errors import OldRevisionError, SettingsError
+from migrator.mapping.model.instances import Revision, RevisionChange
 from tests import pins
 
 

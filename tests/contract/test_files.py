@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.bulk.files import Files
-from migrator.model.errors import TargetError
-from migrator.target.client import service_client
-from migrator.target.files import FolderFiles, S3Files
+from migrator.mapping.model.files import Files
+from migrator.runtime.errors import TargetError
+from migrator.dynamodb.client import service_client
+from migrator.dynamodb.files import FolderFiles, S3Files
 from tests import pins
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.memory import SqlOpenFindings
 from migrator.journal.runs import SqlJournal
-from migrator.model.journal import Finding, FindingGroup, FindingGroups, Run, RunIdentity
+from migrator.mapping.model.journal import Finding, FindingGroup, FindingGroups, Run, RunIdentity
 from tests.fakes.finding_groups import FakeFindingGroups
 
 PRICES = [Finding("different", "product", "price", f"[{n}]", f'["P#{n}"]', "price") for n in range(5)]

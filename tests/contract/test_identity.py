@@ -9,8 +9,8 @@ import pytest
 
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.runs import SqlJournal
-from migrator.model.edges import Identity
-from migrator.model.journal import RunIdentity
+from migrator.mapping.model.edges import Identity
+from migrator.mapping.model.journal import RunIdentity
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mysql"])

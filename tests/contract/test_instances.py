@@ -12,7 +12,7 @@ from sqlalchemy import update
 from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import FORGOTTEN_S, SqlInstances, SqlWriters
-from migrator.model.instances import Instance, Instances
+from migrator.mapping.model.instances import Instance, Instances
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.journal import FakeInstances
 

@@ -8,10 +8,10 @@ from decimal import Decimal
 import orjson
 import pytest
 
-from migrator.mapping.heart.encoder_values import base64_text
-from migrator.mapping.heart.wire import decode_item, encode_sized
-from migrator.model.edges import ItemStore
-from migrator.model.table import Item, KeyAttribute, TableDesign
+from migrator.mapping.items.encoder_values import base64_text
+from migrator.mapping.items.wire import decode_item, encode_sized
+from migrator.mapping.model.edges import ItemStore
+from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
 from migrator.stages.backfill.encoded import EncodedPuts
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from migrator.model.edges import ItemStore
-from migrator.model.errors import TargetError
-from migrator.model.table import Index, Item, KeyAttribute, TableDesign
+from migrator.mapping.model.edges import ItemStore
+from migrator.runtime.errors import TargetError
+from migrator.mapping.model.table import Index, Item, KeyAttribute, TableDesign
 
 TENANT, REGION, CREATED = KeyAttribute("tenant"), KeyAttribute("region"), KeyAttribute("created", "number")
 

@@ -13,7 +13,7 @@ from sqlalchemy import inspect, update
 from migrator.journal import schema
 from migrator.journal.database import _engine, _url
 from migrator.journal.runs import SqlJournal
-from migrator.model.errors import SettingsError
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.forking import Python
 

@@ -16,11 +16,11 @@ import pytest
 from sqlalchemy import select, update
 
 from migrator.journal import schema
-from migrator.journal.at_work.lease import LIFE_S, JoinedLease, RunLease, is_doing
+from migrator.journal.lease import LIFE_S, JoinedLease, RunLease, is_doing
 from migrator.journal.database import seconds
 from migrator.journal.runs import SqlJournal
-from migrator.model.errors import SettingsError, StoppedError
-from migrator.model.journal import RunIdentity
+from migrator.runtime.errors import SettingsError, StoppedError
+from migrator.mapping.model.journal import RunIdentity
 from tests import pins
 from tests.support_waiting import until
 
@@ -148,9 +148,9 @@ HOLD = """
 import sys, time
 real, off_s = time.time, float(sys.argv[2])
 time.time = lambda: real() + off_s
-from migrator.journal.at_work.lease import RunLease
+from migrator.journal.lease import RunLease
 from migrator.journal.runs import SqlJournal
-from migrator.model.journal import RunIdentity
+from migrator.mapping.model.journal import RunIdentity
 journal = SqlJournal(sys.argv[1])
 with RunLease(journal, "shop"):
     journal.start_run(RunIdentity("backfill", "shop", "t", "rev"))

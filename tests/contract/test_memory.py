@@ -10,8 +10,8 @@ import pytest
 
 from migrator.journal.memory import SqlMemory
 from migrator.journal.runs import SqlJournal
-from migrator.model.live import KeyRequest, Memory, Remembered, Root
-from migrator.model.table import ItemKey
+from migrator.mapping.model.live import KeyRequest, Memory, Remembered, Root
+from migrator.mapping.model.table import ItemKey
 from tests.fakes.journal import FakeMemory
 
 ONE: Root = ("order", "[1]")

@@ -9,8 +9,8 @@ import pytest
 from migrator.journal.memory import SqlOpenFindings
 from migrator.journal.runs import SqlJournal
 from migrator.journal.traces import SqlTraces
-from migrator.model.journal import Finding
-from migrator.model.live import OpenFindings, Root
+from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.live import OpenFindings, Root
 from tests.fakes.journal import FakeOpenFindings
 
 ONE: Root = ("order", "[1]")

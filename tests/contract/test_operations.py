@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from migrator.journal import schema
-from migrator.journal.at_work.operations import MINUTES_KEPT_S, SqlProcesses
+from migrator.journal.operations import MINUTES_KEPT_S, SqlProcesses
 from migrator.journal.runs import SqlJournal
-from migrator.model.instances import AS_SET, Advance, ProcessState
+from migrator.mapping.model.instances import AS_SET, Advance, ProcessState
 
 STATE = ProcessState(
     "relay", "host-1", 77, "0.1.0", done=5, left=10**12, rate=0.5, fall=-0.5, held="it waits"

@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import page_claim
-from migrator.model.journal import Finding, Page, Run, RunIdentity, Tally
+from migrator.mapping.model.journal import Finding, Page, Run, RunIdentity, Tally
 
 IDENTITY = RunIdentity("backfill", "shop", "table-1", "rev1")
 PAGES = [Page("order", number, f"[{number}0]", f"[{number + 1}0]") for number in range(1, 6)]

@@ -18,10 +18,10 @@ from migrator.journal import schema
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
-from migrator.model.edges import KeptPhase
-from migrator.model.errors import SettingsError
-from migrator.model.evidence import OFF, Move, MovedError, PatternPhase, Phases, State
-from migrator.model.instances import Instance
+from migrator.mapping.model.edges import KeptPhase
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.evidence import OFF, Move, MovedError, PatternPhase, Phases, State
+from migrator.mapping.model.instances import Instance
 from tests import pins
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.phases import FakePhases

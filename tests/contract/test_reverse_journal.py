@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from migrator.journal.at_work.reverse import SqlReverseJournal
+from migrator.journal.reverse import SqlReverseJournal
 from migrator.journal.runs import SqlJournal
-from migrator.model.reverse.rows import ReverseJournal, RowId, WaitingRow
-from migrator.model.table import ItemKey
+from migrator.mapping.model.rows import ReverseJournal, RowId, WaitingRow
+from migrator.mapping.model.table import ItemKey
 from tests.fakes.reverse import FakeReverseJournal
 
 ONE: RowId = ("orders", "[1]")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
-from migrator.journal.at_work.shares import WINDOW_S, SqlShares
+from migrator.journal.shares import WINDOW_S, SqlShares
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import share
-from migrator.model.instances import Share
+from migrator.mapping.model.instances import Share
 
 SILENT_S = 30.0
 

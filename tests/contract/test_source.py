@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from migrator.model.edges import KeyCounts, Source
-from migrator.model.facts import Column, EntityPlan, ForeignKey, Kind, TableFacts
-from migrator.model.table import SourceKey, encode_key
+from migrator.mapping.model.edges import KeyCounts, Source
+from migrator.mapping.model.facts import Column, EntityPlan, ForeignKey, Kind, TableFacts
+from migrator.mapping.model.table import SourceKey, encode_key
 from tests.support_source import (
     CUSTOMER_OF_PURCHASE,
     KEYED,

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Connection, update
 
-from migrator.journal.at_work.streams import SqlStreamJournal
+from migrator.journal.streams import SqlStreamJournal
 from migrator.journal.database import Database
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import stream, stream_reader, stream_shard
-from migrator.model.streams.shards import Checkpoint, Shard, StreamJournal
+from migrator.mapping.model.shards import Checkpoint, Shard, StreamJournal
 from tests.fakes.stream_journal import FakeStreamJournal
 
 ARN, OTHER = "arn:aws:dynamodb:eu:1:table/Shop/stream/1", "arn:aws:dynamodb:eu:1:table/Shop/stream/2"

@@ -8,9 +8,9 @@ from migrator.journal.memory import SqlMemory
 from migrator.journal.phases import SqlEvidence
 from migrator.journal.runs import SqlJournal
 from migrator.journal.traces import SqlTraces
-from migrator.model.evidence import DiffKey, Sample
-from migrator.model.journal import Finding, Page, RunIdentity
-from migrator.model.live import KeyRequest, Root
+from migrator.mapping.model.evidence import DiffKey, Sample
+from migrator.mapping.model.journal import Finding, Page, RunIdentity
+from migrator.mapping.model.live import KeyRequest, Root
 
 TABLE, OTHER_TABLE = "table-1", "table-2"
 ANN: Root = ("user", '["Ζ\'\\"%_ 😀@x"]')

@@ -12,7 +12,7 @@ import pytest
 
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
-from migrator.model.live import Writer, WriterKind, Writers
+from migrator.mapping.model.live import Writer, WriterKind, Writers
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.journal import FakeWriters
 

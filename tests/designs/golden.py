@@ -12,8 +12,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from migrator.mapping.heart.wire import encode_item
-from migrator.model.table import Item, SetOf
+from migrator.mapping.items.wire import encode_item
+from migrator.mapping.model.table import Item, SetOf
 
 ROOT = Path(__file__).parents[2]
 DESIGNS = ROOT / "mappings" / "designs"

@@ -11,12 +11,12 @@ from typing import Any
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
-from migrator.mapping.heart.wire import decode_item
+from migrator.mapping.items.wire import decode_item
 from migrator.mapping.patterns.answers import read_params
-from migrator.model.journal import RunIdentity, RunKind
-from migrator.model.results import Answer, BackfillResult, VerifyResult
-from migrator.model.table import Item, ItemKey
-from migrator.output.runs import Lines
+from migrator.mapping.model.journal import RunIdentity, RunKind
+from migrator.mapping.model.results import Answer, BackfillResult, VerifyResult
+from migrator.mapping.model.table import Item, ItemKey
+from migrator.cli.runs_text import Lines
 from migrator.runtime.logs import get_logger
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
@@ -24,10 +24,10 @@ from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import Claims
 from migrator.stages.patterns.question import ask
 from migrator.stages.verify.stage import Verify
-from migrator.target.admin.table import DynamoTableAdmin
-from migrator.target.client import dynamodb_client
-from migrator.target.store import DynamoStore
-from migrator.wiring.job import JobSource, Work, open_source
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
+from migrator.stages.session.job import JobSource, Work, open_source
 from tests.designs.golden import DESIGNS, Golden, GoldenQuery, read_golden
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 

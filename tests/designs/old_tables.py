@@ -13,8 +13,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from migrator.mapping.documents import facts_of, key_type
-from migrator.model.facts import Column, TableFacts
+from migrator.mapping.language.documents import facts_of, key_type
+from migrator.mapping.model.facts import Column, TableFacts
 from migrator.settings.source import DocumentSettings, SourceSettings
 from migrator.settings.transforms import read_mapping
 from tests.designs.golden import DESIGNS, Golden, script_of

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.key_lookups import AskedKey
+from migrator.mapping.items.key_lookups import AskedKey
 from migrator.settings.transforms import read_mapping
-from migrator.stages.look import Look
-from migrator.stages.partitions import Partitions
+from migrator.features.look.look import Look
+from migrator.stages.core.partitions import Partitions
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.verify.scan import direct_items
 from tests.designs.golden import DESIGNS, GOLDEN, NAMES, exactly, read_golden, rows_exactly, script_of

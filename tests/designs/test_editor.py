@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.errors import MappingError
+from migrator.runtime.errors import MappingError
 from migrator.settings.job import load_job
 from migrator.settings.schemas import job_schema, mapping_schema
 from tests.designs.golden import ROOT

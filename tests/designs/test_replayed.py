@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.output.runs import SampleLines
+from migrator.cli.runs_text import SampleLines
 from migrator.runtime.logs import get_logger
 from migrator.stages.patterns.replay import Replay, ReplayOptions
 from tests.designs.golden import NAMES, script_of

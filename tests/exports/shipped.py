@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from migrator.source.connect import source_url
+from migrator.source.engines.connect import source_url
 from tests.journeys.command import Project
 from tests.journeys.in_process import Ended, run_here
 

@@ -14,7 +14,7 @@ from functools import cache
 import boto3
 import pytest
 
-from migrator.target.admin.permissions import RIGHT_OF, ROLES, Role
+from migrator.dynamodb.admin.permissions import RIGHT_OF, ROLES, Role
 from tests.exports.shipped import ROOT
 
 _OPENS = "deploy import backfill relay verify reverse operator report service-strict"
@@ -28,93 +28,93 @@ ON_THIS_MACHINE = "embedded"
 """A bucket of the embedded server, never of AWS."""
 
 SITES: Mapping[str, str] = {
-    "target/admin/create.later_requests": "deploy import",
-    "target/admin/create.requests_after_import": "import",
-    "target/admin/create.wanted_answers": "deploy import",
-    "target/admin/create._pairs": "deploy import",
-    "target/admin/create.probes": DOCTOR,
-    "target/admin/create.clock_of": DOCTOR,
-    "target/admin/create._reads": DOCTOR,
-    "target/admin/create._writes": DOCTOR,
-    "target/admin/create._of_definitions": DOCTOR,
-    "target/admin/create._create": DOCTOR,
-    "target/admin/create._probe_insert": DOCTOR,
-    "target/admin/create._insert": DOCTOR,
-    "target/admin/imports.DynamoImports.begin": "import",
-    "target/admin/imports.DynamoImports.state": "import",
-    "target/admin/imports.DynamoImports.asked_with": "import",
-    "target/admin/imports.DynamoImports._faults": "import",
-    "target/admin/table.DynamoTableAdmin.create": "deploy",
-    "target/admin/table.DynamoTableAdmin.add_index": "deploy",
-    "target/admin/table.DynamoTableAdmin.remove_index": "deploy",
-    "target/admin/table.DynamoTableAdmin.clock": DOCTOR,
-    "target/admin/table.DynamoTableAdmin._describe": _OPENS,
-    "target/admin/table.DynamoTableAdmin._ttl": _OPENS,
-    "target/conditional.ConditionalWrites._put": _WRITES,
-    "target/conditional.ConditionalWrites._transact": _WRITES,
-    "target/conditional.ConditionalWrites._remove": "operator",
-    "target/conditional.ConditionalWrites._insert": "backfill relay",
-    "target/control.ControlItem._put": f"{_WRITES} import operator verify",
-    "target/control.DynamoStripping._strip": "operator",
-    "target/control.DynamoStripping._own": "operator",
-    "target/control.DynamoStripping._remove": "operator",
-    "target/exchange.Exchange.scan": _SCANS,
-    "target/files.S3Files.write": "import",
-    "target/files.S3Files.read": "import",
-    "target/files.S3Files.sizes_below": "import",
-    "target/files.S3Files.remove": "import",
-    "target/objects.S3Objects.put": f"{_WRITES} import",
-    "target/objects.S3Objects.sizes": f"{_WRITES} import verify",
-    "target/objects.S3Objects.probe": DOCTOR,
-    "target/objects.S3Objects.make_bucket": ON_THIS_MACHINE,
-    "target/objects.S3Objects._ask": f"{_WRITES} import verify",
-    "target/scans.scan_answers": _SCANS,
-    "target/store.DynamoStore.scan": _SCANS,
-    "target/store.DynamoStore.query": _ASKS,
-    "target/store.DynamoStore.get_item": f"{_OPENS} service-reading",
-    "target/store.DynamoStore._send": "backfill",
-    "target/store.DynamoStore._read": f"{_ASKS} report reverse verify",
-    "target/store.DynamoStore._delete_own": "operator",
-    "target/streams/stream.DynamoStream._table": "reverse",
-    "target/streams/stream.DynamoStream.iterator": "reverse",
-    "target/streams/stream.DynamoStream.records": "reverse",
-    "target/streams/stream.DynamoStream.state": "reverse",
-    "target/writes.ItemPut": _WRITES,
-    "target/writes.EncodedPut": _WRITES,
-    "target/writes.Transaction": _WRITES,
-    "output/export/python/table._Table._read": "service-after",
-    "output/export/python/table._Table._batch": "service-after",
-    "output/export/python/table._Table._partition": "service-after",
-    "output/export/python/writes._Writable._change": "service-after",
-    "output/export/python/writes._Writable._put_action": "service-after",
-    "output/export/python/writes._Writable._update": "service-after",
+    "dynamodb/admin/create.later_requests": "deploy import",
+    "dynamodb/admin/create.requests_after_import": "import",
+    "dynamodb/admin/create.wanted_answers": "deploy import",
+    "dynamodb/admin/create._pairs": "deploy import",
+    "dynamodb/admin/create.probes": DOCTOR,
+    "dynamodb/admin/create.clock_of": DOCTOR,
+    "dynamodb/admin/create._reads": DOCTOR,
+    "dynamodb/admin/create._writes": DOCTOR,
+    "dynamodb/admin/create._of_definitions": DOCTOR,
+    "dynamodb/admin/create._create": DOCTOR,
+    "dynamodb/admin/create._probe_insert": DOCTOR,
+    "dynamodb/admin/create._insert": DOCTOR,
+    "dynamodb/admin/imports.DynamoImports.begin": "import",
+    "dynamodb/admin/imports.DynamoImports.state": "import",
+    "dynamodb/admin/imports.DynamoImports.asked_with": "import",
+    "dynamodb/admin/imports.DynamoImports._faults": "import",
+    "dynamodb/admin/table.DynamoTableAdmin.create": "deploy",
+    "dynamodb/admin/table.DynamoTableAdmin.add_index": "deploy",
+    "dynamodb/admin/table.DynamoTableAdmin.remove_index": "deploy",
+    "dynamodb/admin/table.DynamoTableAdmin.clock": DOCTOR,
+    "dynamodb/admin/table.DynamoTableAdmin._describe": _OPENS,
+    "dynamodb/admin/table.DynamoTableAdmin._ttl": _OPENS,
+    "dynamodb/conditional.ConditionalWrites._put": _WRITES,
+    "dynamodb/conditional.ConditionalWrites._transact": _WRITES,
+    "dynamodb/conditional.ConditionalWrites._remove": "operator",
+    "dynamodb/conditional.ConditionalWrites._insert": "backfill relay",
+    "dynamodb/control.ControlItem._put": f"{_WRITES} import operator verify",
+    "dynamodb/control.DynamoStripping._strip": "operator",
+    "dynamodb/control.DynamoStripping._own": "operator",
+    "dynamodb/control.DynamoStripping._remove": "operator",
+    "dynamodb/exchange.Exchange.scan": _SCANS,
+    "dynamodb/files.S3Files.write": "import",
+    "dynamodb/files.S3Files.read": "import",
+    "dynamodb/files.S3Files.sizes_below": "import",
+    "dynamodb/files.S3Files.remove": "import",
+    "dynamodb/objects.S3Objects.put": f"{_WRITES} import",
+    "dynamodb/objects.S3Objects.sizes": f"{_WRITES} import verify",
+    "dynamodb/objects.S3Objects.probe": DOCTOR,
+    "dynamodb/objects.S3Objects.make_bucket": ON_THIS_MACHINE,
+    "dynamodb/objects.S3Objects._ask": f"{_WRITES} import verify",
+    "dynamodb/scans.scan_answers": _SCANS,
+    "dynamodb/store.DynamoStore.scan": _SCANS,
+    "dynamodb/store.DynamoStore.query": _ASKS,
+    "dynamodb/store.DynamoStore.get_item": f"{_OPENS} service-reading",
+    "dynamodb/store.DynamoStore._send": "backfill",
+    "dynamodb/store.DynamoStore._read": f"{_ASKS} report reverse verify",
+    "dynamodb/store.DynamoStore._delete_own": "operator",
+    "dynamodb/stream.DynamoStream._table": "reverse",
+    "dynamodb/stream.DynamoStream.iterator": "reverse",
+    "dynamodb/stream.DynamoStream.records": "reverse",
+    "dynamodb/stream.DynamoStream.state": "reverse",
+    "dynamodb/writes.ItemPut": _WRITES,
+    "dynamodb/writes.EncodedPut": _WRITES,
+    "dynamodb/writes.Transaction": _WRITES,
+    "features/exports/python/table._Table._read": "service-after",
+    "features/exports/python/table._Table._batch": "service-after",
+    "features/exports/python/table._Table._partition": "service-after",
+    "features/exports/python/writes._Writable._change": "service-after",
+    "features/exports/python/writes._Writable._put_action": "service-after",
+    "features/exports/python/writes._Writable._update": "service-after",
 }
 """By the place of a call, below migrator/, who comes there."""
 _READS_OLD = "backfill import operator relay report service-strict verify"
 OLD_SITES: Mapping[str, str] = {
-    "target/reads/tables.TableReader._batch": f"{_READS_OLD} service-reading",
-    "target/reads/tables.TableReader.asked": f"{_READS_OLD} service-reading",
-    "target/reads/tables.TableReader.describe": f"{_READS_OLD} service-reading",
-    "target/reads/tables.TableReader.one": _ASKS,
-    "target/reads/tables.TableReader.scan": _READS_OLD,
-    "target/streams/stream.DynamoStream._is_enabled": "operator",
-    "target/streams/stream.DynamoStream._table": _READS_OLD,
-    "target/streams/stream.DynamoStream.iterator": _READS_OLD,
-    "target/streams/stream.DynamoStream.records": "operator relay verify",
-    "target/streams/stream.DynamoStream.state": _READS_OLD,
-    "target/streams/stream.DynamoStream.switch_on": "operator",
+    "dynamodb/tables.TableReader._batch": f"{_READS_OLD} service-reading",
+    "dynamodb/tables.TableReader.asked": f"{_READS_OLD} service-reading",
+    "dynamodb/tables.TableReader.describe": f"{_READS_OLD} service-reading",
+    "dynamodb/tables.TableReader.one": _ASKS,
+    "dynamodb/tables.TableReader.scan": _READS_OLD,
+    "dynamodb/stream.DynamoStream._is_enabled": "operator",
+    "dynamodb/stream.DynamoStream._table": _READS_OLD,
+    "dynamodb/stream.DynamoStream.iterator": _READS_OLD,
+    "dynamodb/stream.DynamoStream.records": "operator relay verify",
+    "dynamodb/stream.DynamoStream.state": _READS_OLD,
+    "dynamodb/stream.DynamoStream.switch_on": "operator",
 }
 """The same of calls on old tables that are the source, and on their streams."""
 
 DISPATCHERS = {
-    "target/admin/imports.DynamoImports._call",
-    "target/admin/table.DynamoTableAdmin._call",
-    "target/admin/table.DynamoTableAdmin._change",
-    "target/control.DynamoStripping._sent",
-    "target/objects.S3Objects._tried",
-    "target/reads/tables.TableReader._pages",
-    "target/store.DynamoStore._call",
-    "target/streams/stream.DynamoStream._ask",
+    "dynamodb/admin/imports.DynamoImports._call",
+    "dynamodb/admin/table.DynamoTableAdmin._call",
+    "dynamodb/admin/table.DynamoTableAdmin._change",
+    "dynamodb/control.DynamoStripping._sent",
+    "dynamodb/objects.S3Objects._tried",
+    "dynamodb/tables.TableReader._pages",
+    "dynamodb/store.DynamoStore._call",
+    "dynamodb/stream.DynamoStream._ask",
 }
 """Places that call a method whose name they are given. Who gives it has it as a text, which is what is looked for."""
 _S3_RIGHTS = {
@@ -164,7 +164,7 @@ def sites() -> dict[str, frozenset[str]]:
         by_name = module.startswith("target/")
         for place, node in _placed(ast.parse(path.read_text(encoding="utf-8")), f"{module}."):
             right = _called(node) or (_named(node) if by_name else None)
-            if module == "output/export/python/writes":
+            if module == "features/exports/python/writes":
                 right = _of_a_transaction(node) or (right if right != "PutItem" else None)
             if right is not None:
                 found[place].add(right)
@@ -173,7 +173,7 @@ def sites() -> dict[str, frozenset[str]]:
 
 def _only_speaks(place: str) -> bool:
     """Whether it names operations and calls none: constants of a module, and the roles themselves."""
-    return place.endswith(".") or place.startswith("target/admin/permissions.")
+    return place.endswith(".") or place.startswith("dynamodb/admin/permissions.")
 
 
 def _placed(node: ast.AST, place: str, depth: int = 0) -> Iterator[tuple[str, ast.AST]]:

@@ -10,7 +10,7 @@ import pytest
 
 from migrator.api import Migration
 from migrator.mapping.patterns.params import checked_params
-from migrator.model.errors import SettingsError
+from migrator.runtime.errors import SettingsError
 from migrator.stages.patterns.question import ask
 from tests.designs.golden import Golden
 from tests.designs.moved import moved_by

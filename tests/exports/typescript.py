@@ -15,19 +15,19 @@ from typing import Any
 from uuid import UUID
 
 from migrator.mapping.check.check import Checked
-from migrator.mapping.heart.items import CompiledEntity, items_for
-from migrator.mapping.heart.rows import decoder_of, decoding_steps, places_of
-from migrator.mapping.heart.values import attribute
+from migrator.mapping.items.items import CompiledEntity, items_for
+from migrator.mapping.items.rows import decoder_of, decoding_steps, places_of
+from migrator.mapping.items.values import attribute
 from migrator.mapping.patterns.answers import read_params
-from migrator.model.table import Item, RowTree
-from migrator.output.export.model import Model, model_of
-from migrator.output.export.typescript.items import vocabulary
-from migrator.output.export.typescript.keys import Refusals
-from migrator.output.export.typescript.language import Identifiers, runtime_names
+from migrator.mapping.model.table import Item, RowTree
+from migrator.features.exports.model import Model, model_of
+from migrator.features.exports.typescript.items import vocabulary
+from migrator.features.exports.typescript.keys import Refusals
+from migrator.features.exports.typescript.language import Identifiers, runtime_names
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
-from migrator.source.reader import SqlSource
-from migrator.wiring.job import Work, open_source
+from migrator.source.sql.reader import SqlSource
+from migrator.stages.session.job import Work, open_source
 from tests.designs.golden import DESIGNS, GoldenQuery, script_of
 from tests.designs.moved import Moved
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 
 _CLAUSE = re.compile(
     r"begins_with\((?P<begins>#\w+), (?P<prefix>:\w+)\)"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migrator.model.live import Outcome
-from migrator.model.table import EncodedItem, Item
+from migrator.mapping.model.live import Outcome
+from migrator.mapping.model.table import EncodedItem, Item
 from migrator.stages.backfill.inserts import items_of
 
 

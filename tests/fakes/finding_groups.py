@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from migrator.model.journal import Finding, FindingGroup, Run
+from migrator.mapping.model.journal import Finding, FindingGroup, Run
 
 
 class FakeFindingGroups:

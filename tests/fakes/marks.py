@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from migrator.model.capture import Installation
-from migrator.model.live import TICKETS_AN_EPOCH, Change, Image, KeptMark, Mark, MarksState, Root
-from migrator.model.table import ItemKey
+from migrator.mapping.model.capture import Installation
+from migrator.mapping.model.live import TICKETS_AN_EPOCH, Change, Image, KeptMark, Mark, MarksState, Root
+from migrator.mapping.model.table import ItemKey
 
 
 @dataclass

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Lock
 
-from migrator.model.edges import KeptPhase
-from migrator.model.errors import SettingsError
-from migrator.model.evidence import Move, MovedError, PatternPhase, State, share_fits, state_named
+from migrator.mapping.model.edges import KeptPhase
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.evidence import Move, MovedError, PatternPhase, State, share_fits, state_named
 
 
 class FakePhases:

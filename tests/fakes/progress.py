@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.model.journal import Tally
+from migrator.mapping.model.journal import Tally
 
 
 class Silent:

@@ -7,9 +7,9 @@ from copy import deepcopy
 from decimal import Decimal
 from typing import Any
 
-from migrator.model.facts import SchemaFacts, TableFacts
-from migrator.model.reverse.rows import Check, RefusalKind, RefusedChange, RowChange, RowId, WaitingRow
-from migrator.model.table import ItemKey
+from migrator.mapping.model.facts import SchemaFacts, TableFacts
+from migrator.mapping.model.rows import Check, RefusalKind, RefusedChange, RowChange, RowId, WaitingRow
+from migrator.mapping.model.table import ItemKey
 
 MemoryRow = dict[str, Any]
 

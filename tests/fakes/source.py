@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from migrator.mapping.heart.values import decoder
-from migrator.model.edges import KeyCounts, RowsSeen
-from migrator.model.facts import (
+from migrator.mapping.items.values import decoder
+from migrator.mapping.model.edges import KeyCounts, RowsSeen
+from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
     EntityPlan,
@@ -21,8 +21,8 @@ from migrator.model.facts import (
     Slot,
     TableFacts,
 )
-from migrator.model.mapping import Statement
-from migrator.model.table import CLIMB_LEVELS, RowTree, SourceKey, Value, decode_key, encode_key
+from migrator.mapping.model.mapping import Statement
+from migrator.mapping.model.table import CLIMB_LEVELS, RowTree, SourceKey, Value, decode_key, encode_key
 
 Row = dict[str, Any]
 Answer = Callable[[Mapping[str, Any]], list[tuple[Any, ...]]]

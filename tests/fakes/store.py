@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from migrator.mapping.heart.encoder_values import base64_text
-from migrator.mapping.heart.wire import encode_item, item_bytes, write_units
-from migrator.model.edges import (
+from migrator.mapping.items.encoder_values import base64_text
+from migrator.mapping.items.wire import encode_item, item_bytes, write_units
+from migrator.mapping.model.edges import (
     ControlState,
     Found,
     Kept,
@@ -23,9 +23,9 @@ from migrator.model.edges import (
     ScanPage,
     WiredItem,
 )
-from migrator.model.errors import TargetError
-from migrator.model.live import Outcome
-from migrator.model.table import (
+from migrator.runtime.errors import TargetError
+from migrator.mapping.model.live import Outcome
+from migrator.mapping.model.table import (
     BATCH_GET_KEYS,
     READ_UNIT_BYTES,
     TOMBSTONE,
@@ -38,7 +38,7 @@ from migrator.model.table import (
     encode_key,
 )
 from migrator.stages.backfill.inserts import items_of
-from migrator.target.control import control_item, control_key, state_of, with_kept
+from migrator.dynamodb.control import control_item, control_key, state_of, with_kept
 from tests.fakes.conditions import holds
 from tests.fakes.encoded import ByItems
 

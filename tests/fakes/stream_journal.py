@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from migrator.model.streams.shards import FORGOTTEN_S, Checkpoint, Checkpoints, Shard, allotted
+from migrator.mapping.model.shards import FORGOTTEN_S, Checkpoint, Checkpoints, Shard, allotted
 
 
 class FakeStreamJournal:

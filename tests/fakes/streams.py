@@ -12,8 +12,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from migrator.mapping.heart.wire import encode_item
-from migrator.model.table import Item
+from migrator.mapping.items.wire import encode_item
+from migrator.mapping.model.table import Item
 
 KEPT_S = 24 * 3600.0
 EXPIRES_S = 15 * 60.0

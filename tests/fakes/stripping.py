@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 from tests.fakes.store import FakeStore
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.heart.encoder import (
+from migrator.mapping.items.encoder import (
     Encoder,
     TextEncoder,
     compile_encoder,
@@ -17,14 +17,14 @@ from migrator.mapping.heart.encoder import (
     encode_texts,
     text_in_order,
 )
-from migrator.mapping.heart.items import CompiledEntity, items_for, stamp
-from migrator.mapping.heart.transforms import Transform
-from migrator.mapping.heart.wire import decode, decode_item, item_bytes
+from migrator.mapping.items.items import CompiledEntity, items_for, stamp
+from migrator.mapping.items.transforms import Transform
+from migrator.mapping.items.wire import decode, decode_item, item_bytes
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.edges import RawPage
-from migrator.model.errors import MappingError, RowError
-from migrator.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
-from migrator.model.table import EncodedItem, Item, RowTree
+from migrator.mapping.model.edges import RawPage
+from migrator.runtime.errors import MappingError, RowError
+from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
+from migrator.mapping.model.table import EncodedItem, Item, RowTree
 from migrator.stages.verify.canonical import Canonical
 from tests.golden.generated import generated_alike
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from migrator.model.facts import SchemaFacts
+from migrator.mapping.model.facts import SchemaFacts
 from tests.golden import heart
 
 README = Path(__file__).parents[2] / "mappings" / "README.md"
@@ -110,7 +110,7 @@ def test_the_access_patterns_fit_the_items() -> None:
 
 
 def test_every_filter_has_a_row_in_the_reference() -> None:
-    from migrator.mapping.heart.filters import FILTERS
+    from migrator.mapping.items.filters import FILTERS
 
     table = README.read_text(encoding="utf-8").split("| filter |")[1].split("\n\n")[0]
     assert set(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from migrator.model.errors import RowError
+from migrator.runtime.errors import RowError
 from tests import pins
 from tests.golden.heart import entity, facts, items, table
 from tests.golden.shop import PLAIN, SCHEMA, made

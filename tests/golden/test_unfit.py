@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from migrator.model.errors import RowError
+from migrator.runtime.errors import RowError
 from tests import pins
 from tests.golden.heart import entity, items
 from tests.golden.shop import PLAIN, SCHEMA, made

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from migrator.model.errors import RowError
+from migrator.runtime.errors import RowError
 from tests import pins
 from tests.golden import heart
 from tests.golden.shop import made

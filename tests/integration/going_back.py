@@ -14,11 +14,11 @@ import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 from migrator.settings import job as job_settings
-from migrator.wiring import job as job_wiring
-from migrator.wiring import live
-from migrator.wiring.live import ConcurrentEdges
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live
+from migrator.stages.session.live import ConcurrentEdges
 from tests.journeys.command import Project, project
 
 MAPPING = """\

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.errors import UnmarkedError
+from migrator.runtime.errors import UnmarkedError
 from tests import pins
 from tests.support_adapter_service import heard
 from tests.support_capture import Capturing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.errors import UnmarkedError
+from migrator.runtime.errors import UnmarkedError
 from tests import pins
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import Capturing

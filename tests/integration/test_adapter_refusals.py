@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.errors import UnmarkedError
-from migrator.source.connect import source_url
-from migrator.source.reader import SqlSource
+from migrator.runtime.errors import UnmarkedError
+from migrator.source.engines.connect import source_url
+from migrator.source.sql.reader import SqlSource
 from tests import pins
 from tests.support_adapter import listening, seen_marks, service_url
 from tests.support_adapter_service import assert_same, heard

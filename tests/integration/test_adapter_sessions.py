@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.errors import UnmarkedError
+from migrator.runtime.errors import UnmarkedError
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.events import refuse_autocommit
 from tests import pins

@@ -6,8 +6,8 @@ import secrets
 
 import pytest
 
-from migrator.target.client import service_client
-from migrator.target.objects import S3Objects
+from migrator.dynamodb.client import service_client
+from migrator.dynamodb.objects import S3Objects
 
 
 @pytest.mark.parametrize("region", [None, "us-east-1", "eu-central-1"])

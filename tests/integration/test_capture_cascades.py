@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from migrator.model.facts import Captured
+from migrator.mapping.model.facts import Captured
 from tests import pins
 from tests.support_capture import Capturing, captured, capturing
 

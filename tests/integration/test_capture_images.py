@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from migrator.model.live import Mark
-from migrator.model.table import encode_key
+from migrator.mapping.model.live import Mark
+from migrator.mapping.model.table import encode_key
 from tests.support_capture import Capturing, captured, rows
 from tests.support_mysql import is_mariadb
 from tests.support_source import plan_of

@@ -12,10 +12,10 @@ import pytest
 from migrator.settings.job import Job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.source.capture.marks import SqlMarks
-from migrator.source.reader import SqlSource
-from migrator.wiring import job as job_wiring
-from migrator.wiring import live as live_wiring
-from migrator.wiring.live import Live
+from migrator.source.sql.reader import SqlSource
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.live import Live
 from tests import support_services as services
 from tests.support_mysql import run_script, settings_of
 from tests.support_source_databases import past_the_gate

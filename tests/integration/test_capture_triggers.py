@@ -11,7 +11,7 @@ import psycopg
 import pymysql
 import pytest
 
-from migrator.model.live import Mark
+from migrator.mapping.model.live import Mark
 from tests import pins
 from tests.support_capture import Capturing, captured
 

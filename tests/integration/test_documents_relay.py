@@ -13,37 +13,37 @@ from typing import Any
 
 import pytest
 
-from migrator.documents.capture.install import CapturedStream, StreamCapture
-from migrator.documents.capture.marks import RecordImages, SourceStream, StreamMarks
-from migrator.journal.at_work.source_capture import JournalMarks, JournalTickets
-from migrator.journal.at_work.streams import SqlStreamJournal
+from migrator.source.dynamodb.capture.install import CapturedStream, StreamCapture
+from migrator.source.dynamodb.capture.marks import RecordImages, SourceStream, StreamMarks
+from migrator.journal.source_capture import JournalMarks, JournalTickets
+from migrator.journal.streams import SqlStreamJournal
 from migrator.journal.database import TEST_CLOCK
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
-from migrator.mapping.heart.changes import captured_tables
-from migrator.mapping.heart.items import items_for
-from migrator.mapping.heart.wire import decode_item
-from migrator.mapping.reach import image_keys
-from migrator.model.facts import EntityPlan, Lookup
-from migrator.model.streams.shards import MEND_OF_SOURCE
-from migrator.model.table import Item, ItemKey, RowTree, SourceKey
+from migrator.mapping.items.changes import captured_tables
+from migrator.mapping.items.items import items_for
+from migrator.mapping.items.wire import decode_item
+from migrator.mapping.items.reach import image_keys
+from migrator.mapping.model.facts import EntityPlan, Lookup
+from migrator.mapping.model.shards import MEND_OF_SOURCE
+from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey
 from migrator.runtime.retry import Retry
 from migrator.stages.live.capture import CaptureStage
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions, live_entities
-from migrator.stages.streams.reader import StreamReader
-from migrator.target.admin.table import DynamoTableAdmin
-from migrator.target.client import dynamodb_client, service_client
-from migrator.target.conditional import ConditionalWrites
-from migrator.target.control import ControlItem
-from migrator.target.store import DynamoStore
-from migrator.target.streams.stream import DynamoStream
+from migrator.source.dynamodb.reader import StreamReader
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client, service_client
+from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.control import ControlItem
+from migrator.dynamodb.store import DynamoStore
+from migrator.dynamodb.stream import DynamoStream
 from tests.fakes.source import MemorySource
 from tests.golden.heart import check, facts, table
 from tests.support_fence import no_fence
 from tests.support_journal_file import journal_in_file
-from tests.unit.documents.capture.world import value_of
-from tests.unit.stages.live_world import HEAD, MAPPING
-from tests.unit.stages.stream_world import Dying, Killed, Steps
+from tests.unit.source.dynamodb.capture.world import value_of
+from tests.unit.stages.core.live_world import HEAD, MAPPING
+from tests.unit.stages.core.stream_world import Dying, Killed, Steps
 
 USERS, WRITERS, CHANGES, KILLS = 6, 4, 30, 6
 LEASE_S = 1.0

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.table import encode_key
+from migrator.mapping.model.table import encode_key
 from tests.support_adapter import listening, seen_marks, service_url
 from tests.support_capture import Capturing, captured, capturing
 from tests.support_source import plan_of

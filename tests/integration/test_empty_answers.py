@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from migrator.model.edges import ControlState
-from migrator.model.errors import STOPPED, MigratorError, StoppedError
-from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.mapping.model.edges import ControlState
+from migrator.runtime.errors import STOPPED, MigratorError, StoppedError
+from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff
-from migrator.target.admin.table import DynamoTableAdmin
-from migrator.target.client import dynamodb_client, service_client
-from migrator.target.conditional import ConditionalWrites
-from migrator.target.control import ControlItem, DynamoStripping
-from migrator.target.objects import S3Objects
-from migrator.target.store import DynamoStore
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client, service_client
+from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.control import ControlItem, DynamoStripping
+from migrator.dynamodb.objects import S3Objects
+from migrator.dynamodb.store import DynamoStore
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire

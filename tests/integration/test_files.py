@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.errors import MappingError, MigratorError, SettingsError
+from migrator.runtime.errors import MappingError, MigratorError, SettingsError
 from migrator.runtime.system import MOST_BYTES
 from migrator.settings.job import load_job
 from migrator.settings.transforms import read_mapping
-from migrator.source.connect import SecretProviders, address_of, source_url
+from migrator.source.engines.connect import SecretProviders, address_of, source_url
 from tests import pins
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from migrator.journal.runs import SqlJournal
-from migrator.model.journal import RunIdentity
-from migrator.model.table import KeyAttribute, TableDesign
-from migrator.target.admin.table import DynamoTableAdmin
-from migrator.target.client import dynamodb_client
-from migrator.target.store import DynamoStore
+from migrator.mapping.model.journal import RunIdentity
+from migrator.mapping.model.table import KeyAttribute, TableDesign
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 from tests.support_fence import no_fence
 

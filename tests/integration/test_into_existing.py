@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from migrator.api import Migration
-from migrator.model.errors import SettingsError
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from migrator.target.client import dynamodb_client
+from migrator.dynamodb.client import dynamodb_client
 from tests.journeys.command import ROOT, Project
 from tests.journeys.cutover import change, cutover_shop, filled, live, phase
 

@@ -10,10 +10,10 @@ import pytest
 
 from migrator.journal.writers import SqlWriters
 from migrator.stages.cutover.evidence import Unknown
-from migrator.wiring import job as job_wiring
-from migrator.wiring import live
-from migrator.wiring.cutover import open_evidence
-from migrator.wiring.live import job_journal_of
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live
+from migrator.stages.session.cutover import open_evidence
+from migrator.stages.session.live import job_journal_of
 from tests import pins
 from tests.journeys.command import ROOT, Project
 from tests.journeys.small import MAPPING, small_shop

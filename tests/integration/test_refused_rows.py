@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.instances import Lifetimes
-from migrator.model.live import Change
+from migrator.mapping.model.instances import Lifetimes
+from migrator.mapping.model.live import Change
 from migrator.stages.live.service import Strict
 from tests.journeys.command import Project, project
-from tests.unit.stages.live_world import Shop
+from tests.unit.stages.core.live_world import Shop
 
 pytestmark = pytest.mark.slow
 

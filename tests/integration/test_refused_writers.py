@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from migrator.model.capture import CaptureState
-from migrator.model.facts import TableFacts
-from migrator.model.reverse.rows import RowChange
+from migrator.mapping.model.capture import CaptureState
+from migrator.mapping.model.facts import TableFacts
+from migrator.mapping.model.rows import RowChange
 from migrator.runtime.retry import Retry
-from migrator.source.connect import address_of
+from migrator.source.engines.connect import address_of
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.row_writing import SqlRowWriter
+from migrator.source.sql.row_writing import SqlRowWriter
 from migrator.stages.reverse.daemon import SqlWriters, sql_writers
-from migrator.wiring.job import secret_providers
+from migrator.stages.session.job import secret_providers
 from tests import pins
 from tests.integration.test_capture_install import catalogue
 from tests.support_capture import Capturing, captured

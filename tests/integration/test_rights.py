@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from migrator.model.errors import SourceError
-from migrator.source.connect import source_url
-from migrator.source.reader import SqlSource
-from migrator.source.transactions import source_error
+from migrator.runtime.errors import SourceError
+from migrator.source.engines.connect import source_url
+from migrator.source.sql.reader import SqlSource
+from migrator.source.sql.transactions import source_error
 from tests import pins
 from tests.journeys.command import Project, project
 from tests.journeys.small import MAPPING

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.errors import MappingError
+from migrator.runtime.errors import MappingError
 from migrator.source.engines.catalogue import REFUSED, TypeRule
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import types

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 from migrator.source.engines.postgresql import connect
 from tests import pins
 from tests.journeys.command import Project, project

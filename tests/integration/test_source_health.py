@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from migrator.source.connect import source_url
-from migrator.source.reader import SqlSource
-from migrator.source.server_facts import SourceHealth, source_health
+from migrator.source.engines.connect import source_url
+from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.server_facts import SourceHealth, source_health
 
 
 def health(url: str) -> SourceHealth:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.errors import SettingsError, SourceError
-from migrator.source.connect import source_url
-from migrator.source.reader import SqlSource
+from migrator.runtime.errors import SettingsError, SourceError
+from migrator.source.engines.connect import source_url
+from migrator.source.sql.reader import SqlSource
 from tests import pins
 
 

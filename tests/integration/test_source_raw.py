@@ -13,12 +13,12 @@ import pytest
 import sqlalchemy as sa
 from pymysql.constants import FIELD_TYPE
 
-from migrator.mapping.heart.encoder import compile_encoder
-from migrator.model.errors import SourceError
-from migrator.model.facts import EntityPlan
-from migrator.source.connect import source_url
+from migrator.mapping.items.encoder import compile_encoder
+from migrator.runtime.errors import SourceError
+from migrator.mapping.model.facts import EntityPlan
+from migrator.source.engines.connect import source_url
 from migrator.source.engines.mysql.rows import fetched
-from migrator.source.reader import SqlSource
+from migrator.source.sql.reader import SqlSource
 from tests.language.context import HEAD, checked
 
 TEXTS = [None, "", "x" * 250, "y" * 251, "é" * 126, '🎵\\"\n\x01', "z" * 70_000, " padded "]

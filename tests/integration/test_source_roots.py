@@ -11,12 +11,12 @@ import psycopg
 import pytest
 from sqlalchemy.dialects import sqlite
 
-from migrator.mapping.heart.changes import captured_tables
-from migrator.model.facts import EntityPlan, JoinPlan, Lookup
-from migrator.model.table import decode_key
-from migrator.source.connect import source_url
-from migrator.source.reader import SqlSource
-from migrator.source.related import roots_select
+from migrator.mapping.items.changes import captured_tables
+from migrator.mapping.model.facts import EntityPlan, JoinPlan, Lookup
+from migrator.mapping.model.table import decode_key
+from migrator.source.engines.connect import source_url
+from migrator.source.sql.reader import SqlSource
+from migrator.source.sql.related import roots_select
 from tests import support_mysql
 from tests.support_source import INTEGER, TEXT, column, list_of, plan_of, table_of
 

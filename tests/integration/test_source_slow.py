@@ -9,13 +9,13 @@ import psycopg
 import pytest
 
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.errors import TooSlowError
-from migrator.model.facts import TableFacts
+from migrator.runtime.errors import TooSlowError
+from migrator.mapping.model.facts import TableFacts
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on
-from migrator.source.reader import SqlSource
+from migrator.source.sql.reader import SqlSource
 from migrator.stages.backfill.estimate import estimate
-from migrator.wiring import job
+from migrator.stages.session import job
 from tests import pins
 from tests.support_mysql import numbers, run_script
 from tests.support_source import INTEGER, column, plan_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.errors import SettingsError
+from migrator.runtime.errors import SettingsError
 from migrator.stages.live.relay import Relay, RelayOptions
 from tests import pins
 from tests.integration.going_back import REPAIR, Shop, open_shop

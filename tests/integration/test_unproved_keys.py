@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from migrator.model.errors import MappingError
+from migrator.runtime.errors import MappingError
 from tests import pins, support_mysql
 from tests.journeys.command import Project, project
 from tests.language import context

@@ -9,19 +9,19 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.model.errors import StoppedError
+from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import Backoff
 from migrator.stages.backfill.write import ConditionalPath
-from migrator.target.admin.table import DynamoTableAdmin
-from migrator.target.client import dynamodb_client
-from migrator.target.conditional import ConditionalWrites
-from migrator.target.store import DynamoStore
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.store import DynamoStore
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.support_fence import PageOf, no_fence
 from tests.support_lanes import every_lane  # noqa: F401
-from tests.unit.stages.live_world import Shop
+from tests.unit.stages.core.live_world import Shop
 
 QUICK = Backoff(attempts=4, base_s=0.001, cap_s=0.005, limit_s=120)
 ATOMIC = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 from tests.journeys.command import digest, keys
 
 KEYS = "0e10dfc2f6319e2f47264525d45a6338"

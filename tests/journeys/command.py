@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migrator.journal.database import TEST_CLOCK
-from migrator.model.table import Item, KeyAttribute, TableDesign
-from migrator.target.client import dynamodb_client
-from migrator.target.store import DynamoStore
+from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
 from tests.forking import Python
 from tests.journeys.in_process import LIMIT_S, Ended, run_here
 from tests.support_fence import no_fence

@@ -15,16 +15,16 @@ from sqlalchemy import update
 from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.answers import answer_digests
-from migrator.model.evidence import OFF, Move, Side, State, Window
-from migrator.model.instances import Instance
+from migrator.mapping.model.evidence import OFF, Move, Side, State, Window
+from migrator.mapping.model.instances import Instance
 from migrator.settings import job as job_settings
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.instances import this_process
-from migrator.wiring import job as job_wiring
-from migrator.wiring.live import JobJournal, job_journal_of
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session.live import JobJournal, job_journal_of
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
-from tests.unit.stages.evidence_world import histogram
+from tests.unit.stages.core.evidence_world import histogram
 
 MAPPING = """\
 mapping: 1

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from migrator.cli.main import run
+from migrator.main import run
 
 LIMIT_S = 600
 

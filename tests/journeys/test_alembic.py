@@ -7,7 +7,7 @@ from pathlib import Path
 
 from alembic.config import main as alembic
 
-from migrator.source.connect import source_url
+from migrator.source.engines.connect import source_url
 from tests import pins
 from tests.journeys.changing import WRITES, Changing, as_written, changing, printed
 from tests.journeys.command import Project

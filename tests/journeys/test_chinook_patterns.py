@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from migrator.model.mapping import Mapping
-from migrator.model.table import Item
+from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.table import Item
 from tests import pins
 from tests.journeys.chinook import ITEMS, ROWS, assert_whole
 from tests.journeys.command import ROOT, Project, project

@@ -33,7 +33,7 @@ def test_a_shell_is_told_commands_and_options() -> None:
 
 def test_a_completion_waits_for_neither_sql_nor_aws() -> None:
     code = (
-        "import sys; from migrator.cli.main import run; assert run(['completion', 'bash']) == 0; "
+        "import sys; from migrator.main import run; assert run(['completion', 'bash']) == 0; "
         "assert not {'sqlalchemy', 'sqlglot', 'boto3', 'pydantic'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.journal import RunIdentity, SegmentState
+from migrator.mapping.model.journal import RunIdentity, SegmentState
 from migrator.stages.live.instances import this_process
 from tests import pins
 from tests.journeys.command import Project

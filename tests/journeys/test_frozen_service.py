@@ -25,7 +25,7 @@ import sys
 import sqlalchemy as sa
 
 from migrator.api import Migration
-from migrator.model.errors import MigratorError
+from migrator.runtime.errors import MigratorError
 
 engine = sa.create_engine(os.environ["MIGRATOR_SOURCE_URL"])
 migration = Migration.load(sys.argv[1], service="shop-api", version="1")

@@ -19,8 +19,8 @@ import boto3
 import pytest
 
 from migrator.journal.runs import SqlJournal
-from migrator.model.bulk.files import Manifest, manifest_digest
-from migrator.stages.backfill.export import keep_state
+from migrator.mapping.model.files import Manifest, manifest_digest
+from migrator.features.bulk.export import keep_state
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop

@@ -12,11 +12,11 @@ from typing import Literal
 
 import pytest
 
-from migrator.model.errors import MigratorError, SettingsError
+from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.stages.live.instances import Role, reads_alone
-from migrator.wiring import live
-from migrator.wiring import service as service_wiring
-from migrator.wiring.service import Service, WritingOptions
+from migrator.stages.session import live
+from migrator.stages.session import service as service_wiring
+from migrator.stages.session.service import Service, WritingOptions
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import MAPPING, small_shop

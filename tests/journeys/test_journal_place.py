@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from migrator.api import Migration
-from migrator.model.errors import SettingsError
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import PATTERN, cutover_shop, filled, force

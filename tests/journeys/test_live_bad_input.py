@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from migrator.stages.live import refresh
-from migrator.wiring import live as live_wiring
+from migrator.stages.session import live as live_wiring
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

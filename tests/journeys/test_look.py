@@ -14,7 +14,7 @@ from threading import Timer
 
 import pytest
 
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from migrator.api import Migration
-from migrator.model.evidence import Move, PatternPhase, State
+from migrator.mapping.model.evidence import Move, PatternPhase, State
 from tests.journeys.command import ROOT, Project
 from tests.journeys.cutover import PATTERN, cutover_shop, desk_of
 from tests.support_prometheus import fetched, free_port, program, prometheus, until

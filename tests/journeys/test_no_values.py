@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 from tests.journeys.command import Project, project
 
 PLANTED = [f"planted{n}{secrets.token_hex(6)}" for n in range(12)]

@@ -16,7 +16,7 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from migrator.source.connect import source_url
+from migrator.source.engines.connect import source_url
 from tests import pins
 from tests.journeys.command import STOPPED, Project
 from tests.journeys.small import small_shop

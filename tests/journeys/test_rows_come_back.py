@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.evidence import OFF, Move, State
+from migrator.mapping.model.evidence import OFF, Move, State
 from migrator.settings.transforms import sound_mapping
-from migrator.source.connect import source_url
+from migrator.source.engines.connect import source_url
 from tests import pins, support_mysql
 from tests import support_services as services
 from tests.designs.golden import DESIGNS, NAMES, ROOT, script_of

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from migrator.journal.runs import SqlJournal
-from migrator.model.instances import AS_SET, Operations
-from migrator.model.live import MarksState
-from migrator.output.relay import lag_line
-from migrator.output.status import status_lines
+from migrator.mapping.model.instances import AS_SET, Operations
+from migrator.mapping.model.live import MarksState
+from migrator.cli.relay_text import lag_line
+from migrator.commands.status_text import status_lines
 from tests import pins
 from tests.forking import Python
 from tests.journeys.command import Project

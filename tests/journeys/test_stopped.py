@@ -14,9 +14,9 @@ from pathlib import Path
 import click
 import pytest
 
-from migrator.cli.main import cli, run
+from migrator.main import cli, run
 from migrator.settings import job as job_settings
-from migrator.wiring import live as live_wiring
+from migrator.stages.session import live as live_wiring
 from tests import pins
 from tests.forking import Python
 from tests.journeys.command import Project

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.target.client import dynamodb_client
+from migrator.dynamodb.client import dynamodb_client
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop

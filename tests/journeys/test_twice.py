@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.main import cli
+from migrator.main import cli
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from migrator.cli.cutover import back
-from migrator.cli.cutover.back import _Back
+from migrator.commands import rollback_work as back
+from migrator.commands.rollback_work import _Back
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import (

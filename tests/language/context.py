@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.heart.items import items_for
-from migrator.mapping.heart.transforms import Transform
-from migrator.model.table import Item
-from migrator.source.connect import source_url
+from migrator.mapping.items.items import items_for
+from migrator.mapping.items.transforms import Transform
+from migrator.mapping.model.table import Item
+from migrator.source.engines.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.reader import SqlSource
+from migrator.source.sql.reader import SqlSource
 from tests.support_mapping import parse_mapping
 
 HEAD = """

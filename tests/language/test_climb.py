@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.model.errors import RowError
+from migrator.runtime.errors import RowError
 from tests import pins
 from tests.language.conftest import Database
 from tests.language.context import HEAD, items, plain

@@ -6,9 +6,9 @@ from contextlib import closing
 
 import pytest
 
-from migrator.mapping.heart.changes import captured_tables, needs_memory
-from migrator.mapping.show.redaction import redaction_of
-from migrator.model.errors import MappingError
+from migrator.mapping.items.changes import captured_tables, needs_memory
+from migrator.mapping.language.redaction import redaction_of
+from migrator.runtime.errors import MappingError
 from migrator.settings.transforms import checked_on, volatile_warnings
 from tests.language.conftest import Database
 from tests.language.context import HEAD, checked, items, open_source, plain

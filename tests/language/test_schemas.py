@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.errors import MappingError, SettingsError
+from migrator.runtime.errors import MappingError, SettingsError
 from migrator.stages.patterns.question import ask
 from tests import pins
 from tests.fakes.store import FakeStore

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.errors import MappingError, SourceError
+from migrator.runtime.errors import MappingError, SourceError
 from migrator.settings.transforms import checked_on
 from tests import pins
 from tests.language.conftest import Database, database_on

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from migrator.mapping.check.check import check_mapping
-from migrator.model.errors import MappingError, RowError
+from migrator.runtime.errors import MappingError, RowError
 from migrator.settings.transforms import load_transforms
 from tests import pins
 from tests.language.conftest import Database, database_on

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from migrator.mapping.heart.wire import decode, encode
-from migrator.model.errors import MappingError
+from migrator.mapping.items.wire import decode, encode
+from migrator.runtime.errors import MappingError
 from migrator.source.engines.mysql.facts import KINDS
 from tests import pins
 from tests.language.context import HEAD, checked, items, open_source, plain

@@ -8,7 +8,7 @@ from decimal import Decimal
 import psycopg
 import pytest
 
-from migrator.mapping.heart.wire import decode, encode
+from migrator.mapping.items.wire import decode, encode
 from tests.language.typed import Case, Made, assert_golden, made_of, script_of
 
 N = Decimal

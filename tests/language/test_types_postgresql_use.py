@@ -9,7 +9,7 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from migrator.model.errors import MappingError
+from migrator.runtime.errors import MappingError
 from migrator.source.engines.postgresql.types import KINDS
 from tests import pins
 from tests.language.context import HEAD, checked, items, open_source, plain

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.heart.wire import decode, encode
-from migrator.model.errors import RowError
+from migrator.mapping.items.wire import decode, encode
+from migrator.runtime.errors import RowError
 from migrator.source.engines.sqlite.facts import KINDS
 from tests import pins
 from tests.language.context import HEAD, items, plain

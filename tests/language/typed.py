@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from migrator.mapping.heart.encoder import compile_encoder
-from migrator.model.errors import RowError
-from migrator.model.table import Item
+from migrator.mapping.items.encoder import compile_encoder
+from migrator.runtime.errors import RowError
+from migrator.mapping.model.table import Item
 from tests.golden.heart import alike
 from tests.language.context import HEAD, checked, open_source
 

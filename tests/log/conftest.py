@@ -15,9 +15,9 @@ import pytest
 from migrator.runtime.retry import Backoff, Retry
 from migrator.source.capture.log.protocol import SlotStream
 from migrator.source.capture.log.reader import LogReader
-from migrator.source.connect import Address, source_url
+from migrator.source.engines.connect import Address, source_url
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.transactions import Writing
+from migrator.source.sql.transactions import Writing
 from tests import support_services as services
 from tests.journeys.command import Project, project
 from tests.support_own_server import OwnServer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.capture import MarkedBy
+from migrator.mapping.model.capture import MarkedBy
 from migrator.source.capture.log.install import LogCapture
 from migrator.source.capture.log.marks import LogMarks
 from tests import support_services as services

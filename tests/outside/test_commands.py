@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import click
 from syrupy.assertion import SnapshotAssertion
 
-from migrator.cli.main import cli
-from migrator.model import errors
+from migrator.main import cli
+from migrator.runtime import errors
 
 
 def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

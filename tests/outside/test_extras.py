@@ -17,7 +17,7 @@ _WITHOUT = """
 import sys
 for name in {missing!r}:
     sys.modules[name] = None
-from migrator.cli.main import run
+from migrator.main import run
 sys.exit(run(sys.argv[1:]))
 """
 DRIVERS = ("pymysql", "psycopg")

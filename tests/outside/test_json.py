@@ -12,9 +12,9 @@ import boto3
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from migrator.cli.main import cli
-from migrator.model.evidence import Move, PatternPhase, State
-from migrator.model.journal import FindingKind
+from migrator.main import cli
+from migrator.mapping.model.evidence import Move, PatternPhase, State
+from migrator.mapping.model.journal import FindingKind
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, PATTERN, cutover_shop, desk_of
 from tests.outside.test_commands import commands

@@ -18,7 +18,7 @@ import structlog
 
 from docs import generate_reference as reference
 from docs import generate_site as site
-from migrator.cli.main import cli
+from migrator.main import cli
 from migrator.runtime import logs
 from tests import pins
 from tests.journeys.in_process import run_here

@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import Node
 
-from migrator.cli.main import cli
+from migrator.main import cli
 from migrator.settings.transforms import price_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,23 +16,23 @@ from migrator.cli.runs import RunEnd
 from migrator.journal.memory import SqlMemory
 from migrator.journal.schema import writer
 from migrator.journal.writers import SqlWriters
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.model.edges import RawPage
-from migrator.model.live import Mark, MarksState
-from migrator.model.results import Worked
-from migrator.model.table import CONTROL, TOMBSTONE, Item, RowTree
-from migrator.processes.session import begin, identity_of
-from migrator.source.reader import SqlSource
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.model.edges import RawPage
+from migrator.mapping.model.live import Mark, MarksState
+from migrator.mapping.model.results import Worked
+from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, RowTree
+from migrator.stages.process.session import begin, identity_of
+from migrator.source.sql.reader import SqlSource
 from migrator.stages.backfill.encoded import encoded_where_possible
 from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import Claims, ConditionalPath, Copied, FastPath, PagePath
 from migrator.stages.live.relay import Relay, RelayOptions
 from migrator.stages.live.writers import WriterHeartbeats
 from migrator.stages.verify.stage import Verify, VerifyOptions
-from migrator.wiring import job as job_wiring
-from migrator.wiring import live as live_wiring
-from migrator.wiring.job import Target
-from migrator.wiring.live import ConcurrentEdges
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.job import Target
+from migrator.stages.session.live import ConcurrentEdges
 from tests.fakes.progress import Silent
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from migrator.journal.runs import SqlJournal
-from migrator.model.capture import MarkedBy
-from migrator.model.live import Mark, MarksState
-from migrator.model.table import TableDesign
+from migrator.mapping.model.capture import MarkedBy
+from migrator.mapping.model.live import Mark, MarksState
+from migrator.mapping.model.table import TableDesign
 from migrator.settings.job import Job
 from migrator.source.capture.log.marks import LogMarks
 from migrator.stages.live.capture import CaptureStage
-from migrator.target.admin.table import DynamoTableAdmin
-from migrator.target.client import dynamodb_client
-from migrator.target.store import DynamoStore
-from migrator.wiring import job as job_wiring
-from migrator.wiring import live as live_wiring
-from migrator.wiring.job import JobContext, Target
-from migrator.wiring.live import Live
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.job import JobContext, Target
+from migrator.stages.session.live import Live
 from tests.support_capture import connect
 from tests.support_fence import no_fence
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.live import ConditionalStore, Outcome
-from migrator.model.table import Item
+from migrator.mapping.model.live import ConditionalStore, Outcome
+from migrator.mapping.model.table import Item
 from migrator.stages.backfill.write import ConditionalPath
 from tests import pins, support_mysql
 from tests import support_services as services

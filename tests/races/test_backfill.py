@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from migrator.model.errors import StoppedError
+from migrator.runtime.errors import StoppedError
 from tests import pins
 from tests.faults.schedule import Faults
 from tests.races.harness import Pause, Race

@@ -5,9 +5,9 @@ from __future__ import annotations
 from threading import Event
 from typing import Any
 
-from migrator.model.results import Forgotten
-from migrator.stages.removal import Forget
-from migrator.wiring import live
+from migrator.mapping.model.results import Forgotten
+from migrator.stages.core.removal import Forget
+from migrator.stages.session import live
 from tests.races.harness import Race
 from tests.support_fence import no_fence
 

@@ -7,7 +7,7 @@ import pytest
 from migrator.journal import database
 from migrator.journal import writers as journal_writers
 from migrator.journal.writers import SqlWriters
-from migrator.model.errors import StoppedError
+from migrator.runtime.errors import StoppedError
 from migrator.stages.live.writers import Purge, WriterLease, fence_off
 from tests import pins
 from tests.faults.schedule import Faults

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from migrator.source.connect import source_url
+from migrator.source.engines.connect import source_url
 from tests.races.harness import Pause, Race
 
 TWO = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from migrator.model.errors import StoppedError
+from migrator.runtime.errors import StoppedError
 from migrator.stages.live.writers import fence_off
 from tests.faults.schedule import Faults
 from tests.races.harness import Race

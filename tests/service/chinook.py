@@ -14,7 +14,7 @@ from sqlalchemy.ext.automap import automap_base
 from sqlalchemy.orm import Session, sessionmaker
 
 from migrator.api import Migration
-from migrator.model.errors import StoppedError
+from migrator.runtime.errors import StoppedError
 from tests.support_adapter import service_url
 from tests.support_chinook import snake_case
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from migrator.model.evidence import Sample, Window
+from migrator.mapping.model.evidence import Sample, Window
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.forking import Python

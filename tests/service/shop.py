@@ -14,14 +14,14 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, sessionmaker
 
 from migrator.api import Migration
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 from migrator.stages.live.capture import CaptureStage
-from migrator.target.admin.table import DynamoTableAdmin
-from migrator.target.client import dynamodb_client
-from migrator.target.store import DynamoStore
-from migrator.wiring import job as job_wiring
-from migrator.wiring import live as live_wiring
-from migrator.wiring.live import Live
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.live import Live
 from tests.journeys.in_process import Ended, run_here
 from tests.races.shop import MAPPING, TABLES
 from tests.support_adapter import DRIVERS, service_url

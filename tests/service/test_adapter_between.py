@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.errors import UnmarkedError
+from migrator.runtime.errors import UnmarkedError
 from tests import pins
 from tests.integration.conftest import each as each
 from tests.integration.conftest import mariadb as mariadb

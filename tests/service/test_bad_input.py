@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, sessionmaker
 
 from migrator.api import Migration
-from migrator.model.errors import MigratorError, SettingsError, SourceError, UnmarkedError
+from migrator.runtime.errors import MigratorError, SettingsError, SourceError, UnmarkedError
 from tests import pins
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from migrator.api import Migration
-from migrator.model.errors import MigratorError, SettingsError, StoppedError, UnmarkedError
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, UnmarkedError
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

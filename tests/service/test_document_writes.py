@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from migrator.api import Migration
-from migrator.model.errors import MigratorError, SettingsError, StoppedError, UnmarkedError
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, UnmarkedError
 from tests import pins
 from tests.journeys.documents import Shop, old_shop
 

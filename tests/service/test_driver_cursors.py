@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from migrator.model.errors import UnmarkedError
+from migrator.runtime.errors import UnmarkedError
 from tests import pins
 from tests.integration.conftest import mariadb as mariadb
 from tests.integration.conftest import postgresql as postgresql

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
-from migrator.model.errors import MigratorError, SettingsError, UnmarkedError
+from migrator.runtime.errors import MigratorError, SettingsError, UnmarkedError
 from tests import pins
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user

@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 
 from migrator.journal.writers import SqlInstances
-from migrator.model.instances import Instance
+from migrator.mapping.model.instances import Instance
 from migrator.runtime.system import visible_processes
 from tests import pins
 from tests.forking import Python, run_python

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 from tests import support_mysql
 from tests import support_services as services
 from tests.faults.proxy import FaultProxy, Faults

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import sessionmaker
 from structlog.testing import capture_logs
 
-from migrator.model.errors import SettingsError
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.races.shop import MAPPING
 from tests.service.shop import Shop, User

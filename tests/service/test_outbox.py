@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from migrator.model.errors import SettingsError, UnmarkedError
+from migrator.runtime.errors import SettingsError, UnmarkedError
 from tests import pins
 from tests.service.shop import Order, Shop, User
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from migrator.api import Migration
-from migrator.model.evidence import Member, Move, PatternPhase, State
+from migrator.mapping.model.evidence import Member, Move, PatternPhase, State
 from migrator.testing import FakeMigration
 from tests.service.reading import ReadShop, seen
 

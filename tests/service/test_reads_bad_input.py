@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from migrator.journal.schema import phase as phases
 from migrator.journal.writers import SqlInstances
-from migrator.model.errors import MigratorError, SettingsError, StoppedError, TargetError
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, TargetError
 from tests import pins
 from tests.faults.tcp import TcpWay, tcp_way
 from tests.service.reading import ReadShop, open_read_shop, seen

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.errors import MigratorError, UnmarkedError
+from migrator.runtime.errors import MigratorError, UnmarkedError
 from tests import pins
 from tests.service.shop import Shop, open_shop
 

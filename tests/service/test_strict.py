@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from migrator.model.errors import MigratorError, SettingsError
+from migrator.runtime.errors import MigratorError, SettingsError
 from tests import pins
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, sessionmaker
 
-from migrator.model.errors import StoppedError
+from migrator.runtime.errors import StoppedError
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from migrator.model.errors import MigratorError
+from migrator.runtime.errors import MigratorError
 from tests.simulation.actors import Cast, run
 from tests.simulation.world import Parts, World
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from migrator.model.live import KeyRequest, Remembered, Root, Writer, WriterKind
-from migrator.model.table import ItemKey
+from migrator.mapping.model.live import KeyRequest, Remembered, Root, Writer, WriterKind
+from migrator.mapping.model.table import ItemKey
 from tests.simulation.scheduler import Scheduler
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from migrator.mapping.check.check import Checked
-from migrator.mapping.heart.changes import captured_tables, needs_memory
-from migrator.mapping.heart.encoder import Encoder
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.heart.rows import Row
-from migrator.mapping.reach import ImageKeys, compile_image_keys, no_keys
-from migrator.model.facts import Captured
-from migrator.model.table import Item, ItemKey
+from migrator.mapping.items.changes import captured_tables, needs_memory
+from migrator.mapping.items.encoder import Encoder
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.items.rows import Row
+from migrator.mapping.items.reach import ImageKeys, compile_image_keys, no_keys
+from migrator.mapping.model.facts import Captured
+from migrator.mapping.model.table import Item, ItemKey
 from migrator.stages.live.relay import live_entities
 from migrator.stages.live.rounds import LiveEntity, encoders_of
 from tests.golden.heart import check, facts, table

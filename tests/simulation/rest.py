@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from migrator.model.live import Root
-from migrator.model.table import ItemKey
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.table import ItemKey
 from tests.simulation.world import LIFETIMES, World
 
 LATE_FAULTS = 0.3

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from migrator.model.facts import TableFacts
-from migrator.model.live import Mark
-from migrator.model.reverse.rows import Check, RefusedChange, RowChange
-from migrator.model.streams.shards import ALL_OF_IT, Position, RecordPage, Shard, StreamRecord, StreamState
-from migrator.model.table import Item, ItemKey, TableDesign
+from migrator.mapping.model.facts import TableFacts
+from migrator.mapping.model.live import Mark
+from migrator.mapping.model.rows import Check, RefusedChange, RowChange
+from migrator.mapping.model.shards import ALL_OF_IT, Position, RecordPage, Shard, StreamRecord, StreamState
+from migrator.mapping.model.table import Item, ItemKey, TableDesign
 from tests.simulation.database import Database, Kept, _image
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.table import Table

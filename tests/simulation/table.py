@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from migrator.model.edges import ControlState, Kept, Receipt
-from migrator.model.errors import StoppedError
-from migrator.model.live import Outcome, Verdict
-from migrator.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, TableDesign
+from migrator.mapping.model.edges import ControlState, Kept, Receipt
+from migrator.runtime.errors import StoppedError
+from migrator.mapping.model.live import Outcome, Verdict
+from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, TableDesign
 from migrator.stages.backfill.inserts import items_of
-from migrator.target.answers import missing_parts, missing_reasons
-from migrator.target.control import with_kept
+from migrator.dynamodb.answers import missing_parts, missing_reasons
+from migrator.dynamodb.control import with_kept
 from tests.fakes.encoded import ByItems
 from tests.simulation.scheduler import Scheduler
 

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from migrator.model.live import KeyRequest, Outcome, Remembered, Root
-from migrator.model.table import Item, ItemKey, encode_key
+from migrator.mapping.model.live import KeyRequest, Outcome, Remembered, Root
+from migrator.mapping.model.table import Item, ItemKey, encode_key
 from tests.simulation import table as tables
 from tests.simulation.actors import OWNERS, Cast, run
 from tests.simulation.broken import SCHEDULES

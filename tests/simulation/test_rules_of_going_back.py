@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from migrator.model.errors import SettingsError
-from migrator.stages.adoption import Adoption
+from migrator.runtime.errors import SettingsError
+from migrator.stages.core.adoption import Adoption
 from tests.simulation import table as tables
 from tests.simulation.actors import Cast, run
 from tests.simulation.broken import found_out

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import cast
 
-from migrator.model.live import Mark, Remembered, Root, Writer
-from migrator.model.table import ItemKey, encode_key
+from migrator.mapping.model.live import Mark, Remembered, Root, Writer
+from migrator.mapping.model.table import ItemKey, encode_key
 from migrator.stages.live.writers import Purge
 from tests.simulation.actors import Cast
 from tests.simulation.broken import found_out

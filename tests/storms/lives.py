@@ -22,9 +22,9 @@ import migrator.source.adapter.sessions
 import migrator.source.engines.mysql.connect
 import migrator.source.engines.postgresql.connect
 import migrator.stages.reads.functions
-import migrator.wiring.service  # noqa: F401  (with those above: what `Migration` imports when it is first asked for)
+import migrator.stages.session.service  # noqa: F401  (with those above: what `Migration` imports when it is first asked for)
 from migrator.api import Migration
-from migrator.model.errors import STOPPED, MigratorError
+from migrator.runtime.errors import STOPPED, MigratorError
 from tests.storms.services import Service, serve
 from tests.storms.writers import Known
 

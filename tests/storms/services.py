@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, sessionmaker
 
 from migrator.api import Migration
-from migrator.model.errors import MigratorError
+from migrator.runtime.errors import MigratorError
 from tests.storms.writers import CHANGES, ROLLBACKS, SLOW, Change, Known, Writer
 
 LONGEST_S = 4.0

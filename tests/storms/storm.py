@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from migrator.model.table import CONTROL, TOMBSTONE
+from migrator.mapping.model.table import CONTROL, TOMBSTONE
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journeys.command import STOPPED, Project, project

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 from migrator.api import Migration
-from migrator.model.evidence import Move, State
-from migrator.wiring.live import JobJournal
+from migrator.mapping.model.evidence import Move, State
+from migrator.stages.session.live import JobJournal
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
@@ -230,9 +230,9 @@ def test_a_fault_under_load_is_rolled_back_by_the_watch(shop: Project) -> None:
 SERVICE = """
 import sys
 from migrator.api import Migration
-from migrator.wiring.live import JobJournal
-from migrator.model.evidence import State
-from migrator.model.evidence import Move
+from migrator.stages.session.live import JobJournal
+from migrator.mapping.model.evidence import State
+from migrator.mapping.model.evidence import Move
 with Migration.load(sys.argv[1], service="shop-api") as migration:
     migration.read("customer_by_id", id=2)
     print("ready", flush=True)

@@ -48,5 +48,5 @@ def test_its_types_can_be_imported_and_what_is_none_is_told() -> None:
 
 
 def test_what_a_service_never_needs_does_not_come_with_its_wiring() -> None:
-    modules = packages(brought("import migrator.wiring.service"))
+    modules = packages(brought("import migrator.stages.session.service"))
     assert not modules & {"click", "jinja2", "pytest", "ministack", "prometheus_client", "psycopg"}

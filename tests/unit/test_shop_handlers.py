@@ -16,7 +16,7 @@ from fastapi import HTTPException
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
-from migrator.model.errors import StoppedError
+from migrator.runtime.errors import StoppedError
 from migrator.testing import FakeMigration
 from tests import pins
 from tests.support_services import REPOSITORY

@@ -15,10 +15,10 @@ from migrator.mapping.capacity.design import (
     is_constant,
     places_of,
 )
-from migrator.model.capacity import Advice, PatternReads, Rewrite, TypeSize, Writes
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.mapping import Pattern
-from migrator.model.table import ITEM_BYTES, Index
+from migrator.mapping.capacity.model import Advice, PatternReads, Rewrite, TypeSize, Writes
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.mapping import Pattern
+from migrator.mapping.model.table import ITEM_BYTES, Index
 
 LOCAL_COLLECTION_BYTES = 10 * 1024**3
 """Of one item collection where the table has a local index. Source: AWS Developer Guide, "Local secondary indexes"."""

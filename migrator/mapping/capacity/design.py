@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from migrator.mapping.heart.changes import captured_name
-from migrator.mapping.heart.filters import FILTERS, unit_of
+from migrator.mapping.items.changes import captured_name
+from migrator.mapping.items.filters import FILTERS, unit_of
 from migrator.mapping.patterns.param_sources import Form, StoredKey, reachable_keys, stored_keys
-from migrator.mapping.show.redaction import mask, masked_keys, redaction_of
-from migrator.model.facts import (
+from migrator.mapping.language.redaction import mask, masked_keys, redaction_of
+from migrator.mapping.model.facts import (
     CollectionPlan,
     EntityPlan,
     JoinPlan,
@@ -19,9 +19,9 @@ from migrator.model.facts import (
     TableFacts,
     kept_columns,
 )
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.mapping import Pattern, Template, paths_in
-from migrator.model.table import Index
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.mapping import Pattern, Template, paths_in
+from migrator.mapping.model.table import Index
 
 PROJECTED = 20
 """Attributes of one index that DynamoDB lets a table name, so that all its indexes together stay below its limit of 100."""

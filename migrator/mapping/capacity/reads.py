@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from migrator.mapping.heart.wire import read_units
+from migrator.mapping.items.wire import read_units
 from migrator.mapping.patterns.requests import KeyTest, Requests
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.mapping import Operator, Pattern
-from migrator.model.table import Item, ItemKey
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.mapping import Operator, Pattern
+from migrator.mapping.model.table import Item, ItemKey
 
 PAGE_BYTES = 1024 * 1024
 """Of one page of a Query. Source: AWS Developer Guide, "Query operations", pagination."""

@@ -20,15 +20,15 @@ from migrator.mapping.check.values import (
     unproved_items,
     value_faults,
 )
-from migrator.mapping.heart.items import CompiledEntity, attribute_names, compile_entity
-from migrator.mapping.heart.transforms import Transform
+from migrator.mapping.items.items import CompiledEntity, attribute_names, compile_entity
+from migrator.mapping.items.transforms import Transform
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.language.parse import ParsedMapping
-from migrator.mapping.plan import entities_of, plan_entity
-from migrator.model.errors import Fault, MappingError, did_you_mean
-from migrator.model.facts import Column, EntityPlan, SchemaFacts, column_of, kept_columns, kind_of
-from migrator.model.mapping import Mapping
-from migrator.model.table import (
+from migrator.mapping.language.plan import entities_of, plan_entity
+from migrator.runtime.errors import Fault, MappingError, did_you_mean
+from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, column_of, kept_columns, kind_of
+from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.table import (
     GLOBAL_INDEXES,
     INDEX_NAME,
     LOCAL_INDEXES,

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from migrator.mapping.check.patterns import key_templates
 from migrator.mapping.check.values import key_facts
-from migrator.mapping.heart.filters import FILTERS
+from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.patterns.param_sources import origins_of, reachable_keys
-from migrator.model.errors import Fault
-from migrator.model.facts import Alike, Column, EntityPlan, Kind, column_of, kept_columns, kind_of
-from migrator.model.mapping import (
+from migrator.runtime.errors import Fault
+from migrator.mapping.model.facts import Alike, Column, EntityPlan, Kind, column_of, kept_columns, kind_of
+from migrator.mapping.model.mapping import (
     Const,
     Expression,
     Filter,
@@ -24,7 +24,7 @@ from migrator.model.mapping import (
     Template,
     uses_in,
 )
-from migrator.model.table import (
+from migrator.mapping.model.table import (
     PARTITION_KEY_BYTES,
     SORT_KEY_BYTES,
     TRANSACTION_ACTIONS,

@@ -7,7 +7,7 @@ from collections.abc import Mapping as Dict
 from itertools import pairwise
 
 from migrator.mapping.check.values import is_closed
-from migrator.mapping.heart.filters import FILTERS
+from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.patterns.param_sources import (
     Form,
@@ -19,9 +19,9 @@ from migrator.mapping.patterns.param_sources import (
     shown,
     stored_keys,
 )
-from migrator.model.errors import Fault, did_you_mean
-from migrator.model.facts import EntityPlan, Kind
-from migrator.model.mapping import (
+from migrator.runtime.errors import Fault, did_you_mean
+from migrator.mapping.model.facts import EntityPlan, Kind
+from migrator.mapping.model.mapping import (
     Const,
     Expression,
     FilterCondition,
@@ -33,7 +33,7 @@ from migrator.model.mapping import (
     Template,
     uses_in,
 )
-from migrator.model.table import Index, KeyAttribute
+from migrator.mapping.model.table import Index, KeyAttribute
 
 # ── Whether the parameters of an access pattern are of types that its templates, filters and keys take ──
 

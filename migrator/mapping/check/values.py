@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
-from migrator.mapping.heart.filters import DIGITS, FILTERS, MOMENT
-from migrator.mapping.heart.rows import keeps_every_value
+from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT
+from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.language.document import Document
-from migrator.mapping.plan import Reference, references_of
-from migrator.model.errors import Fault
-from migrator.model.facts import Column, EntityPlan, Kind, column_of, kind_of
-from migrator.model.mapping import Filter, ItemDesign, Mapping, Ref, Template
-from migrator.model.table import NUMBER_DIGITS, TableDesign
+from migrator.mapping.language.plan import Reference, references_of
+from migrator.runtime.errors import Fault
+from migrator.mapping.model.facts import Column, EntityPlan, Kind, column_of, kind_of
+from migrator.mapping.model.mapping import Filter, ItemDesign, Mapping, Ref, Template
+from migrator.mapping.model.table import NUMBER_DIGITS, TableDesign
 
 # ── Faults in the use of a column's type: no form in an item, a list where text is wanted, too many digits ──
 

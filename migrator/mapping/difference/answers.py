@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from migrator.mapping.difference.difference import index_text
 from migrator.mapping.difference.meaning import KEPT, WHEN, EntityMeaning, Parts, meanings
 from migrator.mapping.difference.patterns import JUDGED, asks_for, pattern_form, reached
-from migrator.model.facts import EntityPlan
-from migrator.model.mapping import Mapping, Pattern
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.mapping import Mapping, Pattern
 
 _WHOLE = (WHEN, KEPT)
 """Parts of an item type with which any of its items, or any attribute, may change."""

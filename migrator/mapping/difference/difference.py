@@ -18,10 +18,10 @@ from migrator.mapping.difference.meaning import (
     meanings,
 )
 from migrator.mapping.difference.patterns import PatternDifference, pattern_differences
-from migrator.mapping.heart.changes import captured_tables
-from migrator.model.facts import EntityPlan
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.table import Index, KeyAttribute, TableDesign
+from migrator.mapping.items.changes import captured_tables
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 
 Effect = Literal["new", "gone", "moved", "changed"]
 Way = Literal["add", "remove", "replace", "alter", "never"]

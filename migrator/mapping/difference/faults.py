@@ -14,9 +14,9 @@ from migrator.mapping.difference.difference import (
 )
 from migrator.mapping.difference.meaning import BASE_KEY, ROW_KEY, TABLE, meanings
 from migrator.mapping.language.document import Document, Path
-from migrator.mapping.plan import entities_of
-from migrator.model.errors import Fault
-from migrator.model.mapping import Entity
+from migrator.mapping.language.plan import entities_of
+from migrator.runtime.errors import Fault
+from migrator.mapping.model.mapping import Entity
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from migrator.mapping.heart.filters import FILTERS
-from migrator.mapping.plan import entities_of, references_of
-from migrator.model.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts, kept_columns
-from migrator.model.mapping import (
+from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.language.plan import entities_of, references_of
+from migrator.mapping.model.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts, kept_columns
+from migrator.mapping.model.mapping import (
     Collection,
     Condition,
     Const,
@@ -24,7 +24,7 @@ from migrator.model.mapping import (
     Ref,
     Template,
 )
-from migrator.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.mapping import Mapping as MappingModel
 
 ATTRIBUTE, ENTRY, KEPT = "attribute ", "entry of ", "keep"
 BASE_KEY, WHEN, TTL = "base key", "when", "ttl"

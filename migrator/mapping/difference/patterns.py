@@ -15,8 +15,8 @@ from migrator.mapping.difference.meaning import (
     filter_form,
 )
 from migrator.mapping.patterns.param_sources import reachable_keys
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.mapping import Pattern, Statement
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.mapping import Pattern, Statement
 
 ItemType = tuple[str, str]
 """(entity as written, item type)."""

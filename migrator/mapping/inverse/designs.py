@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from migrator.mapping.heart.filters import FilterContext
+from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.inverse.filters import undone
 from migrator.mapping.inverse.given import Given, Lack, Where, given_by, given_by_each, lists_of
 from migrator.mapping.inverse.scope import Scope, always, decided_by, linked
 from migrator.mapping.inverse.values import Loss, attribute_reader
-from migrator.model.facts import EntityPlan, TableFacts
-from migrator.model.mapping import ItemDesign, Mapping, Ref
-from migrator.model.table import Item, TableDesign
+from migrator.mapping.model.facts import EntityPlan, TableFacts
+from migrator.mapping.model.mapping import ItemDesign, Mapping, Ref
+from migrator.mapping.model.table import Item, TableDesign
 
 Row = dict[str, Any]
 """A row by written column names, each value in the decoded form of the heart."""

@@ -10,8 +10,8 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
-from migrator.mapping.heart.filters import FILTERS, FilterContext, epoch_seconds
-from migrator.mapping.heart.rows import keeps_every_value
+from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds
+from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.inverse.values import (
     Cause,
     Loss,
@@ -25,14 +25,14 @@ from migrator.mapping.inverse.values import (
     text_kept,
     text_reader,
 )
-from migrator.model.facts import Kind
-from migrator.model.mapping import Filter, Ref
+from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.mapping import Filter, Ref
 
 
 def undone(ref: Ref, kind: Kind, around: FilterContext, *, nullable: bool, loosely_typed: bool) -> Undone:
     """How the column's value, of this kind, is read out of what the reference makes of it.
 
-    It gives the decoded form of the heart (mapping/heart/values.py): what that takes for one value comes back as one.
+    It gives the decoded form of the heart (mapping/items/values.py): what that takes for one value comes back as one.
     """
     if kind.name == "plain" and not loosely_typed:
         lost = Loss("type", "its type is not declared, and a text may have been a time")

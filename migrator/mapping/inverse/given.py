@@ -10,12 +10,12 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.mapping.check.values import is_closed
-from migrator.mapping.heart.filters import FILTERS
+from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.inverse.filters import day_of, ends_in_path, undone, width_of
 from migrator.mapping.inverse.scope import Scope, always, decided_by
 from migrator.mapping.inverse.values import Loss, Reading
-from migrator.model.facts import Column, EntityPlan, kept_columns
-from migrator.model.mapping import (
+from migrator.mapping.model.facts import Column, EntityPlan, kept_columns
+from migrator.mapping.model.mapping import (
     Condition,
     Each,
     Expression,
@@ -27,7 +27,7 @@ from migrator.model.mapping import (
     Template,
     uses_in,
 )
-from migrator.model.table import TableDesign, Value
+from migrator.mapping.model.table import TableDesign, Value
 
 Contents = Callable[[str], bytes]
 """The bytes of an object in S3 by its name. Raises: KeyError."""

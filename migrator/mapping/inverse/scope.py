@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from migrator.mapping.heart.filters import FILTERS, FilterContext
+from migrator.mapping.items.filters import FILTERS, FilterContext
 from migrator.mapping.inverse.filters import may_be_missing
-from migrator.model.facts import (
+from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
     EntityPlan,
@@ -17,7 +17,7 @@ from migrator.model.facts import (
     TableFacts,
     column_of,
 )
-from migrator.model.mapping import Condition, ItemDesign, Ref
+from migrator.mapping.model.mapping import Condition, ItemDesign, Ref
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from migrator.mapping.check.values import meeting_items
-from migrator.mapping.design.written import text_of
+from migrator.features.init.design.written import text_of
 from migrator.mapping.inverse.designs import ChildList, DesignInverse
 from migrator.mapping.inverse.given import Lack
 from migrator.mapping.inverse.values import Cause, Loss
-from migrator.model.facts import Column, EntityPlan, TableFacts
-from migrator.model.table import TableDesign
+from migrator.mapping.model.facts import Column, EntityPlan, TableFacts
+from migrator.mapping.model.table import TableDesign
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 from uuid import UUID
 
-from migrator.mapping.heart import values
-from migrator.mapping.heart.templates import format_width
-from migrator.model.errors import RowError
-from migrator.model.facts import Kind
+from migrator.mapping.items import values
+from migrator.mapping.items.templates import format_width
+from migrator.runtime.errors import RowError
+from migrator.mapping.model.facts import Kind
 
 Cause = Literal[
     "absent",

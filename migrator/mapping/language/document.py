@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from migrator.model.errors import Fault, MappingError, did_you_mean
+from migrator.runtime.errors import Fault, MappingError, did_you_mean
 
 Path = tuple[str | int, ...]
 

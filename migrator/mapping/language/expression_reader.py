@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping as Dict
 from typing import Any
 
-from migrator.mapping.heart.filters import FILTERS
-from migrator.mapping.heart.templates import parse_ref, parse_template
+from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.templates import parse_ref, parse_template
 from migrator.mapping.language.document import Document, Path
-from migrator.model.errors import Fault, did_you_mean
-from migrator.model.mapping import SCHEMA_PATH, Expression, Ref, Template
+from migrator.runtime.errors import Fault, did_you_mean
+from migrator.mapping.model.mapping import SCHEMA_PATH, Expression, Ref, Template
 
 
 class ExpressionReader:

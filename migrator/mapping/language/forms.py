@@ -18,7 +18,7 @@ from migrator.mapping.language.value_forms import (
     ValueForm,
     choice,
 )
-from migrator.model.mapping import Normaliser, Order
+from migrator.mapping.model.mapping import Normaliser, Order
 
 # ── Joins, of entities and of questions to old tables ──
 

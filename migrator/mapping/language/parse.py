@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import ValidationError
 
-from migrator.mapping.documents import KEY_TYPES, key_type
-from migrator.mapping.heart.filters import FILTERS
+from migrator.mapping.language.documents import KEY_TYPES, key_type
+from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language import forms, value_forms
 from migrator.mapping.language.document import (
     Document,
@@ -26,8 +26,8 @@ from migrator.mapping.language.document import (
 from migrator.mapping.language.expression_reader import ExpressionReader
 from migrator.mapping.language.parse_entity import EntityParser, unknown_word
 from migrator.mapping.language.parse_pattern import PatternParser
-from migrator.model.errors import Fault, MappingError, did_you_mean
-from migrator.model.mapping import (
+from migrator.runtime.errors import Fault, MappingError, did_you_mean
+from migrator.mapping.model.mapping import (
     SCHEMA_PATH,
     DocumentQuestion,
     DocumentTable,
@@ -39,7 +39,7 @@ from migrator.model.mapping import (
     Pattern,
     Ref,
 )
-from migrator.model.table import Index, KeyAttribute, KeyType, TableDesign
+from migrator.mapping.model.table import Index, KeyAttribute, KeyType, TableDesign
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, get_args
 from migrator.mapping.language import forms as language_forms
 from migrator.mapping.language import value_forms
 from migrator.mapping.language.document import Path
-from migrator.model.errors import did_you_mean
-from migrator.model.mapping import (
+from migrator.runtime.errors import did_you_mean
+from migrator.mapping.model.mapping import (
     TRANSFORM,
     Aggregate,
     Collection,
@@ -30,7 +30,7 @@ from migrator.model.mapping import (
     Stored,
     Version,
 )
-from migrator.model.table import TableDesign, Value
+from migrator.mapping.model.table import TableDesign, Value
 
 if TYPE_CHECKING:
     from migrator.mapping.language.expression_reader import ExpressionReader

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_args
 
-from migrator.mapping.heart.filters import FILTERS
+from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language import forms as pattern_forms
 from migrator.mapping.language.document import Path
 from migrator.mapping.language.value_forms import FREQUENCY
-from migrator.model.errors import did_you_mean
-from migrator.model.mapping import (
+from migrator.runtime.errors import did_you_mean
+from migrator.mapping.model.mapping import (
     CompareRules,
     Const,
     Expression,
@@ -31,7 +31,7 @@ from migrator.model.mapping import (
     Template,
     paths_in,
 )
-from migrator.model.table import Index, KeyAttribute, TableDesign
+from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 
 if TYPE_CHECKING:
     from migrator.mapping.language.expression_reader import ExpressionReader

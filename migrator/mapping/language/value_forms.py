@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from migrator.model.table import KeyType, Projection
+from migrator.mapping.model.table import KeyType, Projection
 
 # ── What all forms of a mapping file are made of: maps of known words, and the choice between shapes ──
 
@@ -52,7 +52,7 @@ DOCUMENT_TYPE = (
     r"^(integer|number(\((0|[1-9]\d?)\))?|text|boolean|date|time|timestamp( with zone)?|uuid|binary|json"
     r"|list|map|set\((text|number|binary)\)|any)$"
 )
-"""Types of columns of an old table of DynamoDB's: what stands under which of its types, see mapping/documents.py."""
+"""Types of columns of an old table of DynamoDB's: what stands under which of its types, see mapping/language/documents.py."""
 
 
 # ── table ───────────────────────────────────────────────────────────────────────────────────────

@@ -9,20 +9,20 @@ from collections.abc import Mapping as Dict
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeGuard
 
-from migrator.mapping.heart import values
-from migrator.mapping.heart.filters import FilterContext
-from migrator.mapping.heart.geo import distance_m
-from migrator.mapping.heart.rows import Places, compile_ref
-from migrator.mapping.heart.scalars import NotHeldError, checked_number, without_advice
-from migrator.mapping.heart.values import attribute, decoder, stored
+from migrator.mapping.items import values
+from migrator.mapping.items.filters import FilterContext
+from migrator.mapping.items.geo import distance_m
+from migrator.mapping.items.rows import Places, compile_ref
+from migrator.mapping.items.scalars import NotHeldError, checked_number, without_advice
+from migrator.mapping.items.values import attribute, decoder, stored
 from migrator.mapping.patterns.designs import Behind, Designs
 from migrator.mapping.patterns.params import param_text
-from migrator.model.errors import RowError, SettingsError, did_you_mean
-from migrator.model.evidence import Member
-from migrator.model.facts import Kind
-from migrator.model.mapping import Mapping, Param, ParamType, Part, Pattern
-from migrator.model.results import Nearby
-from migrator.model.table import Item, Value
+from migrator.runtime.errors import RowError, SettingsError, did_you_mean
+from migrator.mapping.model.evidence import Member
+from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.mapping import Mapping, Param, ParamType, Part, Pattern
+from migrator.mapping.model.results import Nearby
+from migrator.mapping.model.table import Item, Value
 
 # ── Values of SQL answers, converted to the form that they have in an item, attribute by attribute ──
 

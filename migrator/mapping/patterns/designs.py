@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from migrator.model.facts import EntityPlan, Kind, kept_columns, kind_of
-from migrator.model.mapping import Expression, ItemDesign, Part, Ref
+from migrator.mapping.model.facts import EntityPlan, Kind, kept_columns, kind_of
+from migrator.mapping.model.mapping import Expression, ItemDesign, Part, Ref
 
 Behind = tuple[Kind, Ref] | None
 """The column behind an attribute, with its filters; None for an attribute of several columns."""

@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from migrator.mapping.patterns.designs import Designs, Written
-from migrator.model.evidence import Diff, DiffClass, Row
-from migrator.model.facts import EntityPlan
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.mapping import Part, Pattern, Ref
-from migrator.model.table import Item, Value
+from migrator.mapping.model.evidence import Diff, DiffClass, Row
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.mapping import Part, Pattern, Ref
+from migrator.mapping.model.table import Item, Value
 
 # ── Differences between the item that a row makes and the item that is stored ──
 

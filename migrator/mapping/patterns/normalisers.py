@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import Any, TypeGuard
 
 from migrator.mapping.patterns.diff import as_text
-from migrator.model.evidence import Row
-from migrator.model.mapping import CompareRules, Normaliser
+from migrator.mapping.model.evidence import Row
+from migrator.mapping.model.mapping import CompareRules, Normaliser
 
 Step = Callable[[Any], Any]
 

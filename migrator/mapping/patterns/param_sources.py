@@ -9,9 +9,9 @@ from functools import lru_cache
 from itertools import product
 from typing import Literal
 
-from migrator.mapping.heart.filters import FILTERS, unit_of
-from migrator.model.facts import EntityPlan, kept_columns
-from migrator.model.mapping import (
+from migrator.mapping.items.filters import FILTERS, unit_of
+from migrator.mapping.model.facts import EntityPlan, kept_columns
+from migrator.mapping.model.mapping import (
     Const,
     Entity,
     Expression,
@@ -24,7 +24,7 @@ from migrator.model.mapping import (
     Template,
     paths_in,
 )
-from migrator.model.table import Index
+from migrator.mapping.model.table import Index
 
 # ── The keys that items have in the table or in an index, as far as the mapping tells ──
 

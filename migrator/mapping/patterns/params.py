@@ -10,12 +10,12 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from migrator.mapping.heart.filters import bucket, following
-from migrator.mapping.heart.scalars import NotHeldError, checked_number, without_advice
-from migrator.mapping.heart.values import decoder, encodable, text
-from migrator.model.errors import RowError, SettingsError, did_you_mean
-from migrator.model.facts import Kind
-from migrator.model.mapping import Param, ParamType, Pattern
+from migrator.mapping.items.filters import bucket, following
+from migrator.mapping.items.scalars import NotHeldError, checked_number, without_advice
+from migrator.mapping.items.values import decoder, encodable, text
+from migrator.runtime.errors import RowError, SettingsError, did_you_mean
+from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.mapping import Param, ParamType, Pattern
 
 # ── Parameters as text for the command line, from the decoded values of rows. Pure ──
 

@@ -10,11 +10,11 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from migrator.mapping.heart.filters import UNITS, FilterContext, cut_of, is_whole, texts_of
-from migrator.mapping.heart.geo import precision_for, reach_m
-from migrator.mapping.heart.rows import Compiled, Places, bound_text, compile_key, compile_value
-from migrator.model.errors import RowError, SettingsError
-from migrator.model.mapping import (
+from migrator.mapping.items.filters import UNITS, FilterContext, cut_of, is_whole, texts_of
+from migrator.mapping.items.geo import precision_for, reach_m
+from migrator.mapping.items.rows import Compiled, Places, bound_text, compile_key, compile_value
+from migrator.runtime.errors import RowError, SettingsError
+from migrator.mapping.model.mapping import (
     Expression,
     Mapping,
     Operator,
@@ -25,8 +25,8 @@ from migrator.model.mapping import (
     paths_in,
     uses_in,
 )
-from migrator.model.results import Nearby, Request
-from migrator.model.table import (
+from migrator.mapping.model.results import Nearby, Request
+from migrator.mapping.model.table import (
     BATCH_GET_KEYS,
     PARTITION_KEY_BYTES,
     QUERY_LIMIT,

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
-from migrator.model.errors import SettingsError, UnmarkedError
-from migrator.model.facts import Captured, columns_of
+from migrator.runtime.errors import SettingsError, UnmarkedError
+from migrator.mapping.model.facts import Captured, columns_of
 from migrator.source.adapter import driver as adapter_driver
 from migrator.source.adapter.changes import Changed, compared
 from migrator.source.adapter.driver import Driver
@@ -19,7 +19,7 @@ from migrator.source.adapter.events import Adapter, driver_of
 from migrator.source.adapter.images import State
 from migrator.source.adapter.keys import Key
 from migrator.source.adapter.tables import CapturedTable
-from migrator.source.connect import ENGINES
+from migrator.source.engines.connect import ENGINES
 
 Values = Mapping[str, Any]
 

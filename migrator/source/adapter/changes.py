@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from migrator.model.errors import UnmarkedError
+from migrator.runtime.errors import UnmarkedError
 from migrator.source.adapter.driver import Driver, Row, returned_rows
 from migrator.source.adapter.images import Images, Shown, State
 from migrator.source.adapter.keys import Key, StatementKeys

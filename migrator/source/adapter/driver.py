@@ -12,10 +12,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy.util import await_only
 
-from migrator.model.errors import UnmarkedError
+from migrator.runtime.errors import UnmarkedError
 from migrator.runtime.retry import in_context
 from migrator.source.adapter.statement import StatementStyle, escaped, placeholder
-from migrator.source.connect import engine_of
+from migrator.source.engines.connect import engine_of
 from migrator.source.engines.base import Engine
 
 # ── Guarded cursors ──

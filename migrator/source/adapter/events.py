@@ -11,10 +11,10 @@ from weakref import WeakSet
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from migrator.model.capture import Installation
-from migrator.model.errors import SettingsError, UnmarkedError
-from migrator.model.facts import Captured
-from migrator.model.live import Change
+from migrator.mapping.model.capture import Installation
+from migrator.runtime.errors import SettingsError, UnmarkedError
+from migrator.mapping.model.facts import Captured
+from migrator.mapping.model.live import Change
 from migrator.runtime.server_errors import is_broken, is_contended
 from migrator.source.adapter import driver as adapter_driver
 from migrator.source.adapter.changes import Changed, Pending, made_alone
@@ -26,10 +26,10 @@ from migrator.source.adapter.statement import words_of
 from migrator.source.adapter.tables import watched_tables
 from migrator.source.adapter.transactions import TransactionState, TransactionStates, Watcher, changes
 from migrator.source.adapter.tree import may_write
-from migrator.source.connect import engine_of
+from migrator.source.engines.connect import engine_of
 from migrator.source.engines.catalogue import Place
 from migrator.source.engines.ddl import Ddl
-from migrator.source.transactions import Writing, source_error
+from migrator.source.sql.transactions import Writing, source_error
 
 # ── Event hooks: every statement of a service's engines, and the ends of its transactions ──
 

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from migrator.model.errors import SettingsError
+from migrator.runtime.errors import SettingsError
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.events import driver_of
 from migrator.source.adapter.images import FOR_READING, as_wanted
-from migrator.source.transactions import Reading, source_error
+from migrator.source.sql.transactions import Reading, source_error
 
 Result = TypeVar("Result")
 

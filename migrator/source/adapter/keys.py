@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
-from migrator.model.errors import UnmarkedError
+from migrator.runtime.errors import UnmarkedError
 from migrator.source.adapter.driver import Row, key_of
 from migrator.source.adapter.statement import Given, Write
 from migrator.source.adapter.tables import CapturedTable

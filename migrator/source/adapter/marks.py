@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from migrator.model.errors import MissingNameError, UnmarkedError
+from migrator.runtime.errors import MissingNameError, UnmarkedError
 from migrator.source.adapter import images as adapter_images
 from migrator.source.adapter.changes import Changed, Outcome, Pending, home_of, made_keys
 from migrator.source.adapter.driver import Driver, Sql
@@ -19,7 +19,7 @@ from migrator.source.adapter.tree import may_write, unnamed, written
 from migrator.source.engines.base import Lock
 from migrator.source.engines.ddl import Ddl
 from migrator.source.sql.spelling import fold
-from migrator.source.transactions import source_error
+from migrator.source.sql.transactions import source_error
 
 # ── Marks left in the transaction of a service's change ──
 

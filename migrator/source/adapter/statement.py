@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 import sqlglot
 from sqlglot import Token, TokenType
 
-from migrator.model.errors import UnmarkedError
-from migrator.source.connect import engine_of
+from migrator.runtime.errors import UnmarkedError
+from migrator.source.engines.connect import engine_of
 from migrator.source.engines.base import Engine
 
 # ── Placeholders of DB-API drivers: found in a statement, and written for another driver ──

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.errors import SettingsError
-from migrator.model.facts import Captured, columns_of
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.facts import Captured, columns_of
 from migrator.source.adapter.statement import words_of
-from migrator.source.connect import engine_at
+from migrator.source.engines.connect import engine_at
 from migrator.source.engines.catalogue import Below, Links, Pairs, Place
 
 # ── Tables linked by foreign keys over any number of steps; `Outcomes.links` gives single steps ──

@@ -26,7 +26,7 @@ from migrator.source.adapter.statement import (
     quietly,
     words_of,
 )
-from migrator.source.connect import engine_of
+from migrator.source.engines.connect import engine_of
 from migrator.source.sql.spelling import escapes, fold
 
 # ── From sqlglot's tree of an INSERT, UPDATE or DELETE to what it writes ──

@@ -11,13 +11,13 @@ from urllib.parse import quote, unquote
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.heart.changes import captured_name, captured_tables
-from migrator.model.capture import CaptureState, Installation, MarkedBy, Step, TableCapture
-from migrator.model.errors import SettingsError
-from migrator.model.facts import Captured, EntityPlan, TableFacts
-from migrator.model.live import ActivityCounts
+from migrator.mapping.items.changes import captured_name, captured_tables
+from migrator.mapping.model.capture import CaptureState, Installation, MarkedBy, Step, TableCapture
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
+from migrator.mapping.model.live import ActivityCounts
 from migrator.source.capture.marks import FIRST_EPOCH, counter
-from migrator.source.connect import engine_at
+from migrator.source.engines.connect import engine_at
 from migrator.source.engines.ddl import (
     VERSION,
     Ddl,
@@ -29,8 +29,8 @@ from migrator.source.engines.ddl import (
     words_of,
 )
 from migrator.source.engines.postgresql.capture import PARTS
-from migrator.source.reflect import view_names
-from migrator.source.transactions import Writing
+from migrator.source.engines.reflect import view_names
+from migrator.source.sql.transactions import Writing
 
 # ── Our triggers and tables in the source's catalogue ──
 

@@ -14,14 +14,14 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.heart.wire import read_key, write_key
-from migrator.model.capture import MarkedBy
-from migrator.model.errors import SourceError
-from migrator.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root, SlotLag
-from migrator.model.table import ItemKey
+from migrator.mapping.items.wire import read_key, write_key
+from migrator.mapping.model.capture import MarkedBy
+from migrator.runtime.errors import SourceError
+from migrator.mapping.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root, SlotLag
+from migrator.mapping.model.table import ItemKey
 from migrator.source.engines.base import Capturing
 from migrator.source.engines.ddl import VERSION, Ddl
-from migrator.source.transactions import Writing
+from migrator.source.sql.transactions import Writing
 
 # ── Images of marks, as the values that the driver gives when it reads the row itself ──
 

@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 
-from migrator.model.edges import RawPage
-from migrator.model.errors import SourceError
-from migrator.model.facts import Captured, Column, Kind, KindName, TableFacts
+from migrator.mapping.model.edges import RawPage
+from migrator.runtime.errors import SourceError
+from migrator.mapping.model.facts import Captured, Column, Kind, KindName, TableFacts
 from migrator.source.engines.catalogue import Kinds, Links, Recorded, Reflected
 from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
 from migrator.source.engines.row_writing import RowWriting
-from migrator.source.rights import Granting
+from migrator.source.engines.rights import Granting
 
 # ── Replication: whether a server is a replica of another one, and how far it has replayed ──
 
@@ -131,7 +131,7 @@ Open: TypeAlias = tuple[dict[str, tuple[str, str]] | None, str]
 
 
 class UrlKeeper(Protocol):
-    """The provider of a database's URL, asked whenever a connection is made (source/connect.py)."""
+    """The provider of a database's URL, asked whenever a connection is made (source/engines/connect.py)."""
 
     def url(self) -> URL:
         """The URL. Raises: SettingsError, whose message holds nothing of the URL."""
@@ -193,7 +193,7 @@ Trait: TypeAlias = Literal[
     "rows compared as a whole",
     "zero date is NULL",
 ]
-"""What columns need in our own statements that standard SQL does not; source/selects.py says how."""
+"""What columns need in our own statements that standard SQL does not; source/sql/selects.py says how."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from sqlalchemy.exc import DBAPIError
 
-from migrator.model.facts import Alike, Column, Kind, UniqueConflict
+from migrator.mapping.model.facts import Alike, Column, Kind, UniqueConflict
 
 # ── What a rule for column types says: one row of types.yaml beside an engine, from which docs/types.md is made ──
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from migrator.model.facts import Captured, Column, columns_of
+from migrator.mapping.model.facts import Captured, Column, columns_of
 
 VERSION = 1
 """The version of our two tables and of the images in marks; raised with every change of either."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.heart.values import decoder, json_text
-from migrator.model.facts import Column, Kind, TableFacts
-from migrator.model.reverse.rows import RefusalKind
+from migrator.mapping.items.values import decoder, json_text
+from migrator.mapping.model.facts import Column, Kind, TableFacts
+from migrator.mapping.model.rows import RefusalKind
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from migrator.model.errors import SettingsError
-from migrator.source.connect import engine_of
+from migrator.runtime.errors import SettingsError
+from migrator.source.engines.connect import engine_of
 from migrator.source.engines.base import Engine
 from migrator.source.sql.spelling import escapes, sqlglot_dialect
 

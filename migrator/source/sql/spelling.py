@@ -11,8 +11,8 @@ from sqlalchemy.engine import URL
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 
-from migrator.model.errors import SettingsError
-from migrator.source.connect import engine_of
+from migrator.runtime.errors import SettingsError
+from migrator.source.engines.connect import engine_of
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _ESCAPED = re.compile(r"(?<![\w$])U&([\"'])", re.IGNORECASE)

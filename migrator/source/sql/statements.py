@@ -10,9 +10,9 @@ from functools import lru_cache
 from sqlalchemy.engine import Connection
 from sqlglot import Token, TokenType, exp
 
-from migrator.model.errors import SettingsError
-from migrator.model.facts import TableFacts
-from migrator.source.connect import engine_at, engine_of
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.facts import TableFacts
+from migrator.source.engines.connect import engine_at, engine_of
 from migrator.source.engines.shared import CLOCKS
 from migrator.source.sql.gate import (
     SELECT,

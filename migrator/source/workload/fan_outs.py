@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.mapping.capacity.collections import spread_of
-from migrator.mapping.heart.changes import captured_tables
-from migrator.model.capacity import FanOut, Spread
-from migrator.model.errors import SourceError
-from migrator.model.facts import Captured, EntityPlan, JoinPlan, Lookup, TableFacts
-from migrator.source.connect import engine_of
+from migrator.mapping.items.changes import captured_tables
+from migrator.mapping.capacity.model import FanOut, Spread
+from migrator.runtime.errors import SourceError
+from migrator.mapping.model.facts import Captured, EntityPlan, JoinPlan, Lookup, TableFacts
+from migrator.source.engines.connect import engine_of
 from migrator.source.workload.statements import Ask
 
 _CLIMB = "its rows are found by going up and down a tree"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from migrator.mapping.design.questions import Statement
-from migrator.source.connect import engine_of
+from migrator.mapping.model.questions import Statement
+from migrator.source.engines.connect import engine_of
 from migrator.source.workload.statements import merged
 
 

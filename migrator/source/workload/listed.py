@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from migrator.mapping.design.questions import Statement, Unserved
-from migrator.model.errors import Fault, MappingError
+from migrator.mapping.model.questions import Statement, Unserved
+from migrator.runtime.errors import Fault, MappingError
 from migrator.source.workload.files import statements_of
 from migrator.source.workload.statements import merged
 

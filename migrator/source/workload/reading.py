@@ -9,7 +9,7 @@ from dataclasses import replace
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from migrator.mapping.design.questions import (
+from migrator.mapping.model.questions import (
     CUT,
     Bound,
     Condition,
@@ -23,10 +23,10 @@ from migrator.mapping.design.questions import (
     is_of_the_database,
     plain_name,
 )
-from migrator.model.errors import SettingsError
-from migrator.model.facts import SchemaFacts
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.facts import SchemaFacts
 from migrator.source.adapter.statement import quietly
-from migrator.source.connect import engine_of
+from migrator.source.engines.connect import engine_of
 from migrator.source.sql.gate import CheckedStatement
 from migrator.source.sql.spelling import sqlglot_dialect
 from migrator.source.workload.scope import NoQuestion, conjuncts, joins_columns, scope_of

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from migrator.mapping.design.questions import CUT, Statement
-from migrator.model.errors import MissingNameError, SettingsError, SourceError
-from migrator.source.connect import engine_of
+from migrator.mapping.model.questions import CUT, Statement
+from migrator.runtime.errors import MissingNameError, SettingsError, SourceError
+from migrator.source.engines.connect import engine_of
 from migrator.source.workload.reading import asks_nothing
 
 Ask = Callable[[str, Mapping[str, Any]], Sequence[tuple[Any, ...]]]
@@ -117,7 +117,7 @@ def _outside_names(sql: str, dialect: str, change: Callable[[str], str]) -> str:
 
 _FUNCTION = re.compile(r"\b(avg|coalesce|count|date|ifnull|lower|max|min|sum|upper) \(", re.IGNORECASE)
 _OURS = re.compile(r"migrator_|\bFROM\s+\S+(?:\s*\.\s*\S+)?\s+AS\s+[`\"]?root\b", re.IGNORECASE)
-"""What our own statements have in them: an alias of figures, or that of a row tree's own table (see source/selects.py)."""
+"""What our own statements have in them: an alias of figures, or that of a row tree's own table (see source/sql/selects.py)."""
 
 
 def is_ours(sql: str) -> bool:

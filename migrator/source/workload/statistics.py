@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from migrator.mapping.design.proposal import Wanted
-from migrator.mapping.design.questions import Figures, Span
-from migrator.model.facts import SchemaFacts, TableFacts
-from migrator.source.connect import engine_of
+from migrator.features.init.design.proposal import Wanted
+from migrator.mapping.model.questions import Figures, Span
+from migrator.mapping.model.facts import SchemaFacts, TableFacts
+from migrator.source.engines.connect import engine_of
 from migrator.source.workload.statements import Ask
 
 

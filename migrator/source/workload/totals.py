@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from migrator.mapping.design.questions import Condition, Total, free_name, parent_keys, plain_name
-from migrator.model.facts import SchemaFacts, TableFacts
-from migrator.model.mapping import Aggregate
-from migrator.source.connect import engine_of
+from migrator.mapping.model.questions import Condition, Total, free_name, parent_keys, plain_name
+from migrator.mapping.model.facts import SchemaFacts, TableFacts
+from migrator.mapping.model.mapping import Aggregate
+from migrator.source.engines.connect import engine_of
 from migrator.source.workload.scope import NoQuestion, Scope
 
 _KINDS: dict[type[exp.Expr], Aggregate] = {exp.Count: "count", exp.Sum: "sum", exp.Min: "min", exp.Max: "max"}

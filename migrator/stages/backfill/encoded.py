@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
-from migrator.mapping.heart.encoder import Encoder, compile_encoder, encode_page
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.model.edges import RawRows, Receipt
-from migrator.model.table import EncodedItem
+from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.model.edges import RawRows, Receipt
+from migrator.mapping.model.table import EncodedItem
 from migrator.stages.backfill.write import NO_TICKET, Copied, FastPath, PagePath, Read
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from migrator.mapping.heart.items import CompiledEntity, project
-from migrator.mapping.heart.wire import Estimate, item_bytes, measure
-from migrator.model.edges import Receipt, Rows
-from migrator.model.errors import TooSlowError, TwinRowsError
-from migrator.model.table import BATCH_WRITE_ITEMS, Item, RowTree, TableDesign
+from migrator.mapping.items.items import CompiledEntity, project
+from migrator.mapping.items.wire import Estimate, item_bytes, measure
+from migrator.mapping.model.edges import Receipt, Rows
+from migrator.runtime.errors import TooSlowError, TwinRowsError
+from migrator.mapping.model.table import BATCH_WRITE_ITEMS, Item, RowTree, TableDesign
 
 SPOTS = 8
 SPOT_ROWS = 50

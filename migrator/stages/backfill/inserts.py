@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import orjson
 
-from migrator.mapping.heart.encoder import Encoder, compile_encoder, encode_page
-from migrator.mapping.heart.items import CompiledEntity, row_key
-from migrator.mapping.heart.wire import decode_item
-from migrator.model.live import Outcome
-from migrator.model.table import EncodedItem, Item
+from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
+from migrator.mapping.items.items import CompiledEntity, row_key
+from migrator.mapping.items.wire import decode_item
+from migrator.mapping.model.live import Outcome
+from migrator.mapping.model.table import EncodedItem, Item
 from migrator.stages.backfill.encoded import EncodedPath, encoders_of
 from migrator.stages.backfill.only import keys_by_root
 from migrator.stages.backfill.write import (

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from migrator.mapping.difference.difference import EntityDifference
-from migrator.mapping.heart.items import CompiledEntity, project
-from migrator.model.edges import Rows
-from migrator.model.journal import Page
-from migrator.model.live import Root
-from migrator.model.table import Item, ItemKey, TableDesign, split_source
+from migrator.mapping.items.items import CompiledEntity, project
+from migrator.mapping.model.edges import Rows
+from migrator.mapping.model.journal import Page
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.table import Item, ItemKey, TableDesign, split_source
 
 RootKeys = Mapping[Root, set[ItemKey]]
 

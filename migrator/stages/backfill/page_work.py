@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.model.edges import RawPage, RawRows, Receipt, Rows
-from migrator.model.facts import EntityPlan
-from migrator.model.journal import Finding, Page, Run, Tally
-from migrator.model.table import ItemKey, RowTree, item_key_text
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.model.edges import RawPage, RawRows, Receipt, Rows
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.journal import Finding, Page, Run, Tally
+from migrator.mapping.model.table import ItemKey, RowTree, item_key_text
 from migrator.stages.backfill.write import PagePath
 
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from threading import Event
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.model.edges import Rows
-from migrator.model.errors import StoppedError
-from migrator.model.facts import EntityPlan
-from migrator.model.journal import Finding, Page, Progress, Run, Tally
-from migrator.model.results import BackfillResult
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.model.edges import Rows
+from migrator.runtime.errors import StoppedError
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.journal import Finding, Page, Progress, Run, Tally
+from migrator.mapping.model.results import BackfillResult
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.page_work import PageWork
 from migrator.stages.backfill.write import PagePath
-from migrator.stages.parallel import OpenPages, PageCall, PageClaims, RunPages
-from migrator.stages.source_checks import need_no_twins, pinned_columns, recording_twins
+from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages
+from migrator.stages.core.source_checks import need_no_twins, pinned_columns, recording_twins
 
 # ── Pages of an entity: planned once, journalled, and handed out until all are done ──
 

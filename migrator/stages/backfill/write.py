@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from migrator.mapping.heart.items import (
+from migrator.mapping.items.items import (
     CompiledEntity,
     items_for,
     key_text,
@@ -15,13 +15,13 @@ from migrator.mapping.heart.items import (
     row_key,
     stamp,
 )
-from migrator.mapping.heart.wire import item_bytes, units_of_writes
-from migrator.model.edges import ObjectStore, RawPage, Receipt
-from migrator.model.errors import RowError
-from migrator.model.journal import Finding, Page
-from migrator.model.live import KeyRequest, Memory, OpenFindings, Outcome, OwnStore, Root
-from migrator.model.results import Refreshed
-from migrator.model.table import (
+from migrator.mapping.items.wire import item_bytes, units_of_writes
+from migrator.mapping.model.edges import ObjectStore, RawPage, Receipt
+from migrator.runtime.errors import RowError
+from migrator.mapping.model.journal import Finding, Page
+from migrator.mapping.model.live import KeyRequest, Memory, OpenFindings, Outcome, OwnStore, Root
+from migrator.mapping.model.results import Refreshed
+from migrator.mapping.model.table import (
     Item,
     ItemKey,
     RowTree,

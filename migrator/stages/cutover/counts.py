@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import exp, lgamma, log, log1p
 from typing import Any
 
-from migrator.model.evidence import Origin, Side, Window
+from migrator.mapping.model.evidence import Origin, Side, Window
 from migrator.stages.patterns.latencies import Latencies
 
 # ── Sums over the windows of one pattern: calls, differences, errors, parameter kinds, latencies of both sides ──

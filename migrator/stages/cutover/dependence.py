@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from migrator.model.durations import limit_text
-from migrator.model.evidence import Line, PatternPhase
-from migrator.model.instances import ServiceRegistry
-from migrator.model.live import ActivityCounts, MarksState
+from migrator.mapping.model.durations import limit_text
+from migrator.mapping.model.evidence import Line, PatternPhase
+from migrator.mapping.model.instances import ServiceRegistry
+from migrator.mapping.model.live import ActivityCounts, MarksState
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.evidence import Unknown, Verified, named, silent_line, verdict
 from migrator.stages.live.instances import FORGOTTEN_S

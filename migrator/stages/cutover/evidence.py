@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from migrator.model.durations import limit_text
-from migrator.model.evidence import Line, PatternPhase, Phase, State, Verdict, Window, is_back
-from migrator.model.instances import Instance, ServiceRegistry
-from migrator.model.live import ActivityCounts, MarksState
-from migrator.model.mapping import Pattern
+from migrator.mapping.model.durations import limit_text
+from migrator.mapping.model.evidence import Line, PatternPhase, Phase, State, Verdict, Window, is_back
+from migrator.mapping.model.instances import Instance, ServiceRegistry
+from migrator.mapping.model.live import ActivityCounts, MarksState
+from migrator.mapping.model.mapping import Pattern
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.counts import Aggregate, chance_of_fewer, counted
 

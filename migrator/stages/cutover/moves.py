@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from migrator.mapping.check.keys import patterns_reading
-from migrator.model.errors import SettingsError
-from migrator.model.evidence import (
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.evidence import (
     FORWARD,
     ROUTES,
     Judgement,
@@ -20,7 +20,7 @@ from migrator.model.evidence import (
     is_back,
     move_fault,
 )
-from migrator.model.mapping import Mapping
+from migrator.mapping.model.mapping import Mapping
 
 FIRST_PERCENT = 1
 """The first step of a ramp, where no percentage is given."""
@@ -93,7 +93,7 @@ class Cutover:
     def go_back(
         self, current: PatternPhase, to: State | None, reason: str, lines: Sequence[Line]
     ) -> PatternPhase:
-        """The pattern's phase after the way back from complete, once SQL is the truth again (see stages/cutover/back.py).
+        """The pattern's phase after the way back from complete, once SQL is the truth again (see stages/cutover/rollback.py).
 
         Raises: MovedError; SettingsError where it is not complete, or its phase was edited by hand.
         """

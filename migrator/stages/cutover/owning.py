@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from migrator.mapping.heart.items import project, stamp
-from migrator.model.edges import Control, ItemOwner
-from migrator.model.facts import EntityPlan
-from migrator.model.live import Memory, Root, Tickets
-from migrator.model.table import Item, ItemKey, RowTree, SourceKey, TableDesign
+from migrator.mapping.items.items import project, stamp
+from migrator.mapping.model.edges import Control, ItemOwner
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.live import Memory, Root, Tickets
+from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, TableDesign
 from migrator.stages.live.refresh import drawn
 from migrator.stages.live.rounds import LiveEntity
 

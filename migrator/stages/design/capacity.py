@@ -26,8 +26,8 @@ from migrator.mapping.capacity.design import (
 )
 from migrator.mapping.capacity.ways import Filling, Host, cheapest_of, fastest_of, ways_of
 from migrator.mapping.check.check import Checked
-from migrator.mapping.heart.wire import Price
-from migrator.model.capacity import (
+from migrator.mapping.items.wire import Price
+from migrator.mapping.capacity.model import (
     SECONDS_A_MONTH,
     Advice,
     Bills,

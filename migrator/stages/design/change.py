@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from migrator.mapping.difference.difference import Difference, TypeDifference
 from migrator.mapping.difference.work import TypeWork, Work
-from migrator.mapping.heart.wire import Price
+from migrator.mapping.items.wire import Price
 from migrator.stages.design.sizing import Sized, TypeTotals
 
 _MILLION = 1_000_000

@@ -12,9 +12,9 @@ import orjson
 from migrator.mapping.capacity.collections import ItemCollections, Measured
 from migrator.mapping.capacity.design import narrower
 from migrator.mapping.capacity.reads import Call, CallReads, Reads, condition_text, reads_of
-from migrator.mapping.heart.encoder_values import base64_text
-from migrator.mapping.heart.items import CompiledEntity, project, stamp
-from migrator.mapping.heart.wire import (
+from migrator.mapping.items.encoder_values import base64_text
+from migrator.mapping.items.items import CompiledEntity, project, stamp
+from migrator.mapping.items.wire import (
     ENTRY_OVERHEAD_BYTES,
     encode_item,
     entry_bytes,
@@ -23,11 +23,11 @@ from migrator.mapping.heart.wire import (
 )
 from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.param_sources import reachable_keys
-from migrator.model.capacity import PatternReads, TypeSize
-from migrator.model.edges import Questions, Rows
-from migrator.model.errors import SettingsError
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.table import ITEM_BYTES, Item, RowTree, TableDesign
+from migrator.mapping.capacity.model import PatternReads, TypeSize
+from migrator.mapping.model.edges import Questions, Rows
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.table import ITEM_BYTES, Item, RowTree, TableDesign
 from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw
 from migrator.stages.patterns.question import Question
 
@@ -330,6 +330,6 @@ def _add(sums: dict[str, float], name: str, number: float) -> None:
 
 
 def _line_bytes(item: Item, table: TableDesign) -> int:
-    """Of the item's line in a file that DynamoDB imports (see stages/backfill/export.py)."""
+    """Of the item's line in a file that DynamoDB imports (see features/bulk/export.py)."""
     wired = encode_item({**item, table.ticket_attribute: 0})
     return len(orjson.dumps(wired, default=base64_text)) + len('{"Item":}\n')

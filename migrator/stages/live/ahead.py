@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from migrator.mapping.reach import Reach
-from migrator.model.facts import Lookup
-from migrator.model.live import Mark, Marks, Root
-from migrator.model.table import ItemKey
+from migrator.mapping.items.reach import Reach
+from migrator.mapping.model.facts import Lookup
+from migrator.mapping.model.live import Mark, Marks, Root
+from migrator.mapping.model.table import ItemKey
 
 # A mark that is in the index was committed before it came there, and every reading of a relay's take begins later. So
 # once all rows and lookups of the mark were read by any takes since, rule 4 is met, and its items are stored (rule 5).

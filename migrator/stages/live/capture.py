@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from migrator.model.capture import Capture, Installation, MarkedBy, Step, TableCapture
-from migrator.model.errors import SettingsError
-from migrator.model.facts import Captured, EntityPlan
-from migrator.model.live import Marks, Tickets
-from migrator.model.table import TableDesign
+from migrator.mapping.model.capture import Capture, Installation, MarkedBy, Step, TableCapture
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.facts import Captured, EntityPlan
+from migrator.mapping.model.live import Marks, Tickets
+from migrator.mapping.model.table import TableDesign
 from migrator.runtime.logs import get_logger
 
 MEANINGS = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Any, Protocol
 
-from migrator.model.errors import (
+from migrator.runtime.errors import (
     Interrupted,
     MigratorError,
     OldRevisionError,
@@ -18,8 +18,8 @@ from migrator.model.errors import (
     StoppedError,
     TargetError,
 )
-from migrator.model.live import MarksState
-from migrator.model.results import Worked
+from migrator.mapping.model.live import MarksState
+from migrator.mapping.model.results import Worked
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.writers import WriterHeartbeats, WriterLease, fence_off, outlive
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from migrator.mapping.heart.encoder import Encoder
-from migrator.mapping.heart.items import stamp
-from migrator.model.edges import Control, ObjectStore, RawPage
-from migrator.model.errors import SettingsError, StoppedError
-from migrator.model.journal import Finding
-from migrator.model.live import ConditionalStore, KeyRequest, Memory, Outcome, Root, Tickets
-from migrator.model.results import Refreshed
-from migrator.model.table import (
+from migrator.mapping.items.encoder import Encoder
+from migrator.mapping.items.items import stamp
+from migrator.mapping.model.edges import Control, ObjectStore, RawPage
+from migrator.runtime.errors import SettingsError, StoppedError
+from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.live import ConditionalStore, KeyRequest, Memory, Outcome, Root, Tickets
+from migrator.mapping.model.results import Refreshed
+from migrator.mapping.model.table import (
     TOMBSTONE,
     Item,
     ItemKey,

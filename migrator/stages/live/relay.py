@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from migrator.mapping.check.keys import written_together
-from migrator.mapping.heart.changes import needs_memory
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.reach import ImageKeys, Reach, reach_of
-from migrator.model.errors import (
+from migrator.mapping.items.changes import needs_memory
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.items.reach import ImageKeys, Reach, reach_of
+from migrator.runtime.errors import (
     ItemRefusedError,
     MigratorError,
     MissingNameError,
@@ -19,12 +19,12 @@ from migrator.model.errors import (
     TwinRowsError,
     UnfitValueError,
 )
-from migrator.model.facts import Captured
-from migrator.model.journal import Finding
-from migrator.model.live import TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root, RootFinder
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.results import Worked
-from migrator.model.table import ItemKey
+from migrator.mapping.model.facts import Captured
+from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.live import TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root, RootFinder
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.results import Worked
+from migrator.mapping.model.table import ItemKey
 from migrator.stages.live.ahead import MOST, Ahead, Part, Step, StepKey, step_key
 from migrator.stages.live.refresh import Refresh, UnsettledError
 from migrator.stages.live.rounds import LiveEntity, UnwrittenError

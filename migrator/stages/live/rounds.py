@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from migrator.mapping.heart.encoder import Encoder, compile_encoder, encode_rows
-from migrator.mapping.heart.items import CompiledEntity, keys_for, project
-from migrator.model.edges import ObjectStore, RawPage
-from migrator.model.errors import StoppedError
-from migrator.model.facts import EntityPlan
-from migrator.model.journal import Finding
-from migrator.model.live import Outcome, Root
-from migrator.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, RowTree, SourceKey, TableDesign
+from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_rows
+from migrator.mapping.items.items import CompiledEntity, keys_for, project
+from migrator.mapping.model.edges import ObjectStore, RawPage
+from migrator.runtime.errors import StoppedError
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.live import Outcome, Root
+from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, RowTree, SourceKey, TableDesign
 from migrator.stages.live.send import root_of
 
 # ── What is read ──
@@ -40,7 +40,7 @@ class RowReader(Protocol):
 
 @runtime_checkable
 class RawReader(Protocol):
-    """A RowReader whose rows also come in part as text; see RawRows of model/edges.py."""
+    """A RowReader whose rows also come in part as text; see RawRows of mapping/model/edges.py."""
 
     def raw_places(self, plan: EntityPlan) -> frozenset[int]: ...
 

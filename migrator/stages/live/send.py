@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 import orjson
 
-from migrator.mapping.heart.encoder_values import base64_text
-from migrator.mapping.heart.wire import decode, decode_item, encode_sized, item_bytes
-from migrator.model.errors import ItemRefusedError, NeverTakenError
-from migrator.model.journal import Finding
-from migrator.model.live import ConditionalStore, Outcome, Root
-from migrator.model.table import (
+from migrator.mapping.items.encoder_values import base64_text
+from migrator.mapping.items.wire import decode, decode_item, encode_sized, item_bytes
+from migrator.runtime.errors import ItemRefusedError, NeverTakenError
+from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.live import ConditionalStore, Outcome, Root
+from migrator.mapping.model.table import (
     ITEM_BYTES,
     TOMBSTONE,
     TRANSACTION_ACTIONS,

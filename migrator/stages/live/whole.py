@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from migrator.model.facts import Captured, EntityPlan
-from migrator.model.live import Root
-from migrator.model.table import Item, ItemKey, RowTree, SourceKey, TableDesign, encode_key, split_source
+from migrator.mapping.model.facts import Captured, EntityPlan
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, TableDesign, encode_key, split_source
 
 PAGE_ROWS = 500
 

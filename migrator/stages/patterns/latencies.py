@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from threading import Lock
 
-from migrator.model.report import Curve
-from migrator.model.results import Latency
+from migrator.mapping.model.report import Curve
+from migrator.mapping.model.results import Latency
 
 _LONGEST_US = 3_600_000_000
 _DIGITS = 3

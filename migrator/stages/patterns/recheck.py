@@ -9,13 +9,13 @@ from typing import Any
 
 from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.diff import as_text
-from migrator.mapping.show.redaction import mask, value_texts
-from migrator.model.edges import ItemStore, Questions
-from migrator.model.errors import Interrupted, MigratorError
-from migrator.model.evidence import Diff, DiffKey, Sample, Side
-from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.mapping import Pattern
-from migrator.model.results import Example, Hidden, PartAnswer, PatternReplay
+from migrator.mapping.language.redaction import mask, value_texts
+from migrator.mapping.model.edges import ItemStore, Questions
+from migrator.runtime.errors import Interrupted, MigratorError
+from migrator.mapping.model.evidence import Diff, DiffKey, Sample, Side
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.mapping import Pattern
+from migrator.mapping.model.results import Example, Hidden, PartAnswer, PatternReplay
 from migrator.stages.patterns.param_sampling import ParamSet
 from migrator.stages.patterns.question import Question, SqlSide, TableSide
 

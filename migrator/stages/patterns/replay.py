@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Protocol
 
-from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.patterns.designs import Designs
-from migrator.mapping.show.redaction import hidden_by_pattern
-from migrator.model.edges import ItemStore, Source
-from migrator.model.evidence import SAMPLES_KEPT, Evidence, Sample, Side, Window
-from migrator.model.mapping import Mapping, Pattern
-from migrator.model.results import PatternReplay, ReplayResult
+from migrator.mapping.language.redaction import hidden_by_pattern
+from migrator.mapping.model.edges import ItemStore, Source
+from migrator.mapping.model.evidence import SAMPLES_KEPT, Evidence, Sample, Side, Window
+from migrator.mapping.model.mapping import Mapping, Pattern
+from migrator.mapping.model.results import PatternReplay, ReplayResult
 from migrator.runtime.retry import nap
-from migrator.stages.parallel import in_parallel
+from migrator.stages.core.parallel import in_parallel
 from migrator.stages.patterns.latencies import Latencies
 from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw, kinds_of
 from migrator.stages.patterns.recheck import LONGEST, Comparer, Comparison, ReplayMismatch, Sampler

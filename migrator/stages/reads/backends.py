@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from migrator.mapping.patterns.results import Record, TooManyError, names_fault, records_of, rows_of
-from migrator.model.edges import ItemStore, QueryPage, Questions
-from migrator.model.errors import MigratorError, StoppedError
-from migrator.model.evidence import Side
-from migrator.model.mapping import Part, Pattern, Statement
-from migrator.model.results import PartAnswer
+from migrator.mapping.model.edges import ItemStore, QueryPage, Questions
+from migrator.runtime.errors import MigratorError, StoppedError
+from migrator.mapping.model.evidence import Side
+from migrator.mapping.model.mapping import Part, Pattern, Statement
+from migrator.mapping.model.results import PartAnswer
 from migrator.stages.patterns.question import Question
 
 # ──

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Lock
 
-from migrator.model.edges import TableState
-from migrator.model.errors import MigratorError, SettingsError, TargetError, reason_of
-from migrator.model.evidence import OFF, PatternPhase, Phases, State
+from migrator.mapping.model.edges import TableState
+from migrator.runtime.errors import MigratorError, SettingsError, TargetError, reason_of
+from migrator.mapping.model.evidence import OFF, PatternPhase, Phases, State
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker, tell_of_forks
 

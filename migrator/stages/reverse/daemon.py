@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-from migrator.mapping.heart.changes import captured_name, captured_tables
-from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.items.changes import captured_name, captured_tables
+from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.inverse.rows import Inverse
-from migrator.model.capture import Capture, Step
-from migrator.model.errors import Interrupted, MigratorError, SourceError, StoppedError
-from migrator.model.facts import EntityPlan, ForeignKey, TableFacts
-from migrator.model.reverse.rows import Check, ReverseJournal, WaitingRow
-from migrator.model.streams.shards import (
+from migrator.mapping.model.capture import Capture, Step
+from migrator.runtime.errors import Interrupted, MigratorError, SourceError, StoppedError
+from migrator.mapping.model.facts import EntityPlan, ForeignKey, TableFacts
+from migrator.mapping.model.rows import Check, ReverseJournal, WaitingRow
+from migrator.mapping.model.shards import (
     ALL_OF_IT,
     Checkpoints,
     StreamJournal,
@@ -25,7 +25,7 @@ from migrator.model.streams.shards import (
 from migrator.runtime.logs import get_logger
 from migrator.stages.live.capture import owned
 from migrator.stages.reverse.stage import ITEM_ALONE, Reverse, WrittenTable
-from migrator.stages.streams.reader import StreamReader
+from migrator.source.dynamodb.reader import StreamReader
 
 IDLE_S = 0.5
 _FAILURES = 5

@@ -11,11 +11,11 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
 
-from migrator.mapping.heart.items import CompiledEntity, items_for
+from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.inverse.rows import Inverse, Told, row_of, told_by
-from migrator.model.errors import RowError
-from migrator.model.facts import EntityPlan, TableFacts
-from migrator.model.reverse.rows import (
+from migrator.runtime.errors import RowError
+from migrator.mapping.model.facts import EntityPlan, TableFacts
+from migrator.mapping.model.rows import (
     Check,
     RefusedChange,
     ReverseJournal,
@@ -26,8 +26,8 @@ from migrator.model.reverse.rows import (
     WaitingRow,
     Waits,
 )
-from migrator.model.streams.shards import StreamRecord
-from migrator.model.table import (
+from migrator.mapping.model.shards import StreamRecord
+from migrator.mapping.model.table import (
     Item,
     ItemKey,
     RowTree,

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Protocol
 
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.heart.scalars import NoFormError
-from migrator.mapping.heart.values import decoder
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.items.scalars import NoFormError
+from migrator.mapping.items.values import decoder
 from migrator.mapping.inverse.rows import Told, is_same
 from migrator.mapping.patterns.diff import differences
-from migrator.model.errors import Interrupted, RowError
-from migrator.model.facts import Column, EntityPlan, Slot
-from migrator.model.journal import Progress, Tally
-from migrator.model.mapping import Entity
-from migrator.model.reverse.rows import (
+from migrator.runtime.errors import Interrupted, RowError
+from migrator.mapping.model.facts import Column, EntityPlan, Slot
+from migrator.mapping.model.journal import Progress, Tally
+from migrator.mapping.model.mapping import Entity
+from migrator.mapping.model.rows import (
     MOST,
     Check,
     Row,
@@ -27,7 +27,7 @@ from migrator.model.reverse.rows import (
     RowsVerified,
     Unkept,
 )
-from migrator.model.table import Item, ItemKey, RowTree, SourceKey, encode_key, item_key_text
+from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, encode_key, item_key_text
 from migrator.stages.reverse.stage import (
     ITEM_ALONE,
     Reverse,

@@ -14,12 +14,12 @@ from typing import Any
 
 import orjson
 
-from migrator.mapping.heart.encoder import TextEncoder, text_in_order
-from migrator.mapping.heart.encoder_values import base64_text
-from migrator.mapping.heart.items import CompiledEntity, attribute_names
-from migrator.mapping.heart.wire import decode, encode
-from migrator.model.edges import WiredItem
-from migrator.model.mapping import ItemDesign
+from migrator.mapping.items.encoder import TextEncoder, text_in_order
+from migrator.mapping.items.encoder_values import base64_text
+from migrator.mapping.items.items import CompiledEntity, attribute_names
+from migrator.mapping.items.wire import decode, encode
+from migrator.mapping.model.edges import WiredItem
+from migrator.mapping.model.mapping import ItemDesign
 from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.verify.scan import summed
 

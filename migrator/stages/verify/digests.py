@@ -21,14 +21,14 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from migrator.mapping.heart.encoder import TextEncoder, compile_texts, encode_texts
-from migrator.mapping.heart.encoder_text import Orders
-from migrator.mapping.heart.items import CompiledEntity, row_key
-from migrator.mapping.heart.wire import decode, decode_item, encode_item
-from migrator.model.edges import Found, ItemStore, RawPage, WiredItem
-from migrator.model.errors import Interrupted, RowError
-from migrator.model.journal import Finding
-from migrator.model.table import OWN_TYPES, Item, ItemKey, RowTree
+from migrator.mapping.items.encoder import TextEncoder, compile_texts, encode_texts
+from migrator.mapping.items.encoder_text import Orders
+from migrator.mapping.items.items import CompiledEntity, row_key
+from migrator.mapping.items.wire import decode, decode_item, encode_item
+from migrator.mapping.model.edges import Found, ItemStore, RawPage, WiredItem
+from migrator.runtime.errors import Interrupted, RowError
+from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.table import OWN_TYPES, Item, ItemKey, RowTree
 from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.verify.canonical import (
     BACKSLASH,

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart.items import CompiledEntity, Projection, key_text, project
+from migrator.mapping.items.items import CompiledEntity, Projection, key_text, project
 from migrator.mapping.patterns.diff import differences
-from migrator.model.edges import ItemStore, ObjectStore, Rows
-from migrator.model.journal import Finding, Page, Run, Tally
-from migrator.model.table import Item, ItemKey, source_named
+from migrator.mapping.model.edges import ItemStore, ObjectStore, Rows
+from migrator.mapping.model.journal import Finding, Page, Run, Tally
+from migrator.mapping.model.table import Item, ItemKey, source_named
 from migrator.stages.backfill.page_work import PageRead
 from migrator.stages.verify.digests import Look, Places, match_rows
 

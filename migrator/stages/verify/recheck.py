@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart.items import CompiledEntity, project
-from migrator.model.edges import ItemStore, ObjectStore, Rows
-from migrator.model.journal import Finding, FindingKind, Run
-from migrator.model.live import Root
-from migrator.model.table import Item, ItemKey, SourceKey, TableDesign, item_key_of
+from migrator.mapping.items.items import CompiledEntity, project
+from migrator.mapping.model.edges import ItemStore, ObjectStore, Rows
+from migrator.mapping.model.journal import Finding, FindingKind, Run
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.table import Item, ItemKey, SourceKey, TableDesign, item_key_of
 from migrator.stages.verify.page_check import compare_item, missing_objects
 
 LOOKED_AT: tuple[FindingKind, ...] = ("missing", "different", "collision", "unexpected")

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
 from migrator.journal.runs import SqlJournal
-from migrator.model.edges import Rows
-from migrator.model.facts import EntityPlan
-from migrator.model.journal import Page, Run
-from migrator.model.results import Sample
-from migrator.model.table import SourceKey
+from migrator.mapping.model.edges import Rows
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.journal import Page, Run
+from migrator.mapping.model.results import Sample
+from migrator.mapping.model.table import SourceKey
 from migrator.stages.backfill.stage import pages_of
 
 _PAGES = 10

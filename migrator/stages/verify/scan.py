@@ -10,16 +10,16 @@ from typing import Any
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
-from migrator.mapping.heart.items import CompiledEntity, items_for, key_text
-from migrator.mapping.heart.values import decoder
-from migrator.model.edges import Rows, Totals
-from migrator.model.errors import NotCountedError, RowError, TooSlowError
-from migrator.model.facts import Column, EntityPlan, Kind, TableFacts, kept_columns
-from migrator.model.journal import Finding, FindingKind, Run, SegmentState
-from migrator.model.mapping import Condition, ItemDesign, Ref
-from migrator.model.results import NotCompared
-from migrator.model.table import Item, ItemKey, SourceKey, TableDesign, encode_key, split_source
-from migrator.stages.parallel import TableWalk
+from migrator.mapping.items.items import CompiledEntity, items_for, key_text
+from migrator.mapping.items.values import decoder
+from migrator.mapping.model.edges import Rows, Totals
+from migrator.runtime.errors import NotCountedError, RowError, TooSlowError
+from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts, kept_columns
+from migrator.mapping.model.journal import Finding, FindingKind, Run, SegmentState
+from migrator.mapping.model.mapping import Condition, ItemDesign, Ref
+from migrator.mapping.model.results import NotCompared
+from migrator.mapping.model.table import Item, ItemKey, SourceKey, TableDesign, encode_key, split_source
+from migrator.stages.core.parallel import TableWalk
 
 # ── Items of direct entities, which the service writes itself past SQL: no row stands behind them ──
 

@@ -13,10 +13,10 @@ from operator import itemgetter
 import orjson
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart.encoder import TextEncoder, compile_texts
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.model.edges import Rows
-from migrator.model.journal import DIGESTS, Page, Run, Tally
+from migrator.mapping.items.encoder import TextEncoder, compile_texts
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.model.edges import Rows
+from migrator.mapping.model.journal import DIGESTS, Page, Run, Tally
 from migrator.stages.backfill.encoded import encoders_of
 from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, Look
 from migrator.stages.verify.scan import ScanTotals, TableScan

@@ -11,19 +11,19 @@ from threading import Event
 from typing import TypeAlias
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.model.edges import CountedRows, ItemStore, ObjectStore
-from migrator.model.errors import SettingsError, SourceError
-from migrator.model.instances import Newest
-from migrator.model.journal import DIGESTS, TABLE, Page, Progress, Run, RunIdentity, SegmentState, Tally
-from migrator.model.live import ActivityCounts, Root
-from migrator.model.results import NotCompared, Sample, StoredRead, VerifyResult
-from migrator.model.table import ItemKey
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.model.edges import CountedRows, ItemStore, ObjectStore
+from migrator.runtime.errors import SettingsError, SourceError
+from migrator.mapping.model.instances import Newest
+from migrator.mapping.model.journal import DIGESTS, TABLE, Page, Progress, Run, RunIdentity, SegmentState, Tally
+from migrator.mapping.model.live import ActivityCounts, Root
+from migrator.mapping.model.results import NotCompared, Sample, StoredRead, VerifyResult
+from migrator.mapping.model.table import ItemKey
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.stage import OthersWork, plan_pages
-from migrator.stages.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk
-from migrator.stages.source_checks import pinned_columns, recording_twins
+from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk
+from migrator.stages.core.source_checks import pinned_columns, recording_twins
 from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, Look
 from migrator.stages.verify.page_check import PageCheck
 from migrator.stages.verify.sample import plan_sample

@@ -67,12 +67,12 @@ def _is_wanted(step: str) -> bool:
 
 
 def _set(step: str, changed: Callable[..., Callable[..., Any]]) -> None:
-    from migrator.journal.at_work.reverse import SqlReverseJournal
-    from migrator.journal.at_work.streams import SqlStreamJournal
+    from migrator.journal.reverse import SqlReverseJournal
+    from migrator.journal.streams import SqlStreamJournal
     from migrator.journal.runs import SqlJournal
-    from migrator.source.reader import SqlSource
-    from migrator.source.row_writing import SqlRowWriter, _RowSql
-    from migrator.target.store import DynamoStore
+    from migrator.source.sql.reader import SqlSource
+    from migrator.source.sql.row_writing import SqlRowWriter, _RowSql
+    from migrator.dynamodb.store import DynamoStore
 
     where, kind, number = re.fullmatch(r"([\w.]+)(?:([:%])(\d+))?", step).groups()  # type: ignore[union-attr]
     after = int(number or 1)

@@ -15,9 +15,9 @@ from typing import Any
 
 import boto3
 
-from migrator.model.evidence import Move, PatternPhase, State
+from migrator.mapping.model.evidence import Move, PatternPhase, State
 from migrator.settings import job as job_settings
-from migrator.stages.ownership import keep_direct
+from migrator.stages.core.ownership import keep_direct
 from tests.journeys.command import Project
 from tests.journeys.cutover import MAPPING, OTHER, PATTERN, cutover_shop, desk_of, journal_of
 

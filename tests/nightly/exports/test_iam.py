@@ -14,7 +14,7 @@ import boto3
 import pytest
 
 from migrator.runtime.retry import Backoff
-from migrator.target.admin.imports import DynamoImports
+from migrator.dynamodb.admin.imports import DynamoImports
 from tests.nightly.exports.acting import (
     ITEMS,
     ROOT,

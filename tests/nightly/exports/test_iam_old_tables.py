@@ -15,7 +15,7 @@ import boto3
 import pytest
 
 from migrator.api import Migration
-from migrator.model.errors import MigratorError
+from migrator.runtime.errors import MigratorError
 from tests import pins
 from tests.journeys import documents
 from tests.journeys.documents import Shop, old_shop

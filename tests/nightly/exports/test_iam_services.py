@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from botocore.exceptions import ClientError
 
 from migrator.api import Migration
-from migrator.model.errors import MigratorError
+from migrator.runtime.errors import MigratorError
 from tests.exports.generated import loaded, table_of
 from tests.exports.shipped import on_server
 from tests.journeys.cutover import live

@@ -22,11 +22,11 @@ import pytest
 
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.params import checked_params
-from migrator.output.export.model import model_of
-from migrator.output.export.python.module import python_module
+from migrator.features.exports.model import model_of
+from migrator.features.exports.python.module import python_module
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
-from migrator.wiring.job import open_source
+from migrator.stages.session.job import open_source
 from tests import pins
 from tests.designs.golden import NAMES, script_of
 from tests.exports.generated import Generated, asked, generated, table_of

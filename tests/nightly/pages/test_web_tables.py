@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from migrator.target.client import dynamodb_client
+from migrator.dynamodb.client import dynamodb_client
 from tests import pins
 from tests.forking import run_python
 from tests.journeys.command import ROOT, project

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from migrator.model.errors import INTERRUPTED
+from migrator.runtime.errors import INTERRUPTED
 from tests.journeys.chinook import ITEMS, ROWS, assert_whole
 from tests.journeys.command import ROOT, Project, project
 from tests.journeys.test_processes import PAGES, done_pages, need_whole, slow

@@ -13,7 +13,7 @@ import click
 import pytest
 import structlog
 
-from migrator.cli.main import SECTIONS, cli
+from migrator.main import SECTIONS, cli
 from migrator.runtime.logs import get_logger
 from tests import pins
 from tests.journeys.in_process import Ended, run_here

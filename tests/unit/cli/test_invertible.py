@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.cli.main import run
+from migrator.main import run
 from tests import pins
 
 MAPPING = """mapping: 1

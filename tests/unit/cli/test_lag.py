@@ -12,8 +12,8 @@ from migrator.cli import lag
 from migrator.cli.lag import Lag
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters, process_of
-from migrator.model.live import Writer, WriterKind
-from migrator.wiring import job as job_wiring
+from migrator.mapping.model.live import Writer, WriterKind
+from migrator.stages.session import job as job_wiring
 from tests import pins
 
 

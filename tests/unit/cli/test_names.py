@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from migrator.cli.main import cli
-from migrator.model.journal import RunIdentity, RunKind
+from migrator.main import cli
+from migrator.mapping.model.journal import RunIdentity, RunKind
 from tests.support_journal_file import journal_in_file
 
 ROOT = Path(__file__).resolve().parents[3]

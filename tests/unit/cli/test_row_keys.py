@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from migrator.cli.row_keys import row_key
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.model.errors import SettingsError
-from migrator.model.facts import Column, Kind
+from migrator.mapping.items.items import CompiledEntity
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.facts import Column, Kind
 from tests import pins
 
 

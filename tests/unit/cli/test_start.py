@@ -13,9 +13,9 @@ import click
 import pytest
 
 from migrator.cli.command_line import Leaf
-from migrator.cli.commands import cutover
-from migrator.cli.main import cli
-from migrator.model import evidence
+from migrator.commands import cutover
+from migrator.main import cli
+from migrator.mapping.model import evidence
 from tests.outside.test_commands import commands
 
 MAPPING = Path(__file__).resolve().parents[3] / "mappings" / "ecommerce.yaml"
@@ -24,7 +24,7 @@ SLOW = frozenset(
 )
 LOADED = """
 import contextlib, io, json, sys
-from migrator.cli.main import run
+from migrator.main import run
 codes = []
 for words in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -56,11 +56,11 @@ def test_no_help_loads_what_only_work_needs(tmp_path: Path) -> None:
 
 def test_a_help_loads_nothing_of_ours_that_only_work_needs(tmp_path: Path) -> None:
     said = (
-        "import sys; from migrator.cli.main import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
+        "import sys; from migrator.main import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
     )
     ended = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     parts = {".".join(name.split(".")[:3]) for name in ended.stderr.split() if name.startswith("migrator.")}
-    assert "migrator.cli.main" in parts
+    assert "migrator.main" in parts
     work = ("journal", "mapping", "runtime", "settings", "stages", "wiring", "model.edges", "model.mapping")
     assert not parts & {f"migrator.{name}" for name in work}
 
@@ -81,7 +81,7 @@ def test_the_phases_of_the_options_are_those_of_the_moves() -> None:
 COMPLETED = """
 import atexit, sys
 atexit.register(lambda: print(" ".join({name.split(".")[0] for name in sys.modules}), file=sys.stderr))
-from migrator.cli.main import main
+from migrator.main import main
 main()
 """
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.errors import MappingError, MigratorError, SettingsError
+from migrator.runtime.errors import MappingError, MigratorError, SettingsError
 from migrator.settings.job import CutoverSettings, Hook, Tuning, WatchSettings, load_job
 from migrator.settings.source import SourceSettings
 from tests import pins

@@ -8,8 +8,8 @@ import pytest
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.check.keys import patterns_reading
-from migrator.mapping.heart.changes import direct_tables
-from migrator.model.errors import SettingsError
+from migrator.mapping.items.changes import direct_tables
+from migrator.runtime.errors import SettingsError
 from migrator.settings.transforms import known_regions, price_of, with_writes
 from migrator.stages.verify.scan import direct_items
 from tests import pins

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from migrator.api import Migration
-from migrator.model.errors import SettingsError, TargetError
+from migrator.runtime.errors import SettingsError, TargetError
 from migrator.testing import FakeMigration, Read, Write
 from tests import pins
 from tests.service.reading import MAPPING, records

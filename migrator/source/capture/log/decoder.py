@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from migrator.model.errors import SourceError
+from migrator.runtime.errors import SourceError
 
 EPOCH_S = 946_684_800
 """PostgreSQL counts microseconds from 2000-01-01; this is that moment in seconds since 1970."""

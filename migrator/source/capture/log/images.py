@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from migrator.model.live import KeptMark
+from migrator.mapping.model.live import KeptMark
 from migrator.source.capture.log.decoder import Change, Relation, Row, Unchanged, Value
 from migrator.source.capture.log.place import MarkedTable
 

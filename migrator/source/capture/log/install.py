@@ -10,9 +10,9 @@ from dataclasses import replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.capture import MarkedBy, Step, TableCapture
-from migrator.model.errors import SettingsError
-from migrator.model.facts import Captured
+from migrator.mapping.model.capture import MarkedBy, Step, TableCapture
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.facts import Captured
 from migrator.source.capture.install import (
     SqlCapture,
     existing_triggers,
@@ -40,7 +40,7 @@ from migrator.source.capture.log.place import (
 )
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.postgresql.capture import literal, quoted
-from migrator.source.transactions import Writing
+from migrator.source.sql.transactions import Writing
 
 _PUBLISHED = sa.text("""
     SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_publication p

@@ -10,13 +10,13 @@ from threading import Lock
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.live import Mark, MarksState, SlotLag
+from migrator.mapping.model.live import Mark, MarksState, SlotLag
 from migrator.source.capture.install import SqlActivity
 from migrator.source.capture.log.place import LOG, Place, place_of_log, slot_lag
 from migrator.source.capture.log.reader import LogReader
 from migrator.source.capture.marks import SqlMarks
 from migrator.source.engines.ddl import Ddl
-from migrator.source.transactions import Writing
+from migrator.source.sql.transactions import Writing
 
 COPY_S = 0.5
 """The log is copied this often at least while it is captured and marks wait: a slot keeps the server's log."""

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import Captured, columns_of
+from migrator.mapping.model.facts import Captured, columns_of
 from migrator.source.capture.log.place import slot_named
 from migrator.source.engines.postgresql.capture import quoted
 from migrator.source.engines.postgresql.server import NAMED, named

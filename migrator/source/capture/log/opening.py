@@ -7,8 +7,8 @@ from functools import partial
 
 from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.marks import SqlMarks
-from migrator.source.connect import Address
-from migrator.source.transactions import Writing
+from migrator.source.engines.connect import Address
+from migrator.source.sql.transactions import Writing
 
 
 def open_captured(

@@ -12,8 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import Captured, columns_of
-from migrator.model.live import SlotLag
+from migrator.mapping.model.facts import Captured, columns_of
+from migrator.mapping.model.live import SlotLag
 from migrator.source.capture.log.decoder import lsn_of
 from migrator.source.engines.ddl import words_of
 from migrator.source.engines.postgresql.capture import SCHEMA

@@ -16,9 +16,9 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
-from migrator.model.errors import SourceError
+from migrator.runtime.errors import SourceError
 from migrator.source.capture.log.decoder import EPOCH_S
-from migrator.source.connect import Address
+from migrator.source.engines.connect import Address
 from migrator.source.engines.postgresql.connect import ALIVE, TEXTS
 
 CONNECT_TIMEOUT_S = 10

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.errors import LostRecordsError, SourceError
-from migrator.model.live import SLOT_MEND, KeptMark
+from migrator.runtime.errors import LostRecordsError, SourceError
+from migrator.mapping.model.live import SLOT_MEND, KeptMark
 from migrator.runtime.logs import get_logger
 from migrator.source.capture.log import decoder
 from migrator.source.capture.log.decoder import lsn_of, lsn_text
@@ -26,7 +26,7 @@ from migrator.source.capture.log.place import (
 )
 from migrator.source.capture.log.protocol import Data, Keepalive, SlotInUseError, SlotStream
 from migrator.source.engines.ddl import Ddl
-from migrator.source.transactions import Writing
+from migrator.source.sql.transactions import Writing
 
 PREFIX = "migrator"
 """Of messages by which a process asks a reader to keep what it has read at once."""

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import Captured
+from migrator.mapping.model.facts import Captured
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
 from migrator.source.engines.ddl import ExistingTrigger, Trigger
 from migrator.source.engines.mysql.cascades import cascades, circles, covers

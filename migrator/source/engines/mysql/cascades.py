@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import Captured, columns_of, digest_of
+from migrator.mapping.model.facts import Captured, columns_of, digest_of
 from migrator.source.engines.ddl import Trigger
 from migrator.source.engines.mysql.triggers import MysqlDdl, image, literal, quoted, trigger_name
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 
-from migrator.model.facts import Column, Kind
+from migrator.mapping.model.facts import Column, Kind
 from migrator.source.engines import catalogue
 from migrator.source.engines.catalogue import (
     Kinds,

@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from migrator.model.facts import Column, TableFacts
-from migrator.model.reverse.rows import RefusalKind
+from migrator.mapping.model.facts import Column, TableFacts
+from migrator.mapping.model.rows import RefusalKind
 from migrator.runtime.server_errors import mysql_number
 from migrator.source.engines.row_writing import RowWriting, as_text, refuse_inexact, refuse_longer, single
 

@@ -16,8 +16,8 @@ from pymysql.protocol import MysqlPacket
 from sqlalchemy import Executable
 from sqlalchemy.engine import Connection
 
-from migrator.model.edges import RawPage
-from migrator.model.table import RowTree
+from migrator.mapping.model.edges import RawPage
+from migrator.mapping.model.table import RowTree
 
 _RAW = frozenset(
     {

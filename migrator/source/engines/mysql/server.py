@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
-from migrator.model.facts import TableFacts
+from migrator.mapping.model.facts import TableFacts
 from migrator.runtime.server_errors import mysql_number
 from migrator.source.engines import shared
 from migrator.source.engines.base import (

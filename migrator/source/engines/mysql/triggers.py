@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migrator.model.facts import Captured, Column, columns_of, digest_of
+from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.ddl import REFUSES, VERSION, Side, Trigger, order_of, refusal
 
 MARK_COLUMNS = f"""\

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import Captured, Column, columns_of, digest_of
+from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
 from migrator.source.engines.ddl import REFUSES, VERSION, ExistingTrigger, Trigger, refusal, words_note
 from migrator.source.engines.postgresql.server import NAMED, named

@@ -14,8 +14,8 @@ from psycopg.types.string import StrDumper, TextLoader
 from sqlalchemy import Executable
 from sqlalchemy.engine import Connection as SqlConnection
 
-from migrator.model.edges import RawPage
-from migrator.model.table import RowTree
+from migrator.mapping.model.edges import RawPage
+from migrator.mapping.model.table import RowTree
 from migrator.source.engines.base import ConnectionOptions
 
 TEXTS = {

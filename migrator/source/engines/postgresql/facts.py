@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.reflection import ObjectKind
 
-from migrator.model.facts import Column
+from migrator.mapping.model.facts import Column
 from migrator.source.engines import catalogue
 from migrator.source.engines.catalogue import Reflected, foreign_keys_of, primary_keys_of, the_users
 from migrator.source.engines.postgresql.types import Types

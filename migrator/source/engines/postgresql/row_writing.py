@@ -8,8 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import Column, Kind, TableFacts
-from migrator.model.reverse.rows import RefusalKind
+from migrator.mapping.model.facts import Column, Kind, TableFacts
+from migrator.mapping.model.rows import RefusalKind
 from migrator.source.engines.row_writing import RowWriting, as_text, refuse_inexact, refuse_longer
 
 # ── values ──

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import TableFacts
+from migrator.mapping.model.facts import TableFacts
 from migrator.runtime.server_errors import mysql_number
 from migrator.source.engines import shared
 from migrator.source.engines.base import (

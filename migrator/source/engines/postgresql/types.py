@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import Alike, Kind
+from migrator.mapping.model.facts import Alike, Kind
 from migrator.source.engines.catalogue import (
     Kinds,
 )

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import Column
+from migrator.mapping.model.facts import Column
 from migrator.source.engines.base import Outcomes, Sessions, Statements, Typed
 from migrator.source.engines.catalogue import ACTS, Below, Links, Place
 from migrator.source.engines.shared import COMMON_QUOTES

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import Captured, Column, columns_of, digest_of
+from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
 from migrator.source.engines.ddl import REFUSES, VERSION, ExistingTrigger, Side, Trigger, order_of, refusal
 from migrator.source.engines.shared import OUR_TRIGGER

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.sqlite import SQLite
 
-from migrator.model.edges import RawPage
-from migrator.model.errors import SettingsError
-from migrator.model.facts import Kind
+from migrator.mapping.model.edges import RawPage
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.facts import Kind
 from migrator.source.engines import shared
 from migrator.source.engines.base import (
     Connecting,

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.exc import DBAPIError
 
-from migrator.model.facts import Column, Kind, UniqueConflict
+from migrator.mapping.model.facts import Column, Kind, UniqueConflict
 from migrator.source.engines import catalogue
 from migrator.source.engines.catalogue import (
     Kinds,

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from migrator.model.facts import Column
-from migrator.model.reverse.rows import RefusalKind
+from migrator.mapping.model.facts import Column
+from migrator.mapping.model.rows import RefusalKind
 from migrator.source.engines.row_writing import RowWriting, as_text, refuse_inexact
 
 

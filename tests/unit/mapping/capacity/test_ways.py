@@ -18,8 +18,8 @@ from migrator.mapping.capacity.ways import (
     fastest_of,
     ways_of,
 )
-from migrator.mapping.heart.wire import Price
-from migrator.model.capacity import Way
+from migrator.mapping.items.wire import Price
+from migrator.mapping.capacity.model import Way
 from tests import pins
 
 GB = 1024**3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.mapping.heart.changes import captured_tables
-from migrator.model.errors import MappingError
+from migrator.mapping.items.changes import captured_tables
+from migrator.runtime.errors import MappingError
 from tests import pins
 from tests.golden.heart import HEAD, check, entity, facts, faults, items, table
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from migrator.mapping.check.check import Checked, check_form, check_mapping
-from migrator.mapping.documents import facts_of
+from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.errors import MappingError
-from migrator.model.facts import Kind
-from migrator.model.mapping import DocumentQuestion
+from migrator.runtime.errors import MappingError
+from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.mapping import DocumentQuestion
 from tests import pins
 
 TABLES = """

@@ -6,7 +6,7 @@ import pytest
 
 from migrator.mapping.check.check import check_form
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.errors import MappingError
+from migrator.runtime.errors import MappingError
 from tests import pins
 from tests.golden.heart import check, facts, table
 from tests.golden.patterns import faults, the_pattern

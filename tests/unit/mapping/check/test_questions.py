@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.cli.design.mapping_source import check_on_source
+from migrator.commands.mapping_source import check_on_source
 from migrator.settings.transforms import read_mapping
 
 MAPPING = """mapping: 1

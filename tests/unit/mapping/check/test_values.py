@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.heart.filters import FILTERS
-from migrator.model.errors import MappingError, RowError
+from migrator.mapping.items.filters import FILTERS
+from migrator.runtime.errors import MappingError, RowError
 from tests.golden import heart
 
 ORDINARY: dict[str, Any] = {

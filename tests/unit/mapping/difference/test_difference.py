@@ -18,9 +18,9 @@ from ruamel.yaml import YAML
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.difference.difference import Difference, Revision, difference
 from migrator.mapping.difference.faults import Compared, refusals
-from migrator.mapping.heart.items import items_for
+from migrator.mapping.items.items import items_for
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.errors import Fault, RowError
+from migrator.runtime.errors import Fault, RowError
 from tests import pins
 from tests.golden.heart import facts, table
 from tests.support_mapping import parse_mapping

@@ -16,23 +16,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.mapping.design.written import text_of
-from migrator.mapping.heart.filters import FILTERS
-from migrator.mapping.heart.items import CompiledEntity, items_for, objects_for
-from migrator.mapping.heart.scalars import Undecodable
-from migrator.mapping.heart.values import JSON_NULL
-from migrator.mapping.heart.wire import decode_item, encode_item
+from migrator.features.init.design.written import text_of
+from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.items import CompiledEntity, items_for, objects_for
+from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.items.values import JSON_NULL
+from migrator.mapping.items.wire import decode_item, encode_item
 from migrator.mapping.inverse.filters import STEPS
 from migrator.mapping.inverse.rows import Inverse, compile_inverse, rows_for
 from migrator.mapping.inverse.tables import TableInverse
-from migrator.model.errors import MappingError, RowError
-from migrator.model.facts import SchemaFacts, TableFacts
-from migrator.model.table import Item, RowTree
+from migrator.runtime.errors import MappingError, RowError
+from migrator.mapping.model.facts import SchemaFacts, TableFacts
+from migrator.mapping.model.table import Item, RowTree
 from tests import pins
 from tests.golden import heart
-from tests.unit.mapping.heart.test_encoder import CHILD, MAPPINGS, pools, rows_of
-from tests.unit.mapping.heart.test_encoder import COLUMNS as DRAWN_COLUMNS
-from tests.unit.mapping.heart.test_encoder import made as drawn_encoder
+from tests.unit.mapping.items.test_encoder import CHILD, MAPPINGS, pools, rows_of
+from tests.unit.mapping.items.test_encoder import COLUMNS as DRAWN_COLUMNS
+from tests.unit.mapping.items.test_encoder import made as drawn_encoder
 
 COLUMNS = {
     "id": "integer!",

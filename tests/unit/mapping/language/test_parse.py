@@ -11,7 +11,7 @@ import pytest
 
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.errors import MappingError
+from migrator.runtime.errors import MappingError
 from tests import pins
 from tests.golden.heart import HEAD, check
 from tests.support_mapping import parse_mapping

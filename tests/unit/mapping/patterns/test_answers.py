@@ -9,7 +9,7 @@ import pytest
 
 from migrator.mapping.patterns.answers import plain_rows, readers_for
 from migrator.mapping.patterns.designs import Designs
-from migrator.model.mapping import Part
+from migrator.mapping.model.mapping import Part
 from tests.golden.heart import check, facts, table
 
 TEXT = """

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from migrator.mapping.patterns.cursors import Cursor, opened, signed
-from migrator.model.errors import SettingsError
+from migrator.runtime.errors import SettingsError
 from tests import pins
 
 KEY = "0123456789abcdef"

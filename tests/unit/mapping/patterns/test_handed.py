@@ -20,8 +20,8 @@ from migrator.mapping.patterns.results import (
     records_of,
     rows_of,
 )
-from migrator.model.errors import SettingsError
-from migrator.model.mapping import Part, Pattern
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.mapping import Part, Pattern
 from tests import pins
 
 PLAIN = Pattern("p", (), "query", (), parts=(Part("", "", ("id", "total")),))

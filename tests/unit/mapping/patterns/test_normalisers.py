@@ -9,8 +9,8 @@ import pytest
 
 from migrator.mapping.patterns.diff import diffs
 from migrator.mapping.patterns.normalisers import ruled
-from migrator.model.evidence import Row
-from migrator.model.mapping import CompareRules
+from migrator.mapping.model.evidence import Row
+from migrator.mapping.model.mapping import CompareRules
 from tests.golden.patterns import faults, the_pattern
 
 NAMES = ("id", "total", "email")

@@ -19,8 +19,8 @@ from migrator.mapping.patterns.params import (
     param_text,
     texts_of,
 )
-from migrator.model.errors import RowError, SettingsError
-from migrator.model.mapping import Param, ParamType, Pattern
+from migrator.runtime.errors import RowError, SettingsError
+from migrator.mapping.model.mapping import Param, ParamType, Pattern
 from tests import pins
 
 PATTERN = Pattern(

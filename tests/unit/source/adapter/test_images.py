@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.model.facts import Column, Kind, KindName
+from migrator.mapping.model.facts import Column, Kind, KindName
 from migrator.source.adapter.images import EVERY_SETTING, fits, settings_for
 
 

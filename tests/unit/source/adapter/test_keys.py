@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from migrator.model.errors import UnmarkedError
+from migrator.runtime.errors import UnmarkedError
 from migrator.source.adapter.keys import StatementKeys
 from migrator.source.adapter.statement import StatementStyle, Write
 from migrator.source.adapter.tables import CapturedTable

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.errors import StoppedError
+from migrator.runtime.errors import StoppedError
 from migrator.source.adapter.transactions import TransactionState, TransactionStates
 
 

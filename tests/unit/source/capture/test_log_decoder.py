@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from migrator.model.errors import SourceError
+from migrator.runtime.errors import SourceError
 from migrator.source.capture.log.decoder import (
     UNCHANGED,
     Begin,

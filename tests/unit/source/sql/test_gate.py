@@ -16,9 +16,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
-from migrator.model.errors import SettingsError, SourceError
-from migrator.source.connect import source_url
-from migrator.source.reader import SqlSource
+from migrator.runtime.errors import SettingsError, SourceError
+from migrator.source.engines.connect import source_url
+from migrator.source.sql.reader import SqlSource
 from migrator.source.sql.gate import (
     CheckedExpression,
     CheckedStatement,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model.errors import MappingError
+from migrator.runtime.errors import MappingError
 from migrator.source.workload.listed import Listed, listed_questions
 from tests import pins
 

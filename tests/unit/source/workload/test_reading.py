@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.mapping.design.access import LARGEST_LIST
-from migrator.mapping.design.proposal import Asked, proposal_of
-from migrator.mapping.design.questions import REASONS, Figures, Question, Statement, Unserved
-from migrator.model.errors import Fault
-from migrator.model.facts import SchemaFacts
+from migrator.features.init.design.access import LARGEST_LIST
+from migrator.features.init.design.proposal import Asked, proposal_of
+from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
+from migrator.runtime.errors import Fault
+from migrator.mapping.model.facts import SchemaFacts
 from migrator.source.workload.reading import LONGEST, marked, question_of
 from tests import pins
 from tests.support_design import SHOP, proposed, read, source_with

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from migrator.mapping.design.questions import Statement
+from migrator.mapping.model.questions import Statement
 from migrator.source.workload.files import statements_of
 from migrator.source.workload.statements import is_ours, merged
 

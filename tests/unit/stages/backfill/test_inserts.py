@@ -7,17 +7,17 @@ from datetime import datetime
 
 import pytest
 
-from migrator.model.edges import RawPage
-from migrator.model.errors import StoppedError
-from migrator.model.facts import EntityPlan
-from migrator.model.live import Outcome
-from migrator.model.table import Item
+from migrator.mapping.model.edges import RawPage
+from migrator.runtime.errors import StoppedError
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.live import Outcome
+from migrator.mapping.model.table import Item
 from migrator.stages.backfill.encoded import EncodedPath
 from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import ConditionalPath, Copied, PagePath
 from tests.fakes.source import MemorySource
 from tests.support_fence import PageOf
-from tests.unit.stages.live_world import SCHEMA, Shop
+from tests.unit.stages.core.live_world import SCHEMA, Shop
 
 NAMED = """
   named:

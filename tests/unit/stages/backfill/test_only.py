@@ -10,15 +10,15 @@ import pytest
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.difference.difference import Revision, difference
-from migrator.model.live import Outcome
-from migrator.model.table import TOMBSTONE, Item, ItemKey, RowTree
+from migrator.mapping.model.live import Outcome
+from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey, RowTree
 from migrator.stages.backfill.only import only_changed
 from migrator.stages.backfill.write import ConditionalPath, Copied
 from migrator.stages.live.relay import live_entities
 from tests.fakes.source import MemorySource
 from tests.golden.heart import check
 from tests.support_fence import PageOf
-from tests.unit.stages.live_world import HEAD, MAPPING, SCHEMA, Shop
+from tests.unit.stages.core.live_world import HEAD, MAPPING, SCHEMA, Shop
 
 ATOMIC = """
 access_patterns:

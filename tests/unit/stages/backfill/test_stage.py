@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from migrator.journal.runs import SqlJournal
-from migrator.model.journal import RunIdentity
+from migrator.mapping.model.journal import RunIdentity
 from migrator.stages.backfill.stage import plan_pages
 from tests.fakes.progress import Silent
 from tests.fakes.source import MemorySource

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from migrator.model.evidence import PatternPhase, State
-from migrator.model.instances import Instance, InstanceRole, ServiceRegistry
-from migrator.model.live import ActivityCounts, MarksState
+from migrator.mapping.model.evidence import PatternPhase, State
+from migrator.mapping.model.instances import Instance, InstanceRole, ServiceRegistry
+from migrator.mapping.model.live import ActivityCounts, MarksState
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.dependence import (
     Dependence,
@@ -21,7 +21,7 @@ from migrator.stages.cutover.dependence import (
 )
 from migrator.stages.cutover.evidence import Unknown, Verified
 from tests import pins
-from tests.unit.stages.evidence_world import GONE_S, NOW_S, READER
+from tests.unit.stages.core.evidence_world import GONE_S, NOW_S, READER
 
 QUIET = ActivityCounts({"invoice": "3"}, None, "pg_stat_user_tables")
 GOOD = Dependence(

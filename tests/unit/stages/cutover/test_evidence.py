@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from migrator.model.evidence import Line, State
-from migrator.model.instances import Instance, ServiceRegistry
-from migrator.model.live import MarksState
+from migrator.mapping.model.evidence import Line, State
+from migrator.mapping.model.instances import Instance, ServiceRegistry
+from migrator.mapping.model.live import MarksState
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.evidence import Facts, Unknown, Verified, judge
 from tests import pins
-from tests.unit.stages.evidence_world import (
+from tests.unit.stages.core.evidence_world import (
     GONE_S,
     NOW_S,
     PATTERN,

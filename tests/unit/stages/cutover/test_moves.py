@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from migrator.model.errors import SettingsError
-from migrator.model.evidence import OFF, PHASES, Line, Move, MovedError, PatternPhase, State
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.evidence import OFF, PHASES, Line, Move, MovedError, PatternPhase, State
 from migrator.stages.cutover.moves import Cutover, WriteOwnership, next_step, way_back
 from tests import pins
 from tests.fakes.phases import FakePhases
-from tests.unit.stages.live_world import Shop
+from tests.unit.stages.core.live_world import Shop
 
 GOOD = Line("verify", "a clean verify", "run 7: clean", "ok", 5.0)
 BAD = Line("lag", "none", "unknown", "unknown")

@@ -20,10 +20,10 @@ from structlog.testing import capture_logs
 
 from migrator.cli.runs import RunEnd
 from migrator.journal.runs import SqlJournal
-from migrator.model.errors import Interrupted, SourceError, StoppedError
-from migrator.model.evidence import OFF, Move, PatternPhase, State, Window
-from migrator.model.journal import RunIdentity
-from migrator.model.live import MarksState
+from migrator.runtime.errors import Interrupted, SourceError, StoppedError
+from migrator.mapping.model.evidence import OFF, Move, PatternPhase, State, Window
+from migrator.mapping.model.journal import RunIdentity
+from migrator.mapping.model.live import MarksState
 from migrator.settings.job import Hook, WatchSettings
 from migrator.stages.cutover.counts import Aggregate, counted
 from migrator.stages.cutover.moves import Cutover
@@ -41,7 +41,7 @@ from migrator.stages.cutover.watch import (
 from tests import pins
 from tests.fakes.evidence import FakeEvidence
 from tests.fakes.phases import FakePhases
-from tests.unit.stages.evidence_world import NOW_S, PATTERN, histogram, slow, window
+from tests.unit.stages.core.evidence_world import NOW_S, PATTERN, histogram, slow, window
 
 LIMITS = WatchSettings()
 WINDOWS = 1000

@@ -6,15 +6,15 @@ from datetime import datetime
 
 import pytest
 
-from migrator.model.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
-from migrator.model.live import Mark, Outcome
-from migrator.model.table import Item, source_text
+from migrator.runtime.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
+from migrator.mapping.model.live import Mark, Outcome
+from migrator.mapping.model.table import Item, source_text
 from migrator.stages.backfill.write import ConditionalPath
 from tests import pins
 from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.fakes.store import FakeStore
 from tests.support_fence import PageOf, no_fence
-from tests.unit.stages.live_world import Shop
+from tests.unit.stages.core.live_world import Shop
 
 
 def test_a_changed_key_buries_the_old_item_and_the_mark_goes() -> None:

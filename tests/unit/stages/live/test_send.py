@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from migrator.model.errors import ItemRefusedError
-from migrator.model.live import Outcome
-from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import ItemRefusedError
+from migrator.mapping.model.live import Outcome
+from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.stages.backfill.only import WHOLE
 from migrator.stages.backfill.write import write_concurrently
 from migrator.stages.live.send import group_waves, sorted_out
 from tests import pins
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
-from tests.unit.stages.live_world import Shop
+from tests.unit.stages.core.live_world import Shop
 
 ATOMIC = """
 access_patterns:

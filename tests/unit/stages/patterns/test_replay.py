@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from migrator.model.errors import Interrupted, SourceError
-from migrator.model.evidence import SAMPLES_KEPT, Diff, DiffKey, PatternPhase, State
-from migrator.model.mapping import Param, Part, Pattern
-from migrator.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
+from migrator.runtime.errors import Interrupted, SourceError
+from migrator.mapping.model.evidence import SAMPLES_KEPT, Diff, DiffKey, PatternPhase, State
+from migrator.mapping.model.mapping import Param, Part, Pattern
+from migrator.mapping.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
 from migrator.settings.job import CutoverSettings
 from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
 from tests import pins
@@ -23,7 +23,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, row
 from tests.support_fence import no_fence
-from tests.unit.stages.evidence_world import facts
+from tests.unit.stages.core.evidence_world import facts
 
 ROWS = 12
 LIST = """

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from migrator.mapping.patterns.results import TooManyError
-from migrator.model.edges import ItemStore
-from migrator.model.errors import StoppedError
+from migrator.mapping.model.edges import ItemStore
+from migrator.runtime.errors import StoppedError
 from migrator.stages.patterns.question import fetch
 from migrator.stages.reads.backends import BoundedSource, BoundedStore, Bounds
 from tests import pins

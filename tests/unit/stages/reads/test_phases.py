@@ -11,16 +11,16 @@ from threading import Event
 import pytest
 from structlog.testing import capture_logs
 
-from migrator.model.errors import SettingsError, StoppedError
-from migrator.model.evidence import OFF, ROUTES, Move, PatternPhase, State, answering
-from migrator.model.live import ConditionalStore, Outcome
-from migrator.model.table import Item
+from migrator.runtime.errors import SettingsError, StoppedError
+from migrator.mapping.model.evidence import OFF, ROUTES, Move, PatternPhase, State, answering
+from migrator.mapping.model.live import ConditionalStore, Outcome
+from migrator.mapping.model.table import Item
 from migrator.stages.reads.phases import PhaseCache
 from tests import pins
 from tests.fakes.encoded import ByItems
 from tests.fakes.phases import FakePhases
 from tests.support_waiting import until
-from tests.unit.stages.live_world import Shop
+from tests.unit.stages.core.live_world import Shop
 
 
 class Away(FakePhases):

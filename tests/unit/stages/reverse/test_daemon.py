@@ -9,8 +9,8 @@ import pytest
 
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
-from migrator.model.facts import Column, ForeignKey, Kind, TableFacts
-from migrator.model.streams.shards import Checkpoint, Checkpoints
+from migrator.mapping.model.facts import Column, ForeignKey, Kind, TableFacts
+from migrator.mapping.model.shards import Checkpoint, Checkpoints
 from migrator.stages.reverse.daemon import (
     DirectChangedError,
     ReverseDaemon,
@@ -19,10 +19,10 @@ from migrator.stages.reverse.daemon import (
     notes,
     shared_tables,
 )
-from migrator.wiring.reverse import written_tables
+from migrator.stages.session.reverse import written_tables
 from tests import pins
 from tests.support_mapping import parse_mapping
-from tests.unit.stages.reverse_world import FACTS, Shop, customer, line, order
+from tests.unit.stages.core.reverse_world import FACTS, Shop, customer, line, order
 
 ALL = frozenset(FACTS.tables)
 

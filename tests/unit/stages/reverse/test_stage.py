@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from migrator.model.table import Item
+from migrator.mapping.model.table import Item
 from migrator.stages.reverse.stage import Reverse
-from tests.unit.stages.reverse_world import Shop, customer, hot, line, order
-from tests.unit.stages.stream_world import Killed, Steps
+from tests.unit.stages.core.reverse_world import Shop, customer, hot, line, order
+from tests.unit.stages.core.stream_world import Killed, Steps
 
 ROW = ("orders", "[7]")
 

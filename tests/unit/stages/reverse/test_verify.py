@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from migrator.model.reverse.rows import RowsVerified
-from migrator.model.table import Item
+from migrator.mapping.model.rows import RowsVerified
+from migrator.mapping.model.table import Item
 from migrator.settings.transforms import with_writes
 from migrator.stages.reverse.daemon import DirectChangedError, WhileDirect
 from migrator.stages.reverse.verify import RowVerify
 from tests.fakes.progress import Silent
-from tests.unit.stages.reverse_world import Shop, customer, hot, line, order
+from tests.unit.stages.core.reverse_world import Shop, customer, hot, line, order
 
 
 class Waiting(Event):

@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
-from migrator.mapping.heart.encoder import compile_texts, encode_texts
-from migrator.mapping.heart.encoder_values import base64_text
-from migrator.mapping.heart.items import items_for
-from migrator.mapping.heart.wire import encode_item
-from migrator.model.edges import RawPage, WiredItem
+from migrator.mapping.items.encoder import compile_texts, encode_texts
+from migrator.mapping.items.encoder_values import base64_text
+from migrator.mapping.items.items import items_for
+from migrator.mapping.items.wire import encode_item
+from migrator.mapping.model.edges import RawPage, WiredItem
 from migrator.stages.verify.canonical import Canonical, learn_and_check, sorted_where_maps
 from tests.golden import heart
 

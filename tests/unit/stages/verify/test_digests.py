@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart.encoder import compile_texts, encode_texts
-from migrator.mapping.heart.items import project
-from migrator.model.edges import Found, RawPage, ScannedPage, WiredItem
-from migrator.model.errors import Interrupted
-from migrator.model.journal import Run, RunIdentity, SegmentState
-from migrator.model.results import StoredRead, VerifyResult
-from migrator.model.table import CONTROL, TOMBSTONE, Item, ItemKey
+from migrator.mapping.items.encoder import compile_texts, encode_texts
+from migrator.mapping.items.items import project
+from migrator.mapping.model.edges import Found, RawPage, ScannedPage, WiredItem
+from migrator.runtime.errors import Interrupted
+from migrator.mapping.model.journal import Run, RunIdentity, SegmentState
+from migrator.mapping.model.results import StoredRead, VerifyResult
+from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, ItemKey
 from migrator.stages.verify import digests, shared, stage
 from migrator.stages.verify.canonical import sorted_where_maps
 from migrator.stages.verify.scan import DirectItems
@@ -34,7 +34,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden import heart
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence
-from tests.unit.mapping.heart.test_items import EXAMPLES, JSON, MANY, TEXTS
+from tests.unit.mapping.items.test_items import EXAMPLES, JSON, MANY, TEXTS
 
 COLUMNS: dict[str, st.SearchStrategy[Any]] = {
     "integer": st.integers(-(10**12), 10**12),

@@ -11,12 +11,12 @@ import pytest
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
-from migrator.model.facts import EntityPlan
-from migrator.model.journal import Page, RunIdentity
-from migrator.model.results import Sample
-from migrator.model.table import SourceKey
-from migrator.source.connect import source_url
-from migrator.source.reader import SqlSource
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.journal import Page, RunIdentity
+from migrator.mapping.model.results import Sample
+from migrator.mapping.model.table import SourceKey
+from migrator.source.engines.connect import source_url
+from migrator.source.sql.reader import SqlSource
 from migrator.stages.verify.sample import plan_sample
 from tests.support_mapping import parse_mapping
 

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from migrator.journal.runs import SqlJournal
-from migrator.model.instances import Newest, Revision
-from migrator.model.journal import RunIdentity
+from migrator.mapping.model.instances import Newest, Revision
+from migrator.mapping.model.journal import RunIdentity
 from migrator.stages.verify.stage import RESUMED_WITHIN_S, begin
 
 IDENTITY = RunIdentity("verify", "shop", "table", "a")

@@ -7,11 +7,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from migrator.model.facts import ForeignKey, Kind, SchemaFacts
-from migrator.source.connect import source_url
-from migrator.source.reader import SqlSource
+from migrator.mapping.model.facts import ForeignKey, Kind, SchemaFacts
+from migrator.source.engines.connect import source_url
+from migrator.source.sql.reader import SqlSource
 from tests.support_mysql import run_script
-from tests.unit.source.test_reflect import check_chinook
+from tests.unit.source.engines.test_reflect import check_chinook
 
 
 def facts_of(url: str, script: str = "") -> SchemaFacts:

@@ -1,0 +1,110 @@
+"""What a backfill will cost, shown before it starts, and compared with the limit that was given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from migrator.cli.options import need_yes, say
+from migrator.mapping.items.wire import Estimate, Price
+from migrator.mapping.model.edges import BilledRows
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.facts import EntityPlan
+from migrator.cli.text import estimate_line, usd
+from migrator.settings.job import Job
+from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
+from migrator.stages.session import job as job_wiring
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """`max_cost`: US dollars above which nothing starts; `yes`: no question is asked."""
+
+    max_cost: Decimal | None = None
+    yes: bool = False
+
+
+@dataclass(frozen=True)
+class Bill:
+    """An estimate with the prices of the job's region and table class; None where they are not known, and why.
+
+    `note`: what else is to be said of them. `reading`: US dollars for reading all rows, where that is paid for.
+    """
+
+    estimate: Estimate
+    price: Price | None
+    unpriced: str = ""
+    note: str = ""
+    reading: Decimal = Decimal(0)
+
+    @property
+    def cost(self) -> Decimal | None:
+        return None if self.price is None else self.estimate.write_cost(self.price) + self.reading
+
+    @property
+    def what(self) -> str:
+        return "reading and writing" if self.reading else "writing"
+
+    def line(self) -> str:
+        return estimate_line(self.estimate, self.price, self.unpriced) + self.note
+
+
+def reading_cost(job: Job, source: object, plans: Sequence[EntityPlan], allowed: Allowed) -> Decimal:
+    """US dollars for reading all rows once, told on stderr before anything is read; 0 where reading is not paid for.
+    `source`: as pages are read, which beside other writers takes more.
+
+    Raises: SettingsError where that alone is more than --max-cost.
+    """
+    if not isinstance(source, BilledRows) or job.source.dynamodb is None:
+        return Decimal(0)
+    for line in source.read_words(plans, job.tuning.page_rows):
+        say(f"reading: {line}")
+    units = Decimal(round(source.read_units(plans, job.tuning.page_rows)))
+    region = job.source.dynamodb.region or job_wiring.region_of(job) or USUAL_REGION
+    price = price_of(region)
+    if price is None:
+        say(f"reading: about {units:,} read units; no price is known for {region}")
+        return Decimal(0)
+    cost = price.read * units / 1_000_000
+    say(f"reading: about {units:,} read units, {usd(cost)} on demand in {region}")
+    if allowed.max_cost is not None and cost > allowed.max_cost:
+        what = f"reading would cost about {usd(cost)}, more than --max-cost {allowed.max_cost}"
+        raise SettingsError(f"{what}; raise it, move fewer entities at once, or give a child table an index")
+    return cost
+
+
+def bill_of(job: Job, estimate: Estimate, reading: Decimal = Decimal(0)) -> Bill:
+    options, region = job.target.options, job_wiring.region_of(job)
+    if options.provisioned is not None:
+        what = "the table's capacity is provisioned: AWS bills it by the hour, whatever is written"
+        return Bill(estimate, None, what, reading=reading)
+    price = price_of(region or USUAL_REGION, options.table_class)
+    if price is None:
+        regions = ", ".join(known_regions())
+        return Bill(estimate, None, f"no price is known for the region {region}; known: {regions}")
+    note = "" if region else f"; no region is set: these are {USUAL_REGION}'s"
+    return Bill(estimate, price, note=note, reading=reading)
+
+
+def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
+    """Returns where the run may start.
+
+    Raises: SettingsError above --max-cost, where the price is not known, or without a terminal; RefusedError where
+    the person who is asked says no.
+    """
+    limit, asks = allowed.max_cost, None if allowed.yes else job.tuning.confirm_above
+    if limit is None and asks is None:
+        return
+    if bill.cost is None:
+        raise SettingsError(f"the cost cannot be held against a limit: {bill.unpriced}")
+    if limit is not None and bill.cost > limit:
+        what = f"{bill.what} would cost about {usd(bill.cost)}, more than --max-cost {limit}"
+        raise SettingsError(f"{what}; raise it, or move fewer entities or rows at once")
+    if asks is None or bill.cost <= Decimal(str(asks)):
+        return
+    if not sys.stdin.isatty():
+        what = f"{bill.what} would cost about {usd(bill.cost)}, more than tuning.confirm_above"
+        raise SettingsError(f"{what}, and there is no terminal to ask at; say --yes")
+    need_yes(f"{bill.what.capitalize()} will cost about {usd(bill.cost)}. Start?")

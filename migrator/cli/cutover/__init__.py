@@ -1,1 +1,0 @@
-"""The commands that move access patterns from phase to phase."""

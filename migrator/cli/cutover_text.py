@@ -1,0 +1,321 @@
+"""Phases, evidence, moves and service instances, as text and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from migrator.mapping.model.durations import age_text, moment
+from migrator.mapping.model.evidence import (
+    FORWARD,
+    ROUTES,
+    Judgement,
+    Line,
+    Move,
+    PatternPhase,
+    State,
+    Verdict,
+    lines_of,
+)
+from migrator.mapping.model.instances import Instance, ServiceRegistry
+from migrator.cli.tables import FittedTable
+
+# ── Phases, evidence and the audit of moves, for people and programs ──
+
+_COLOURS: Mapping[Verdict, str] = {"ok": "green", "no": "bold red", "unknown": "yellow"}
+
+
+@dataclass(frozen=True)
+class PhaseView:
+    """A pattern's phase beside what readers confirmed. `is_mapped`: whether the mapping has the pattern."""
+
+    phase: PatternPhase
+    readers: int
+    confirmed: int
+    is_mapped: bool = True
+
+
+def views(
+    patterns: Sequence[str],
+    phases: Mapping[str, PatternPhase],
+    service_registry: ServiceRegistry,
+    confirmed: Mapping[str, Mapping[str, int]],
+) -> list[PhaseView]:
+    """All patterns of the mapping, then those that only the journal knows."""
+    readers = [instance.id for instance in service_registry.living if instance.reads]
+    names = [*patterns, *sorted(set(phases) - set(patterns))]
+    views_by_name = []
+    for name in names:
+        phase = phases.get(name, PatternPhase(name))
+        agree = sum(confirmed.get(reader, {}).get(name, 0) == phase.version for reader in readers)
+        views_by_name.append(PhaseView(phase, len(readers), agree, name in patterns))
+    return views_by_name
+
+
+def direct_line(names: Sequence[str]) -> str:
+    """Which entities the job says that the service writes past SQL."""
+    return f"written to the table by the service itself: {', '.join(names)}"
+
+
+def views_data(phase_views: Sequence[PhaseView]) -> list[dict[str, Any]]:
+    return [
+        {
+            "pattern": view.phase.pattern,
+            "phase": view.phase.state.phase,
+            "percent": view.phase.state.percent,
+            "for": [f"{param}={text}" for param, text in view.phase.state.audience],
+            "version": view.phase.version,
+            "since": moment(view.phase.since) if view.phase.version else None,
+            "table_answers_percent": table_share(view.phase.state),
+            "readers": view.readers,
+            "confirmed": view.confirmed,
+            "in_mapping": view.is_mapped,
+            "fault": view.phase.fault,
+        }
+        for view in phase_views
+    ]
+
+
+PHASES_FORMAT = 1
+"""Of the document that other languages read; raised where a key goes or means something else, not where one comes."""
+
+
+def phases_document(
+    job: str, patterns: Sequence[str], phases: Mapping[str, PatternPhase], age_s: float
+) -> dict[str, Any]:
+    """The phase of every pattern, for a service that migrator is no library of. `age_s`: how long ago they were read."""
+    known = {
+        name: phases.get(name, PatternPhase(name))
+        for name in [*patterns, *sorted(set(phases) - set(patterns))]
+    }
+    return {
+        "format": PHASES_FORMAT,
+        "job": job,
+        "age_s": round(age_s, 3),
+        "patterns": {name: _phase_entry(phase) for name, phase in known.items()},
+    }
+
+
+def _phase_entry(phase: PatternPhase) -> dict[str, Any]:
+    return {
+        "phase": phase.state.phase,
+        "percent": phase.state.percent,
+        "for": [f"{param}={text}" for param, text in phase.state.audience],
+        "version": phase.version,
+        "since": moment(phase.since) if phase.version else None,
+        "fault": phase.fault,
+    }
+
+
+def views_table(phase_views: Sequence[PhaseView], now_s: float) -> Table:
+    table = FittedTable(box=None, pad_edge=False)
+    for column in (
+        "pattern",
+        "phase",
+        "for",
+        "the table answers",
+        "compared",
+        "readers that act by it",
+        "next",
+    ):
+        table.add_column(column)
+    for view in phase_views:
+        phase = view.phase
+        lasted = age_text(max(0.0, now_s - phase.since)) if phase.version else "-"
+        cells = (
+            phase.pattern,
+            str(phase.state),
+            lasted,
+            f"{table_share(phase.state)} %",
+            "yes" if ROUTES[phase.state.phase].compares else "no",
+            f"{view.confirmed} of {view.readers}",
+            _next(view),
+        )
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _next(view: PhaseView) -> str:
+    if view.phase.fault:
+        return "roll it back: it was edited by hand"
+    if not view.is_mapped:
+        return "the mapping has no such pattern: roll it back, or put it there again"
+    state = view.phase.state
+    if state.phase == "complete":
+        return "nothing"
+    if state.phase == "ramp" and state.percent < 100:
+        return "a higher ramp"
+    return FORWARD[state.phase]
+
+
+def table_share(state: State) -> int:
+    """How many percent of the calls the table answers."""
+    route = ROUTES[state.phase]
+    return 100 if route.answers == "table" else state.percent
+
+
+# ── evidence ──
+
+
+def evidence_shown(lines: Sequence[Line], *, every: bool) -> RenderableType:
+    """How many lines are ok, and those that are not; `every`: the others, too."""
+    ok = sum(line.verdict == "ok" for line in lines)
+    count = Text(f"evidence: {ok} of {len(lines)} ok")
+    shown = [line for line in lines if every or line.verdict != "ok"]
+    return Group(_evidence_table(shown), count) if shown else count
+
+
+def _evidence_table(lines: Sequence[Line]) -> Table:
+    table = FittedTable(box=None, pad_edge=False)
+    for column in ("", "evidence", "asked", "found", "age", "what mends it"):
+        table.add_column(column)
+    for line in lines:
+        verdict = Text(line.verdict, style=_COLOURS[line.verdict])
+        age = "now" if line.age_s is None else age_text(line.age_s)
+        table.add_row(verdict, *map(Text, (line.name, line.asked, line.found, age, line.mend)))
+    return table
+
+
+def judgement_data(judged: Judgement) -> dict[str, Any]:
+    return {
+        "pattern": judged.pattern,
+        "from": str(judged.before),
+        "to": str(judged.after),
+        "ok": judged.ok,
+        "evidence": [asdict(line) for line in judged.lines],
+    }
+
+
+def refusal(judged: Judgement) -> str:
+    failing = ", ".join(line.name for line in judged.failing)
+    what = f"refused: {judged.pattern} stays in {judged.before}; not proven: {failing}"
+    return f'{what}. Mend it, or say --override "why"'
+
+
+# ── the audit ──
+
+
+def history_lines(moves: Sequence[Move]) -> Iterator[str]:
+    for move in moves:
+        against = " against the evidence" if move.override else ""
+        why = f": {move.reason}" if move.reason else ""
+        step = f"{move.pattern}  {move.before} -> {move.after}"
+        yield f"{moment(move.at)}  {step}  by {move.who}{against}{why}{_by_what(move)}"
+
+
+def _by_what(move: Move) -> str:
+    """Which lines of evidence were right and which not, '' where there is none; --json has all of their texts."""
+    lines = lines_of(move.evidence)
+    if lines is None:
+        return " (its evidence cannot be read)"
+    right = sum(line.verdict == "ok" for line in lines)
+    others = {
+        verdict: ", ".join(line.name for line in lines if line.verdict == verdict)
+        for verdict in ("no", "unknown")
+    }
+    verdicts = [f"{right} ok"] * bool(right) + [
+        f"{verdict}: {names}" for verdict, names in others.items() if names
+    ]
+    return f" (evidence: {'; '.join(verdicts)})" if verdicts else ""
+
+
+def history_data(moves: Sequence[Move]) -> list[dict[str, Any]]:
+    return [
+        {
+            "pattern": move.pattern,
+            "version": move.version,
+            "at": moment(move.at),
+            "who": move.who,
+            "from": str(move.before),
+            "to": str(move.after),
+            "reason": move.reason,
+            "override": move.override,
+            "revision": move.revision,
+            "evidence": move.evidence
+            if (lines := lines_of(move.evidence)) is None
+            else list(map(asdict, lines)),
+        }
+        for move in moves
+    ]
+
+
+# ── The instances of a job's services, for people and programs ──
+
+_SILENT_SHOWN = 3
+_NOT_PRINTED = ("sees", "born")
+
+
+def instance_label(instance: Instance) -> str:
+    """An instance in words: its service, where it runs."""
+    return f"{' '.join(filter(None, (instance.service, instance.version)))} on {instance.host}:{instance.pid}"
+
+
+def marking_line(service_registry: ServiceRegistry) -> str:
+    """How many instances leave the marks where no trigger does, for people."""
+    count = len(service_registry.marking)
+    if not count:
+        return "marked by services; no instance is alive, so changes leave no mark"
+    return f"marked by services; {count} instance{'s' if count > 1 else ''} alive mark{'' if count > 1 else 's'} changes"
+
+
+def instances_data(service_registry: ServiceRegistry, revision: str | None) -> list[dict[str, Any]]:
+    """`revision`: of the job's mapping; None where it cannot be read."""
+    return [
+        {name: value for name, value in asdict(instance).items() if name not in _NOT_PRINTED}
+        | {
+            "age_s": round(service_registry.age_s(instance), 1),
+            "alive": service_registry.age_s(instance) < service_registry.gone_s,
+            "fits": None if revision is None else instance.revision == revision,
+        }
+        for instance in service_registry.known
+    ]
+
+
+def instances_table(service_registry: ServiceRegistry, revision: str | None) -> Table:
+    """Those that live, a line each; made for 80 columns."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("service", "where"):
+        table.add_column(column, overflow="fold")
+    for column in ("role", "mode", "mapping", "heard of"):
+        table.add_column(column, no_wrap=True)
+    for instance in service_registry.living:
+        name = " ".join(filter(None, (instance.service, instance.version)))
+        cells = (
+            f"{instance.host}:{instance.pid}",
+            instance.role,
+            instance.mode or "-",
+            _fits(instance, revision),
+        )
+        table.add_row(*map(Text, (name, *cells, f"{age_text(service_registry.age_s(instance))} ago")))
+    return table
+
+
+def instances_lines(
+    service_registry: ServiceRegistry, revision: str | None, own_version: str
+) -> Iterator[str]:
+    """What is to be said beside the table: mappings and versions that differ, and instances that fell silent."""
+    if others := [
+        instance
+        for instance in service_registry.living
+        if revision is not None and instance.revision != revision
+    ]:
+        yield f"mapping differs ({len(others)}): start what has an old mapping again, or mend the job's"
+    versions = sorted({instance.migrator for instance in service_registry.living} - {own_version})
+    if versions:
+        yield f"some run migrator {', '.join(versions)}; this is {own_version}"
+    silent = service_registry.silent
+    for instance in silent[:_SILENT_SHOWN]:
+        yield f"no goodbye, silent for {age_text(service_registry.age_s(instance))}: {instance_label(instance)}"
+    if len(silent) > _SILENT_SHOWN:
+        yield f"no goodbye of {len(silent) - _SILENT_SHOWN} more before that (see --json)"
+
+
+def _fits(instance: Instance, revision: str | None) -> str:
+    if revision is None:
+        return "?"
+    return "fits" if instance.revision == revision else "differs"

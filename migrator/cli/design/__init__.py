@@ -1,1 +1,0 @@
-"""Commands that design: from a live database to a mapping of it."""

@@ -1,0 +1,334 @@
+"""Results and progress of runs: tables and bars on a terminal, JSON lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from migrator.mapping.model.journal import Tally
+from migrator.mapping.model.results import BackfillResult, Explained, Sample, VerifyResult
+from migrator.cli.inert import plain
+from migrator.cli.tables import FittedTable
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+
+# ── What a stage came to: a table for people, plain data for programs ──
+
+
+def backfill_data(result: BackfillResult) -> dict[str, Any]:
+    """The result as plain values: entities, total, findings by kind, seconds."""
+    return {
+        "run": result.run.id,
+        "entities": {name: asdict(tally) for name, tally in result.entities.items()},
+        "total": asdict(result.total),
+        "findings": dict(result.findings),
+        "took_s": round(result.took_s, 3),
+    }
+
+
+def verify_data(result: VerifyResult) -> dict[str, Any]:
+    """The result as plain values; `clean` is what the exit code says."""
+    return {
+        "run": result.run.id,
+        "looked_since": result.run.started_at,
+        "clean": not result.findings,
+        "entities": {name: asdict(tally) for name, tally in result.entities.items()},
+        "total": asdict(result.total),
+        "scanned_items": result.scanned,
+        "stored_items_read": asdict(result.stored),
+        "findings": dict(result.findings),
+        "sample": _sample_data(result.sample),
+        "not_compared": [asdict(part) for part in result.not_compared],
+        "not_proven": [asdict(part) for part in result.not_proven],
+        "took_s": round(result.took_s, 3),
+    }
+
+
+def print_backfill(console: Console, result: BackfillResult) -> None:
+    table = _tallies("rows", "items", "refused", "expired", "bytes", "write units")
+    for name, tally in result.entities.items():
+        _row(table, name, tally)
+    table.add_section()
+    _row(table, "total", result.total)
+    console.print(table)
+    rate = result.total.rows / result.took_s if result.took_s else 0
+    console.print(f"took {result.took_s:.1f} s, {rate:,.0f} rows/s; run {result.run.id}")
+
+
+def explained_lines(entity: str, plans: Sequence[Explained]) -> Iterator[str]:
+    """The source's plans for an entity's page, each with a warning for what it would read as a whole."""
+    for plan in plans:
+        yield f"{entity}, {plan.what}:"
+        yield from (f"  {line}" for line in plan.lines)
+        for table in plan.whole_tables:
+            what = f"every page reads the whole of table {table}"
+            yield f"  warning: {what}; let an index begin with the columns that it is read by, or take larger pages"
+
+
+def print_verify(console: Console, result: VerifyResult) -> None:
+    table = _tallies("rows", "items", "refused", "expired", "different")
+    for name, tally in [*result.entities.items(), ("total", result.total)]:
+        cells = (tally.rows, tally.items, tally.refused, tally.expired, tally.different)
+        table.add_row(name, *(f"{cell:,}" for cell in cells))
+    console.print(table)
+    console.print(_looked_at(result))
+    console.print(str(result.stored), markup=False)
+    if result.total.different and not result.findings:
+        console.print(
+            f"{result.total.different:,} that differed at the first look agreed at a later one: changes on their way"
+        )
+    if result.run.resumed:
+        since = f"rows were read since {result.run.started_at}, when this verify began before it was stopped"
+        console.print(f"{since}; --restart reads all of them anew", markup=False)
+    for part in result.not_compared:
+        console.print(f"not compared by plain SQL: {part.what} ({part.why})", markup=False)
+    for part in result.not_proven:
+        console.print(f"not proven: {part.what}: {part.why}", markup=False)
+
+
+def print_verify_verdict(console: Console, result: VerifyResult) -> None:
+    if result.findings:
+        counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(result.findings.items()))
+        console.print(f"[bold red]not clean[/]: {counted}")
+    else:
+        limit = " as far as this user sees rows" if result.not_proven else ""
+        whole = limit if result.sample is None else " as far as the sample goes"
+        console.print(f"[bold green]clean[/]{whole}: rows and items say the same")
+
+
+def _looked_at(result: VerifyResult) -> str:
+    if result.sample is None:
+        return f"{result.scanned:,} stored items traced back to their rows; took {result.took_s:.1f} s"
+    what = f"a sample ({result.sample}, seed {result.sample.seed}): {result.total.rows:,} rows against their items"
+    return f"{what}; the table against its rows, and totals, were not compared; took {result.took_s:.1f} s"
+
+
+def _sample_data(sample: Sample | None) -> dict[str, Any] | None:
+    return None if sample is None else {"of": str(sample), "seed": sample.seed}
+
+
+def _tallies(*columns: str) -> Table:
+    table = FittedTable(box=None, pad_edge=False)
+    table.add_column("entity")
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _row(table: Table, name: str, tally: Tally) -> None:
+    cells = (tally.rows, tally.items, tally.refused, tally.expired, tally.bytes)
+    table.add_row(name, *(f"{cell:,}" for cell in cells), f"{tally.write_units:,.0f}")
+
+
+# ── How a stage gets on: bars on a terminal, a line now and then elsewhere ──
+
+LINE_S = 10.0
+"""How often the log has a line on the pages planned, and on those done, by now."""
+
+
+class Unshown:
+    """Of a process whose work another one shows. Use as a context manager."""
+
+    def __enter__(self) -> Unshown:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def page_planned(self, entity: str, number: int) -> None:
+        """Nothing, as all of these."""
+
+    def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None: ...
+
+    def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None: ...
+
+    def others_done(self, entity: str, tally: Tally) -> None: ...
+
+    def entity_done(self, entity: str) -> None: ...
+
+
+class Bars:
+    """A bar per entity with rate and time left. Use as a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description:<20}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]:>12}"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._planning: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Bars:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def page_planned(self, entity: str, number: int) -> None:
+        """A bar of its own, which ends when the entity's begins: the number of pages is not known yet."""
+        if entity not in self._planning:
+            self._planning[entity] = self._bars.add_task(f"{entity}: planning", total=None, rate="pages")
+        self._bars.update(self._planning[entity], completed=number)
+
+    def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None:
+        if entity in self._planning:
+            self._bars.remove_task(self._planning.pop(entity))
+        # The table is read twice by a verify that compares digests.
+        if entity in self._tasks:
+            self._bars.remove_task(self._tasks[entity])
+        self._tasks[entity] = self._bars.add_task(entity, total=rows_total, completed=rows_done, rate="")
+
+    def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None:
+        task = self._bars.tasks[self._bars.task_ids.index(self._tasks[entity])]
+        # Of a table of one page no speed is known.
+        speed = task.finished_speed or task.speed
+        rate = f"{speed:,.0f} rows/s" if speed else ""
+        self._bars.update(self._tasks[entity], advance=tally.rows, rate=rate)
+
+    def others_done(self, entity: str, tally: Tally) -> None:
+        self.page_done(entity, 0, tally, 0)
+
+    def entity_done(self, entity: str) -> None:
+        task = self._tasks[entity]
+        self._bars.update(task, total=self._bars.tasks[self._bars.task_ids.index(task)].completed)
+
+
+def live_line(console: Console, text: Callable[[], str], *, redirect_stdout: bool) -> Live:
+    """A line that is drawn anew twice a second, at one place, until the context ends; all else is printed above it."""
+    return Live(
+        get_renderable=lambda: Text(plain(text()), no_wrap=True, overflow="ellipsis"),
+        console=console,
+        refresh_per_second=2,
+        transient=True,
+        redirect_stdout=redirect_stdout,
+    )
+
+
+class Lines:
+    """A line now and then through the log, so that a run of seconds has none; one a page for who wants all (--verbose)."""
+
+    def __init__(self, log: FilteringBoundLogger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._planning: dict[str, float] = {}
+        """When the log last had a line on an entity whose pages are being planned."""
+        self._rows: dict[str, tuple[int, int]] = {}
+        """By entity its rows done by now, and all."""
+        self._told_at = clock()
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def page_planned(self, entity: str, number: int) -> None:
+        now = self._clock()
+        if now - self._planning.setdefault(entity, now) >= LINE_S:
+            self._planning[entity] = now
+            self._log.info("pages_planned", entity=entity, pages=number)
+
+    def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None:
+        self._planning.pop(entity, None)
+        self._rows[entity] = rows_done, rows_total
+        self._log.debug("entity_started", entity=entity, rows_done=rows_done, rows_total=rows_total)
+
+    def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None:
+        done, total = self._rows.get(entity, (0, 0))
+        self._rows[entity] = done + tally.rows, total
+        if self._clock() - self._told_at >= LINE_S:
+            self._told_at = self._clock()
+            self._log.info("pages_done", entity=entity, rows_done=done + tally.rows, rows_total=total)
+        self._log.debug(
+            "page_done",
+            entity=entity,
+            page=number,
+            rows=tally.rows,
+            items=tally.items,
+            refused=tally.refused,
+            took_ms=took_ms,
+        )
+
+    def others_done(self, entity: str, tally: Tally) -> None:
+        self._log.info(
+            "pages_done_by_others", entity=entity, rows=tally.rows, items=tally.items, refused=tally.refused
+        )
+
+    def entity_done(self, entity: str) -> None:
+        self._log.debug("entity_done", entity=entity)
+
+
+# ── How a replay gets on: bars on a terminal, one log line a pattern elsewhere ──
+
+
+class SampleBars:
+    """A bar per pattern. Use as a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn())
+        self._bars = Progress(*columns, TimeRemainingColumn(), console=console)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> SampleBars:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def pattern_started(self, pattern: str, samples: int) -> None:
+        self._tasks[pattern] = self._bars.add_task(pattern, total=samples)
+
+    def sample_done(self, pattern: str) -> None:
+        self._bars.advance(self._tasks[pattern])
+
+    def pattern_done(self, pattern: str, samples: int, suspects: int) -> None:
+        self._bars.update(self._tasks[pattern], total=samples)
+
+
+class SampleLines:
+    """One line a pattern through the log, with --verbose."""
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        self._log = log
+
+    def __enter__(self) -> SampleLines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def pattern_started(self, pattern: str, samples: int) -> None:
+        """Prints nothing: a replay reports what was asked at its end."""
+
+    def sample_done(self, pattern: str) -> None:
+        """Nothing: no line a sample."""
+
+    def pattern_done(self, pattern: str, samples: int, suspects: int) -> None:
+        self._log.debug("pattern_asked", pattern=pattern, samples=samples, looked_at_again=suspects)

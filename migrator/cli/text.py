@@ -1,0 +1,340 @@
+"""Short results as text and JSON: faults, findings, undo, forget, decommission, costs, capture scripts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from rich.console import Console
+from rich.table import Column
+
+from migrator.mapping.items.wire import Estimate, Price
+from migrator.mapping.language.redaction import integers_of, json_text, masked_keys
+from migrator.mapping.model.capture import Step
+from migrator.mapping.model.facts import CollectionPlan, EntityPlan, Slot
+from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.mapping import Template
+from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
+from migrator.mapping.model.table import Item, RowTree
+from migrator.cli.inert import plain
+from migrator.cli.tables import FittedTable
+
+# ── Row trees and items as text that a person reads ──
+
+
+def row_tree_lines(plan: EntityPlan, row: RowTree) -> Iterator[str]:
+    """The row tree, one value a line, children indented."""
+    yield f"row of {plan.table.real}"
+    yield from _slots(plan.slots, row, "  ")
+    for collection, value in zip(plan.collections, row[len(plan.slots) :], strict=True):
+        yield from _collection(collection, value)
+
+
+def item_text(item: Item) -> str:
+    """The item as indented JSON; numbers stay exact, bytes become {"b64": …}."""
+    return json_text(item, indent=2)
+
+
+def _slots(slots: Sequence[Slot], row: Sequence[Any], indent: str) -> Iterator[str]:
+    for slot, value in zip(slots, row, strict=False):
+        yield f"{indent}{slot.path} = {value!r}   ({slot.column.declared or slot.column.kind.name})"
+
+
+def _collection(plan: CollectionPlan, value: Any) -> Iterator[str]:
+    alias = plan.collection.alias
+    if not plan.collection.is_list:
+        yield f"  {alias} = {value!r}   ({plan.collection.kind} of {plan.table.real})"
+        return
+    yield f"  {alias}: {len(value)} row(s) of {plan.table.real}"
+    for child in value:
+        yield "    -"
+        yield from _slots(plan.slots, child, "      ")
+
+
+# ── Findings for people and for programs, with or without the parts of keys that could name a person ──
+
+SHOWN = 20
+"""How many findings a command prints by itself."""
+
+
+def masked(finding: Finding, templates: Sequence[Template]) -> Finding:
+    """The finding with masked keys, also in its reason; `templates` are those of the mapping's keys."""
+    integers = integers_of(finding.source_key)
+    return replace(
+        finding,
+        source_key=masked_keys(finding.source_key, ()),
+        item_key=masked_keys(finding.item_key, templates, integers),
+        reason=masked_keys(finding.reason, templates, integers),
+        owner=masked_keys(finding.owner, (), integers),
+    )
+
+
+def print_findings(console: Console, findings: Sequence[Finding], counts: Mapping[str, int]) -> None:
+    """The first findings, one line each, and how many more there are."""
+    for finding in findings[:SHOWN]:
+        console.print(finding_line(finding), markup=False, highlight=False, soft_wrap=True)
+    rest = sum(counts.values()) - min(len(findings), SHOWN)
+    if rest > 0:
+        console.print(f"… and {rest:,} more: see them with `migrator findings JOB --all`", markup=False)
+
+
+def finding_line(finding: Finding) -> str:
+    """kind, entity and row, item, attribute, reason: one line, whatever stands in them."""
+    parts = [f"{finding.kind}:", finding.entity, finding.source_key]
+    if finding.item_key or finding.item_type:
+        parts += ["item", finding.item_type, finding.item_key]
+    if finding.attribute:
+        parts += ["attribute", finding.attribute]
+    return plain(f"{' '.join(part for part in parts if part)}: {finding.reason}")
+
+
+# ── What undo counted or deleted: a table for people, plain data for programs ──
+
+
+def undo_data(counts: UndoCounts) -> dict[str, Any]:
+    """The counts as plain values: items per entity and type, deleted ones, those of others."""
+    types = [{"entity": name, "type": kind, "items": n} for (name, kind), n in sorted(counts.types.items())]
+    return {"types": types, "items": counts.items, "deleted": counts.gone, "left_alone": counts.others}
+
+
+def print_undo(console: Console, counts: UndoCounts, *, dry_run: bool) -> None:
+    table = FittedTable("entity", "type", Column("items", justify="right"), box=None, pad_edge=False)
+    for (name, kind), number in sorted(counts.types.items()):
+        table.add_row(name, kind, f"{number:,}")
+    console.print(table)
+    others = f"{counts.others:,} item(s) of others are left alone"
+    if dry_run:
+        console.print(f"{counts.items:,} item(s) would be deleted; {others}")
+        return
+    changed = counts.items - counts.gone
+    changed_note = f"; {changed:,} changed meanwhile and stayed" if changed else ""
+    console.print(f"{counts.gone:,} item(s) deleted{changed_note}; {others}")
+
+
+# ──
+# What forgetting a row counted, took away and leaves: lines for people, plain data for programs; no key of
+# the row.
+
+
+def traces_lines(traces: RowTraces) -> Iterator[str]:
+    yield f"kept of the row: {_listed(traces.counts)}"
+
+
+def hint_lines(traces: RowTraces) -> Iterator[str]:
+    # Samples are there, or not, whatever row is meant.
+    own = [number for kind, number in traces.counts.items() if kind != "samples"]
+    if not any((*own, traces.items, traces.is_there)):
+        yield "If you expected something: is the key written as `migrator findings --show-keys` shows it?"
+
+
+def forgotten_lines(done: Forgotten) -> Iterator[str]:
+    yield f"forgotten: {_listed(done.gone)}"
+    if done.young:
+        what = f"{done.young:,} tombstone(s) must stay until no late writer can bring an item back"
+        yield f"{what}; run the same command again in {done.ripe_in_s:,.0f} s, or when older work has ended"
+    if done.is_late:
+        what = "a writer still writes what it read before, or the row has come back: remembered keys stay"
+        yield f"{what}; run the same command again when it is done"
+
+
+def remaining_lines(remaining: Sequence[str]) -> Iterator[str]:
+    yield "What this command cannot take away:"
+    yield from (f"  - {line}" for line in remaining)
+
+
+def what_remains(traces: RowTraces, *, in_s3: bool) -> list[str]:
+    """What of the row stays elsewhere, and has to be removed there."""
+    remaining = [
+        "point-in-time recovery of the table (up to 35 days), its backups, exports and stream (24 hours)",
+        "backups, replicas and binary logs of the source, and of the journal's database; pages of them that are not"
+        " overwritten yet (VACUUM)",
+        "items and rows of others that quote the row, and whatever your own logs hold",
+    ]
+    if in_s3:
+        remaining.append("objects in S3 that its items pointed to, and their older versions")
+    if traces.page_bounds:
+        remaining.append(
+            f"{traces.page_bounds:,} page(s) of runs in the journal that begin or end at the row's key"
+        )
+    if traces.is_there:
+        remaining.append("the row itself, its items, and what the relay needs as long as the row is there")
+    elif traces.items:
+        remaining.append(f"{traces.items:,} item(s) of the row in the table")
+    return remaining
+
+
+def forget_data(traces: RowTraces, done: Forgotten | None, remaining: Sequence[str]) -> dict[str, Any]:
+    """`forgotten` is null where nothing was taken away because only counts were asked for."""
+    return {
+        "row_in_source": traces.is_there,
+        "items": traces.items,
+        "found": traces.counts,
+        "forgotten": None if done is None else dict(done.gone),
+        "tombstones_left": len(traces.tombstones) if done is None else done.young,
+        "again_in_s": 0 if done is None else round(done.ripe_in_s),
+        "writers_late": False if done is None else done.is_late,
+        "left": list(remaining),
+    }
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number) or "nothing"
+
+
+# ── The end of a job: its steps in order, with the SQL of each, and what strip came to ──
+
+
+@dataclass(frozen=True)
+class EndStep:
+    """`what` in words, `command` of ours or `sql` for the source; nothing of it is run by us."""
+
+    what: str
+    command: str = ""
+    sql: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EndSql:
+    """SQL for the source, or commands of `aws`: take the right to write away, take capture away, drop the old tables."""
+
+    read_only: Sequence[str]
+    uninstall: Sequence[str]
+    drop: Sequence[str]
+
+
+def end_steps(job: str, open_patterns: Sequence[str], sql: EndSql, *, one_way: bool) -> list[EndStep]:
+    """All steps, in their order; those that are done already are no harm. `one_way`: no way back."""
+    words = "--yes --one-way" if one_way else "--yes"
+    moves = [
+        EndStep(f"complete {name}", f"migrator cutover advance {job} {name} {words}")
+        for name in open_patterns
+    ]
+    last_steps = [
+        EndStep("work the marks that are left", f"migrator relay {job} --once"),
+        EndStep("compare everything for the last time", f"migrator verify {job}"),
+        *moves,
+    ]
+    return [
+        EndStep("pause writes: services without dual_write, the source read-only", sql=tuple(sql.read_only)),
+        *(last_steps if moves else ()),
+        EndStep(
+            "let services write again; they ask the table themselves, without `Migration`, which needs the source"
+        ),
+        EndStep(
+            "take capture out of the source",
+            f"migrator capture uninstall {job}",
+            tuple(sql.uninstall),
+        ),
+        EndStep("take our attributes out of the items", f"migrator decommission strip {job}"),
+        EndStep("keep a backup of the source; its old tables go last", sql=tuple(sql.drop)),
+    ]
+
+
+def step_lines(steps: Sequence[EndStep]) -> Iterator[str]:
+    for number, step in enumerate(steps, 1):
+        yield f"{number}. {step.what}{f': {step.command}' if step.command else ''}"
+        for statement in step.sql:
+            text = statement.strip().rstrip(";")
+            # SQL begins with a word in capitals; a comment, a command of a shell and a sentence do not.
+            end = ";" if text.partition(" ")[0].isupper() else ""
+            yield from (f"     {line}" for line in f"{text}{end}".splitlines())
+
+
+# ── An estimate in words and as plain data ──
+
+_MB = 1024**2
+
+
+def estimate_data(cost_estimate: Estimate, price: Price | None) -> dict[str, Any]:
+    """The estimate as plain values; dollars None where the region's price is not known."""
+    return {
+        "rows": cost_estimate.rows,
+        "items": cost_estimate.items,
+        "write_units": cost_estimate.write_units,
+        "index_write_units": cost_estimate.index_units,
+        "stored_bytes": cost_estimate.stored_bytes,
+        "write_usd": None if price is None else float(cost_estimate.write_cost(price)),
+        "storage_usd_a_month": None if price is None else float(cost_estimate.storage_cost(price)),
+        "region": None if price is None else price.region,
+        "prices": None if price is None else price.source,
+    }
+
+
+def estimate_line(cost_estimate: Estimate, price: Price | None, unpriced: str) -> str:
+    """One line: what the rows take, and what that costs on AWS; `unpriced`: why that is not known."""
+    units = f"{cost_estimate.write_units:,} write units, {cost_estimate.index_units:,} of them for indexes"
+    stored_mb = cost_estimate.stored_bytes / _MB
+    amounts = f"{cost_estimate.rows:,} rows make about {cost_estimate.items:,} items and {units}; {stored_mb:,.1f} MB stored"
+    if price is None:
+        return f"estimate: {amounts}; {unpriced}"
+    write, month = usd(cost_estimate.write_cost(price)), usd(cost_estimate.storage_cost(price))
+    where = f"{price.region}, infrequent access," if price.infrequent else price.region
+    costs = f"on demand in {where} {write} to write, {month} a month to keep"
+    return f"estimate: {amounts}; {costs} (prices of {price.source})"
+
+
+def usd(amount: Decimal) -> str:
+    return f"USD {amount:,.2f}" if amount >= Decimal("0.01") or amount == 0 else "less than USD 0.01"
+
+
+# ── Steps of capture as files for the people that change the source: SQL, or a migration of Alembic ──
+
+_END = "//migrator//"
+"""Nothing that a name of a table would hold."""
+
+
+def sql_text(steps: Sequence[Step]) -> str:
+    """Every statement with a semicolon, a comment before each transaction. Clients of MariaDB and MySQL are told where a
+    trigger ends that has a semicolon itself."""
+    parts = [f"-- {step.table or 'our own'}\n{_statements(step.statements)}" for step in steps]
+    return "\n".join(parts)
+
+
+def alembic_text(steps: Sequence[Step], job: str) -> str:
+    """A migration file. Its down_revision is for its reader to fill in."""
+    up = [statement for step in steps for statement in step.statements]
+    down = [statement for step in reversed(steps) for statement in step.undo]
+    revision = hashlib.sha256("\0".join(up).encode()).hexdigest()[:12]
+    return f'''"""Capture of changes for job {job}."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "{revision}"
+down_revision = None  # the revision that this one follows
+branch_labels = None
+depends_on = None
+
+UPGRADE = [
+{_listed_migrations(up)}]
+
+DOWNGRADE = [
+{_listed_migrations(down)}]
+
+
+def upgrade() -> None:
+    for statement in UPGRADE:
+        op.execute(sa.text(statement.replace(":", "\\\\:")))
+
+
+def downgrade() -> None:
+    for statement in DOWNGRADE:
+        op.execute(sa.text(statement.replace(":", "\\\\:")))
+'''
+
+
+def _statements(statements: Sequence[str]) -> str:
+    return "".join(map(_ended, statements))
+
+
+def _ended(statement: str) -> str:
+    if statement.startswith("CREATE TRIGGER `") and ";" in statement:
+        return f"DELIMITER {_END}\n{statement}\n{_END}\nDELIMITER ;\n"
+    return f"{statement};\n"
+
+
+def _listed_migrations(statements: Sequence[str]) -> str:
+    return "".join(f"    {statement!r},\n" for statement in statements)

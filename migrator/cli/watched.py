@@ -1,0 +1,153 @@
+"""What surrounds a backfill or a relay at work: its pace, its presence in the journal, its metrics and health."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Event
+
+from migrator.journal.operations import SqlProcesses
+from migrator.journal.phases import SqlPhases
+from migrator.journal.runs import SqlJournal
+from migrator.runtime.errors import Interrupted, MigratorError
+from migrator.mapping.model.evidence import PatternPhase
+from migrator.mapping.model.instances import Advance, ProcessKind, Share
+from migrator.cli.cutover_text import phases_document
+from migrator.cli.endpoint import Monitored, Readiness, Signs, serve
+from migrator.cli.metrics import (
+    CountedProgress,
+    Part,
+    ProcessMetrics,
+    backfill_part,
+    journal_part,
+    pace_part,
+    phases_part,
+    table_part,
+)
+from migrator.stages.process.budget import shares_of
+from migrator.runtime.retry import nap
+from migrator.settings.job import Tuning
+from migrator.stages.backfill.stage import Backfill
+from migrator.stages.core.pace import Pace
+from migrator.stages.core.presence import process_of
+from migrator.stages.core.shares import RunBudget
+from migrator.stages.session.job import CommandJob, JobContext, Target
+from migrator.cli.operations import open_at_work, readiness_asks
+
+SPARE_S = 60.0
+
+
+def signs_of(tuning: Tuning) -> Signs:
+    """A worker may try a store for `give_up_after_s`, and wait for a lease; longer than both nothing takes."""
+    return Signs(tuning.give_up_after_s + tuning.lease_s + SPARE_S)
+
+
+@dataclass
+class KnownPhases:
+    """The phases of a job's patterns, as they were when last asked; a scrape asks no journal."""
+
+    ask: Callable[[], Mapping[str, PatternPhase]]
+    phases: Mapping[str, PatternPhase] = field(default_factory=dict)
+    asked_at: float = 0.0
+
+    def renew(self) -> None:
+        # Before it is asked: they are never younger than they are said to be.
+        began = time.monotonic()
+        self.phases, self.asked_at = self.ask(), began
+
+    def document(self, job: str, patterns: Sequence[str]) -> Mapping[str, object]:
+        # In this order: a renewal in between makes them look older than they are, never younger.
+        asked_at = self.asked_at
+        return phases_document(job, patterns, self.phases, time.monotonic() - asked_at)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A process that is about to work. `signs`: of its workers; `address`: where it is monitored, None for nowhere;
+    `own`: its part of the budgets of `scope`; None where it spends nothing of them."""
+
+    kind: ProcessKind
+    context: JobContext
+    journal: SqlJournal
+    target: Target
+    signs: Signs
+    address: tuple[str, int] | None
+    scope: str
+    own: Share | None
+
+    def open(self, stack: ExitStack, advance: Callable[[], Advance], parts: Sequence[Part]) -> Pace:
+        """The pace that it is to keep; it is on record, and served, until the stack unwinds."""
+        job, limit = self.context.job, self.target.store.limit
+        phases = KnownPhases(SqlPhases(self.journal.database, job.name).all)
+        phases.renew()
+        sent = self.target.store.sent
+
+        def advanced() -> Advance:
+            return replace(advance(), write_units=sent.write_units)
+
+        at_work = stack.enter_context(
+            open_at_work(self.kind, self.context, self.journal, limit, advanced, phases.renew)
+        )
+        if self.address is not None:
+            everywhere = (
+                table_part(self.target.store.sent),
+                journal_part(self.journal.database.answers),
+                phases_part(lambda: phases.phases),
+                pace_part(at_work.pace),
+            )
+            asks = readiness_asks(self.context, self.journal, self.target.table_id)
+            metrics = ProcessMetrics(job.name, self.kind, (*everywhere, *parts))
+            held = partial(getattr, at_work.pace, "held")
+            document = partial(phases.document, job.name, list(self.context.checked.mapping.patterns))
+            serve(Monitored(metrics, self.signs, Readiness(asks), document, held), *self.address)
+        if self.own is not None:
+            limits, shares = (limit, self.context.source.pace), shares_of(job, self.journal, self.scope)
+            stack.enter_context(RunBudget(shares, self.own, limits, at_work.pace))
+        return at_work.pace
+
+    def open_backfill(self, stack: ExitStack, stage: Backfill, rows: int) -> Backfill:
+        """The stage with its progress on record; its pages begin as an operator and the source let them.
+
+        `rows`: how many are left to copy.
+        """
+        counted = CountedProgress(stage.progress, rows, self.signs.give)
+        pace = self.open(stack, counted.advance, [backfill_part(counted)])
+        begin = waits_with(pace, self.signs, stage.stop)
+        return replace(stage, progress=counted, begin=begin, is_shared=lambda: pace.parts != 1)
+
+
+def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:
+    """What a worker calls before each piece of work: it returns when nothing holds the process."""
+
+    def rest(seconds: float) -> None:
+        signs.give()
+        nap(seconds, stop.is_set, time.sleep)
+
+    def begin() -> None:
+        signs.give()
+        if pace.held:
+            pace.wait(rest)
+
+    return begin
+
+
+@contextmanager
+def failure_kept(kind: ProcessKind, command_job: CommandJob) -> Iterator[None]:
+    """What ends the block is kept as the last failure of its kind, also where the work had not begun."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except MigratorError as error:
+        # The journal itself may be what failed.
+        with suppress(MigratorError):
+            processes = SqlProcesses(command_job.journal().database, command_job.job.name)
+            processes.failed(process_of(kind), str(error))
+        raise
+
+
+def address_of(host: str, port: int | None) -> tuple[str, int] | None:
+    return None if port is None else (host, port)

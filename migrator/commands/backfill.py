@@ -1,0 +1,157 @@
+"""`migrator backfill`, and what is known of a job: `migrator findings`, `report` and `doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from migrator.cli import names
+from migrator.cli.command_line import (
+    MONEY,
+    Leaf,
+    Work,
+    adopt_option,
+    engine_options,
+    entity_option,
+    force_option,
+    job_argument,
+    json_option,
+    keys_option,
+    metrics_options,
+    part_option,
+    processes_option,
+    some_seconds,
+)
+from migrator.source.engines.rights import SQL_ROLES
+from migrator.dynamodb.admin.permissions import ROLES
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --max-write-units 500")
+@job_argument
+@entity_option
+@click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
+@processes_option
+@click.option(
+    "--join",
+    is_flag=True,
+    help="Work on pages of the backfill of this job that is at work, on this host or another, until it ends.",
+)
+@part_option
+@engine_options
+@click.option("--limit", type=click.IntRange(1), help="Only the first rows of each entity.")
+@click.option("--dry-run", is_flag=True, help="Read and build everything, write nothing.")
+@click.option("--explain", is_flag=True, help="With --dry-run: show the source's plans for a page.")
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Read and write everything once more after a finished run.",
+)
+@click.option(
+    "--into-existing",
+    is_flag=True,
+    help="Write into a table that holds other items; none of them is replaced.",
+)
+@click.option(
+    "--max-write-units", type=click.IntRange(1), help="Write units a second, at most, of table or index."
+)
+@click.option(
+    "--max-cost", type=MONEY, metavar="USD", help="Do not start where writing would cost more than this."
+)
+@click.option("--yes", is_flag=True, help="Do not ask about the cost (tuning.confirm_above).")
+@force_option("Also where every pattern is complete, or one that DynamoDB answers gets another answer.")
+@click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
+@metrics_options
+@keys_option
+@json_option
+@adopt_option
+def backfill() -> Work:
+    """Write every row of the source into the table; go on where a run before this one stopped.
+
+    Exit code 0: all is written; 1: more rows were refused than --max-refused allows (see `migrator findings`);
+    3 and 130: stopped, the same command goes on.
+    """
+    from migrator.commands.backfill_work import backfill
+
+    return backfill
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml")
+@job_argument
+@click.option("--run", "number", type=int, shell_complete=names.runs, help="The run (default: the newest).")
+@click.option("--all", "everything", is_flag=True, help="All findings, not only the first 100.")
+@keys_option
+@json_option
+def findings() -> Work:
+    """List what a run found: refused rows, collisions, differences; one line each.
+
+    Without --run first what relays found and still holds, whichever run found it: a finding of live change is open until
+    its row was worked well, by a relay or a backfill.
+
+    Of keys only what names nobody is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a
+    instead of the rest, unless --show-keys is given.
+    """
+    from migrator.cli.runs import findings
+
+    return findings
+
+
+# ── `migrator report` and `migrator doctor` ──
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --html report.html")
+@job_argument
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
+@click.option(
+    "--since",
+    "since_s",
+    callback=some_seconds,
+    metavar="DURATION",
+    default="24h",
+    show_default=True,
+    help="Comparisons of this time: 90m, 24h, 7d.",
+)
+@click.option(
+    "--samples/--no-samples",
+    default=None,
+    help="Show values of rows, and keys, whole; --no-samples: no sample items, no examples side by side. Neither: masked.",
+)
+@keys_option
+@json_option
+@adopt_option
+def report() -> Work:
+    """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
+
+    Values of rows, and parts of keys that may name a person, are masked (…3f9a); with --samples as they are,
+    but for those that a pattern redacts: keep such a report where they may be.
+    Exit code 0: the report was made, whatever it says; 2: wrong use, or nothing is on record.
+    """
+    from migrator.features.report.work import report
+
+    return report
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml")
+@job_argument
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
+)
+@click.option(
+    "--role",
+    type=click.Choice(sorted({*ROLES, *SQL_ROLES})),
+    metavar="ROLE",
+    help="Only what this role needs, each right of which must be there (migrator export iam, grants): "
+    + f"{', '.join(sorted({*ROLES, *SQL_ROLES}))}.",
+)
+@json_option
+def doctor() -> Work:
+    """Check everything that a run of JOB needs: settings, packages, source, table, permissions, clocks, journal.
+
+    With --role a right that cannot be tried without leaving something behind is a warning. Nothing is written but the
+    journal's own file. Exit code 0: nothing failed; 1: something did.
+    """
+    from migrator.commands.table_work import doctor
+
+    return doctor

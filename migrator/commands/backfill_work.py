@@ -1,0 +1,391 @@
+"""`migrator backfill`: every row into the table, on the fast or on the conditional write path."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
+from threading import Event
+from typing import cast
+
+import click
+
+from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed, reading_cost
+from migrator.commands.processes import Others, Part, end_with_parent, options_of
+from migrator.features.spark.work import Engine, Spark, open_spark
+from migrator.cli.options import (
+    belonging,
+    findings_to_print,
+    progress,
+    say,
+    stdout,
+    stop_on_signals,
+    stopped_says,
+    tell_masked,
+)
+from migrator.cli.runs import RunEnd
+from migrator.journal.run_starts import keep_installation
+from migrator.journal.writers import newest_of
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.model.edges import Rows
+from migrator.runtime.errors import DIFFERENT
+from migrator.mapping.model.instances import Share
+from migrator.mapping.model.journal import Progress, Run, RunIdentity
+from migrator.mapping.model.results import BackfillResult
+from migrator.cli.runs_text import backfill_data, explained_lines, print_backfill
+from migrator.cli.text import SHOWN, estimate_data, print_findings
+from migrator.stages.process.budget import (
+    divided,
+    processes_of,
+    scope_of_run,
+    shares_of,
+    taken_by,
+)
+from migrator.commands.joined import Joining, open_joined_backfill
+from migrator.stages.process.session import (
+    Session,
+    begin,
+    chosen,
+    dry_session,
+    identity_of,
+    live_session,
+    need_bucket,
+    pages_of,
+    scope_of,
+)
+from migrator.features.spark.executor import Given
+from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
+from migrator.stages.process.write_path import PathChoice, choose_path
+from migrator.settings.job import Hook, Job
+from migrator.stages.backfill.estimate import estimate
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.core.ownership import refuse_source_table
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session.job import CommandJob, JobContext, Target, write_ownership
+
+# ── `migrator backfill`: every row into the table ──
+
+
+@dataclass(frozen=True)
+class BackfillFlags:
+    """What the command line asked for."""
+
+    entities: tuple[str, ...]
+    workers: int | None
+    processes: int | None
+    join: bool
+    part: str | None
+    engine: str | None
+    master: str | None
+    limit: int | None
+    dry_run: bool
+    explain: bool
+    restart: bool
+    into_existing: bool
+    max_write_units: int | None
+    max_cost: Decimal | None
+    yes: bool
+    force: bool
+
+
+@belonging(begins=True)
+def backfill(
+    command_job: CommandJob, max_refused: int | None, as_json: bool, whole_keys: bool, **values: object
+) -> int:
+    """The exit code of `migrator backfill`."""
+    address = address_of(str(values.pop("metrics_host")), cast("int | None", values.pop("metrics_port")))
+    flags = BackfillFlags(**values)  # type: ignore[arg-type]
+    _refuse_unfit(flags)
+    read = _tuned(command_job.job, flags)
+    if flags.join or flags.part:
+        return _join(command_job, read, flags, address)
+    allowed = read.tuning.max_refused if max_refused is None else max_refused
+    with failure_kept("backfill", command_job), ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        spark = open_spark(stack, command_job, read, "backfill", Engine(flags.engine, flags.master))
+        read = spark.driver_job(read) if spark else divided(read, flags.processes or 1)
+        context, entities = _open(stack, read, flags, stop)
+        if flags.explain:
+            _explain(context, entities)
+        session = _session(stack, command_job, context, flags, stop)
+        refuse_source_table(context.source, session.table_id)
+        _need_rows(context, session, flags)
+        path_choice = choose_path(stack, context, session, stop, say, force=flags.force)
+        identity = _identity(context, session, entities, flags, path_choice.installation)
+        bill = _bill(context, session, entities, flags, identity, path_choice.source(context))
+        need_allowed(read, bill, Allowed(flags.max_cost, flags.yes or flags.dry_run))
+        run = _begin(session, identity, flags)
+        keep_installation(session.journal.database, run.id, path_choice.installation)
+        stage = _stage(context, session, flags, path_choice, stop, progress())
+        if session.target is not None and run.state != "done":
+            works = _Works(context, session, session.target, flags, address)
+            stage = works.beside(stack, stage, run, bill.estimate.rows, command_job.job, spark)
+        with stopped_says(lambda: _stopped(session, run, dry_run=flags.dry_run)):
+            result = _work(stage, run, entities, read.hooks)
+        if as_json:
+            _print_data(result, bill)
+        else:
+            _print(result, session, context, whole_keys=whole_keys)
+    return DIFFERENT if result.total.refused > allowed else 0
+
+
+def _refuse_unfit(flags: BackfillFlags) -> None:
+    """Raises: click.UsageError for options that do not go together."""
+    if flags.explain and not flags.dry_run:
+        raise click.UsageError("--explain goes with --dry-run")
+    if flags.dry_run and (flags.processes or 1) > 1:
+        raise click.UsageError("--dry-run writes nothing, and goes without --processes")
+    unfit = {"--dry-run": flags.dry_run, "--restart": flags.restart, "--into-existing": flags.into_existing}
+    unfit["--processes"] = flags.processes is not None
+    by_host = {"--dry-run": flags.dry_run, "--processes": flags.processes is not None, "--join": flags.join}
+    Engine(flags.engine, flags.master).refuse_unfit(by_host | {"--workers": flags.workers is not None})
+    if flags.join and (named := [name for name, is_given in unfit.items() if is_given]):
+        raise click.UsageError(f"--join works on a run that was begun, and goes without {', '.join(named)}")
+
+
+def _open(
+    stack: ExitStack, job: Job, flags: BackfillFlags, stop: Event
+) -> tuple[JobContext, list[CompiledEntity]]:
+    opened = job_wiring.open_job(job, "backfill", workers=flags.workers, stop=stop.is_set)
+    context = stack.enter_context(opened)
+    entities = chosen(context.checked.entities, flags.entities)
+    need_bucket(job, entities)
+    return context, entities
+
+
+# ── Several processes on one run: the one that began it, those that it starts, and those that join ──
+
+
+@dataclass(frozen=True)
+class _Works:
+    """One process of a run, which is about to work on its pages."""
+
+    context: JobContext
+    session: Session
+    target: Target
+    flags: BackfillFlags
+    address: tuple[str, int] | None
+
+    def beside(
+        self, stack: ExitStack, stage: Backfill, run: Run, rows: int, whole: Job, spark: Spark | None
+    ) -> Backfill:
+        """The stage as it works beside the run's other processes. `whole`: the job with all its limits."""
+        if spark is not None:
+            return self._by_spark(stack, stage, run, rows, spark)
+        job = self.context.job
+        limits = (job.tuning.max_write_units, job.source.max_rows_per_s)
+        processes = processes_of(whole, self.flags.processes, rows, limits)
+        return self.with_others(stack, stage, run, rows, processes)
+
+    def _by_spark(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, spark: Spark) -> Backfill:
+        """This process writes nothing, and takes no part of the budgets."""
+        flags = self.flags
+        given = Given(
+            spark.text,
+            "backfill",
+            entities=flags.entities,
+            limit=flags.limit,
+            max_write_units=flags.max_write_units,
+            force=flags.force,
+        )
+        stage = self._watched(run, None).open_backfill(stack, stage, rows)
+        return replace(stage, pages=spark.pages(given), is_shared=lambda: True)
+
+    def with_others(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, processes: int) -> Backfill:
+        """The stage as it works beside so many processes less one, which end with it."""
+        job, journal = self.context.job, self.session.journal
+        connections = taken_by(divided(job, 1), stage.options.workers)
+        shares = shares_of(job, journal, scope_of_run(run))
+        others = Others.reserved(shares, processes - 1, connections)
+        stage = self.alone(stack, stage, run, rows, connections)
+        others.start(stack, self._words(), stage.stop, partial(journal.release_pages, run))
+        return stage
+
+    def alone(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, connections: int) -> Backfill:
+        """The stage on record, with its part of the run's budgets."""
+        watched = self._watched(run, Share(stage.who, connections=connections))
+        return watched.open_backfill(stack, stage, rows)
+
+    def _watched(self, run: Run, own: Share | None) -> Watched:
+        job, journal = self.context.job, self.session.journal
+        signs, scope = signs_of(job.tuning), scope_of_run(run)
+        return Watched("backfill", self.context, journal, self.target, signs, self.address, scope, own)
+
+    def _words(self) -> list[str]:
+        """What another process of the same run is given."""
+        flags = self.flags
+        options = {
+            "--workers": flags.workers,
+            "--limit": flags.limit,
+            "--max-write-units": flags.max_write_units,
+            "--force": flags.force,
+        }
+        named = [word for name in flags.entities for word in ("--entity", name)]
+        return ["backfill", str(self.context.job.path), *named, *options_of(options)]
+
+
+def _join(command_job: CommandJob, job: Job, flags: BackfillFlags, address: tuple[str, int] | None) -> int:
+    """Works on pages of the run that another process has begun, on this host or another one, until it is over."""
+    part = Part.of(flags.part) if flags.part else None
+    with failure_kept("backfill", command_job), ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        if part is not None:
+            end_with_parent(stop)
+        joining = Joining(
+            job,
+            part.id if part else secrets.token_hex(8),
+            part.connections if part else None,
+            flags.workers or job.tuning.workers,
+            flags.entities,
+            flags.limit,
+            force=flags.force,
+            address=address,
+        )
+        opened = open_joined_backfill(command_job.journal(stop.is_set), joining, stop, say)
+        joined = stack.enter_context(opened)
+        with stopped_says(lambda: "stopped; the run goes on without this process"):
+            joined.until_over()
+    say(f"run {joined.run.id} is done")
+    return 0
+
+
+def _tuned(job: Job, flags: BackfillFlags) -> Job:
+    """The job with what the command line says instead of it."""
+    if flags.max_write_units is None:
+        return job
+    return replace(job, tuning=job.tuning.model_copy(update={"max_write_units": flags.max_write_units}))
+
+
+def _explain(context: JobContext, entities: list[CompiledEntity]) -> None:
+    """On standard error, beside the progress: the result on standard output stays as it is."""
+    for entity in entities:
+        for line in explained_lines(
+            entity.name, context.source.explain(entity.plan, context.job.tuning.page_rows)
+        ):
+            say(line)
+
+
+def _session(
+    stack: ExitStack, command_job: CommandJob, context: JobContext, flags: BackfillFlags, stop: Event
+) -> Session:
+    design = context.checked.mapping.table
+    if flags.dry_run:
+        return dry_session(stack, design)
+    return live_session(stack, context.job, design, command_job, stop, into_existing=flags.into_existing)
+
+
+def _need_rows(context: JobContext, session: Session, flags: BackfillFlags) -> None:
+    """Raises: SettingsError where items are not made of rows any more; a dry run writes none."""
+    if flags.dry_run:
+        return
+    ownership = write_ownership(context.job, context.checked.mapping, session.journal)
+    ask = ownership.need_direct if flags.force else ownership.need_rows
+    ask()
+
+
+def _identity(
+    context: JobContext,
+    session: Session,
+    entities: list[CompiledEntity],
+    flags: BackfillFlags,
+    installation: str,
+) -> RunIdentity:
+    scope = scope_of(entities, flags.limit, named=bool(flags.entities))
+    return identity_of("backfill", context, session.table_id, entities, scope, installation=installation)
+
+
+def _bill(
+    context: JobContext,
+    session: Session,
+    entities: list[CompiledEntity],
+    flags: BackfillFlags,
+    identity: RunIdentity,
+    rows: Rows,
+) -> Bill:
+    """What is left to write and what it costs, printed on stderr unless it is nothing. `rows`: as pages are read."""
+    unfinished = session.journal.find_run(identity)
+    if unfinished is not None and (
+        (unfinished.state == "done" and flags.restart) or unfinished.id <= _runs_before(session, identity)
+    ):
+        unfinished = None
+    done = (
+        {}
+        if unfinished is None
+        else {entity.name: session.journal.tally(unfinished, entity.name).rows for entity in entities}
+    )
+    allowed, plans = Allowed(flags.max_cost, flags.yes or flags.dry_run), [entity.plan for entity in entities]
+    reading = reading_cost(context.job, rows, plans, allowed)
+    left = estimate(context.source, entities, time.time(), limit=flags.limit, done=done)
+    bill = bill_of(context.job, left, reading)
+    if bill.estimate.rows:
+        say(bill.line())
+    return bill
+
+
+def _runs_before(session: Session, identity: RunIdentity) -> int:
+    """The last run before the job went on, or back, to the mapping that it works by now."""
+    newest = newest_of(session.journal.database, identity.job)
+    return newest.runs_before if newest is not None else 0
+
+
+def _begin(session: Session, identity: RunIdentity, flags: BackfillFlags) -> Run:
+    run = begin(session.journal, identity, again=flags.restart, after=_runs_before(session, identity))
+    if run.state == "done":
+        what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart writes everything once more)"
+        say(what)
+    elif run.resumed:
+        say(f"run {run.id} of {run.started_at} goes on")
+    return run
+
+
+def _stage(
+    context: JobContext,
+    session: Session,
+    flags: BackfillFlags,
+    path_choice: PathChoice,
+    stop: Event,
+    shown: Progress,
+) -> Backfill:
+    tuning = context.job.tuning
+    options = BackfillOptions(flags.workers or tuning.workers, tuning.page_rows, flags.limit)
+    return Backfill(
+        source=path_choice.source(context),
+        journal=session.journal,
+        path=path_choice.path(context, session),
+        progress=shown,
+        options=options,
+        stop=stop,
+    )
+
+
+def _work(stage: Backfill, run: Run, entities: list[CompiledEntity], hooks: Sequence[Hook]) -> BackfillResult:
+    if run.state == "done":
+        return stage.result(run, entities, 0.0)
+    with RunEnd(stage.journal, run, hooks), stage.progress:
+        return stage.run(run, entities)
+
+
+def _stopped(session: Session, run: Run, *, dry_run: bool) -> str:
+    if dry_run:
+        return "stopped; a dry run writes nothing and keeps nothing: it begins anew when it is given again"
+    pages, _ = pages_of(session.journal, run)
+    rows = session.journal.tally(run).rows
+    return f"stopped; {rows:,} row(s) of {pages:,} page(s) are written and stay, and the same command goes on from there"
+
+
+def _print_data(result: BackfillResult, bill: Bill) -> None:
+    data = {**backfill_data(result), "estimate": estimate_data(bill.estimate, bill.price)}
+    click.echo(json.dumps(data, sort_keys=True))
+
+
+def _print(result: BackfillResult, session: Session, context: JobContext, *, whole_keys: bool) -> None:
+    print_backfill(stdout(), result)
+    unmasked = session.journal.findings(result.run, SHOWN)
+    printed = findings_to_print(unmasked, context.checked.mapping, whole_keys=whole_keys)
+    print_findings(stdout(), printed, result.findings)
+    tell_masked(printed, unmasked)

@@ -1,0 +1,220 @@
+"""`migrator capture`, `relay` and `purge`: marks of changes, and the items that they become; and `migrate-mapping`."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli.command_line import (
+    MOST_PROCESSES,
+    Branch,
+    Leaf,
+    Work,
+    adopt_option,
+    force_option,
+    job_argument,
+    json_option,
+    metrics_options,
+    part_option,
+)
+
+
+@click.group(cls=Branch)
+def capture() -> None:
+    """Leave a mark of every change in the source, by triggers, from PostgreSQL's log, by streams of old tables of DynamoDB,
+    or by the services themselves, for the relay to work."""
+
+
+@capture.command(example="jobs/shop.yaml --dry-run")
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Print the SQL that would run, change nothing.")
+@click.option(
+    "--as", "form", type=click.Choice(["sql", "alembic"]), help="Print a migration file, change nothing."
+)
+@click.option(
+    "--by-services",
+    is_flag=True,
+    help="No triggers: services leave the marks, by the adapter that all of them import.",
+)
+@click.option(
+    "--from-log",
+    is_flag=True,
+    help="No triggers: the relay reads PostgreSQL's log, by a publication and a replication slot.",
+)
+@click.option("--by-triggers", is_flag=True, help="Triggers again, where the log has been read so far.")
+@click.option(
+    "--take-back",
+    is_flag=True,
+    help="SQL is the truth again also for entities taken out of writes.direct: old rows go over newer items.",
+)
+@click.option(
+    "--go-back",
+    is_flag=True,
+    help="Also where the job has gone on from this mapping: newer relays and services are told to stop.",
+)
+@force_option("Also where a pattern that DynamoDB answers gets another answer by this mapping.")
+@json_option
+@adopt_option
+def install() -> Work:
+    """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
+
+    With --by-services only the tables are made. Without it on such an installation, triggers are made, and leave
+    the marks from then on.
+
+    With --from-log the tables, a publication and a replication slot are made. Without it such an installation stays
+    as it is and is brought up to date; --by-triggers replaces it.
+
+    Of old tables of DynamoDB the streams are switched on and begun with, and --dry-run prints calls of aws.
+    """
+    from migrator.commands.capture_work import install
+
+    return install
+
+
+@capture.command(example="jobs/shop.yaml")
+@job_argument
+@json_option
+def status() -> Work:
+    """Compare triggers, or what is read of the log, with mapping and schema, look at streams of old tables, or count the
+    services that leave marks. Of a log, how far its slot is behind.
+
+    Exit code 1 where a change could leave no mark.
+    """
+    from migrator.commands.capture_work import status
+
+    return status
+
+
+@capture.command(example="jobs/shop.yaml")
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Print the SQL that would run, change nothing.")
+@click.option(
+    "--discard-marks", is_flag=True, help="Also where marks wait; their changes are lost to the table."
+)
+@force_option("Also while services run that mark changes; their writes fail then.")
+@json_option
+def uninstall() -> Work:
+    """Take away the triggers, or the slot and the publication, and our tables, so that nothing of ours is left in the
+    source.
+
+    Streams of old tables of DynamoDB stay on: others may read them.
+    """
+    from migrator.commands.capture_work import uninstall
+
+    return uninstall
+
+
+@capture.command(example="jobs/shop.yaml")
+@job_argument
+@click.option("--raise", "raising", is_flag=True, help="Move on above every ticket that is known.")
+@click.option(
+    "--above", type=int, default=0, metavar="TICKET", help="With --raise: a ticket known from elsewhere."
+)
+@click.option("--dry-run", is_flag=True, help="Say which epoch --raise would move to, change nothing.")
+@json_option
+def epoch() -> Work:
+    """Show the counter of tickets; --raise after a restore of the source or a fail-over that lost changes."""
+    from migrator.commands.capture_work import epoch
+
+    return epoch
+
+
+# ── `migrator relay` and `migrator purge` ──
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --once")
+@job_argument
+@click.option("--once", is_flag=True, help="Stop when no mark is left; waits for those of others.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Marks under way at once."
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, MOST_PROCESSES),
+    default=1,
+    show_default=True,
+    help="Relays at once on this host; this one starts the others, and ends them.",
+)
+@part_option
+@click.option("--dry-run", is_flag=True, help="Count the marks that wait, change nothing.")
+@click.option(
+    "--discard-failed",
+    is_flag=True,
+    help="Delete the marks that could not be worked; verify --repair finds their rows.",
+)
+@force_option("Also where every pattern is complete, or one that DynamoDB answers gets another answer.")
+@metrics_options
+@json_option
+@adopt_option
+def relay() -> Work:
+    """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
+
+    Runs until it is stopped (Ctrl-C, SIGTERM) or every access pattern is complete; several may run at once, on several
+    hosts with one journal.
+
+    Exit code 0: with --once, no mark is left that is ripe; 1: some could not be worked, or rows were refused or met a
+    collision (see `migrator findings`), or another relay still has marks after the time of a lease (tuning.lease_s);
+    3: an edge gave up, the marks wait.
+    """
+    from migrator.commands.relay_work import relay
+
+    return relay
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --dry-run")
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Count, take nothing away.")
+@adopt_option
+@json_option
+def purge() -> Work:
+    """Remove tombstones that no late write can need any more; DynamoDB's TTL would do it days later."""
+    from migrator.commands.relay_work import purge
+
+    return purge
+
+
+# ── `migrator migrate-mapping` ──
+
+
+@click.command(name="migrate-mapping", cls=Leaf, example="jobs/shop.yaml --dry-run")
+@job_argument
+@click.option(
+    "--go-back", is_flag=True, help="Go back to the mapping of before, also in the middle of a change."
+)
+@click.option(
+    "--again", is_flag=True, help="Go once more to the file's mapping, which the job went back from."
+)
+@click.option(
+    "--no-table",
+    is_flag=True,
+    help="Another tool keeps the table: stop where an index is missing, leave those that nothing asks.",
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds that the verify gives rows which differ, before it looks at them again.",
+)
+@click.option(
+    "--max-write-units", type=click.IntRange(min=1), help="Write units a second, instead of the job's."
+)
+@click.option("--yes", is_flag=True, help="Do not ask: of indexes that go, and of what it costs.")
+@click.option("--dry-run", is_flag=True, help="Print the steps and what they take, change nothing.")
+@force_option("Also where a pattern that DynamoDB answers gets another answer, or every one is complete.")
+@json_option
+@adopt_option
+def migrate_mapping() -> Work:
+    """Bring a job from the mapping that it works by to the one that its file says now, beside live traffic.
+
+    Missing indexes are added; the new mapping becomes the newest, so that relays and backfills of the one before stop;
+    of each row the item types that change are written, with tombstones where items were, also of entities that are gone; a
+    verify of the whole table proves it; indexes that nothing asks are removed. Stopped or killed, it goes
+    on where it is given again. What it changes `migrator mapping diff` says.
+
+    Exit code 0: the job works by it; 1: findings or indexes are left, you said no, or it is refused because a pattern's
+    answer would change, and always of a dry run that has steps; 2: refused; 3 and 130: stopped.
+    """
+    from migrator.features.revisions.migrate_work import migrate_mapping
+
+    return migrate_mapping

@@ -1,0 +1,350 @@
+"""`migrator cutover`: moves access patterns from phase to phase on evidence; and what all moves share."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import click
+
+from migrator.cli.options import belonging, need_yes, print_evidence, print_folded, say, stop_on_signals
+from migrator.cli.runs import known_revision
+from migrator.mapping.patterns.answers import read_member
+from migrator.mapping.model.durations import age_text
+from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, did_you_mean
+from migrator.mapping.model.evidence import (
+    AUDIENCE_AT_MOST,
+    Judgement,
+    Member,
+    MovedError,
+    PatternPhase,
+    State,
+    is_back,
+)
+from migrator.mapping.model.instances import Instance, ServiceRegistry
+from migrator.cli.cutover_text import (
+    instance_label,
+    judgement_data,
+    refusal,
+)
+from migrator.settings.job import Job
+from migrator.settings.transforms import sound_mapping
+from migrator.stages.cutover.moves import Cutover, next_step
+from migrator.stages.session.cutover import EvidenceSources, open_evidence
+from migrator.stages.session.job import CommandJob
+from migrator.stages.session.live import JobJournal, job_journal_of
+
+# ── Shared by commands that move access patterns: actor and reason, override, and instances to evict ──
+
+_LETTERS = 500
+
+
+@dataclass(frozen=True)
+class MoveOptions:
+    """Options of a move forward. `override`: why it is to be made against the evidence. `shown`: the phase that the
+    pattern must still be in. `one_way`: whether complete may be without a way back."""
+
+    shown: str | None
+    who: str
+    reason: str
+    override: str | None
+    gone: tuple[str, ...]
+    one_way: bool
+    dry_run: bool
+    wait: bool
+    yes: bool
+    as_json: bool
+
+    def __post_init__(self) -> None:
+        if self.override is not None and not self.override.strip():
+            raise SettingsError(
+                '--override wants a reason for the audit: --override "why it is safe all the same"'
+            )
+        fit_reason(self.override or "")
+        fit_reason(self.reason)
+        if self.dry_run and self.gone:
+            what = "--evict strikes an instance off the list, and --dry-run changes nothing"
+            raise SettingsError(f"{what}; give one of them")
+
+    def goes(self, judged: Judgement) -> bool:
+        """Whether a move is to be made, as far as it is for the evidence."""
+        return not self.dry_run and (judged.ok or self.override is not None)
+
+    def wants_a_yes(self, judged: Judgement) -> bool:
+        return judged.after.phase == "complete" and not self.yes
+
+    def need_yes(self, judged: Judgement) -> None:
+        """Returns where the move is meant after which SQL may no longer be written.
+
+        Raises: RefusedError where it is not; SettingsError where there is no terminal to ask at.
+        """
+        if not sys.stdin.isatty():
+            raise SettingsError(
+                f"from complete {self._way_back}, and there is no terminal to ask at; say --yes"
+            )
+        what = f"{judged.pattern}: from complete {self._way_back}, and SQL may no longer be written. Go on?"
+        need_yes(what)
+
+    @property
+    def _way_back(self) -> str:
+        return "there is no way back" if self.one_way else "the way back takes a stop of its services"
+
+
+def fit_reason(reason: str) -> None:
+    """Raises: SettingsError where the audit has no room for it."""
+    if len(reason) > _LETTERS:
+        raise SettingsError(f"a reason has at most {_LETTERS} letters")
+
+
+def refuse_moved(phase: PatternPhase, expected: str | None) -> None:
+    """Raises: MovedError where the pattern is not in the phase any more that the caller was shown."""
+    if expected is not None and phase.state.phase != expected:
+        raise MovedError(
+            f"pattern {phase.pattern}: it is in {phase.state}, not in {expected} any more; look again"
+        )
+
+
+def need_pattern(name: str, patterns: Sequence[str]) -> None:
+    """Raises: SettingsError where there is no such pattern."""
+    if name not in patterns:
+        advice = did_you_mean(name, patterns) or "; `migrator cutover status JOB` lists them"
+        raise SettingsError(f"the mapping has no access pattern '{name}'{advice}")
+
+
+def instances_to_evict(service_registry: ServiceRegistry, ids: Sequence[str]) -> list[Instance]:
+    """Silent instances that an operator confirms are gone. Raises: SettingsError for one that is not silent."""
+    by_id = {instance.id: instance for instance in service_registry.known}
+    for id_ in ids:
+        if id_ not in by_id:
+            silent = ", ".join(instance.id for instance in service_registry.silent) or "none"
+            raise SettingsError(f"--evict {id_}: there is no such instance; silent ones: {silent}")
+        if by_id[id_] in service_registry.living:
+            age = age_text(service_registry.age_s(by_id[id_]))
+            raise SettingsError(
+                f"--evict {id_}: {instance_label(by_id[id_])} is alive, heard of {age} ago; stop it first"
+            )
+    return [by_id[id_] for id_ in ids]
+
+
+def remove_instances(job_journal: JobJournal, ids: Sequence[str]) -> None:
+    """Removes instances from the list, once the audit names the person who evicted them; those heard of meanwhile stay.
+
+    One that lives all the same comes back with its next heartbeat.
+    """
+    for instance in job_journal.service_registry().silent:
+        if instance.id in ids:
+            job_journal.instances.leave(instance)
+
+
+# ── The output of a move, with the readers that do not act by it yet ──
+
+_WAIT_LIMIT_S = 60.0
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True)
+class MovedPattern:
+    """`data`: the move as JSON for programs; its phase now."""
+
+    data: dict[str, Any]
+    phase: PatternPhase
+
+
+def print_moves(
+    job_journal: JobJournal,
+    moved: Sequence[MovedPattern],
+    *,
+    as_json: bool,
+    wait: bool,
+    as_list: bool = False,
+) -> int:
+    """Prints what was moved and by when readers see it; with `wait` it waits for them, for all moves at once.
+
+    `as_list`: programs get a list, whatever their number.
+    """
+    seen_s = job_journal.job.reads.seen_within_s
+    if not as_json:
+        for move in moved:
+            print_folded(
+                f"{move.phase.pattern}: {move.data['from']} -> {move.phase.state} (version {move.phase.version})"
+            )
+    late = _late(job_journal, [move.phase for move in moved]) if wait and moved else {}
+    if as_json:
+        entries = [
+            move.data
+            | {
+                "version": move.phase.version,
+                "seen_within_s": seen_s,
+                "not_confirmed": late.get(move.phase.pattern, []),
+            }
+            for move in moved
+        ]
+        click.echo(json.dumps(entries if as_list else entries[0], ensure_ascii=False))
+    elif late:
+        for pattern, names in late.items():
+            print_folded(f"{pattern}: not confirmed within {_WAIT_LIMIT_S:g} s: {', '.join(names)}")
+    elif moved:
+        print_folded("every living reader acts by it" if wait else f"readers act by it within {seen_s:g} s")
+    return DIFFERENT if late else CLEAN
+
+
+def _late(job_journal: JobJournal, moved: Sequence[PatternPhase]) -> dict[str, list[str]]:
+    """Readers that do not act by the moves after a minute, by pattern."""
+    ends_at = time.monotonic() + _WAIT_LIMIT_S
+    while True:
+        confirmed = job_journal.phases.confirmed()
+        readers = [reader for reader in job_journal.service_registry().living if reader.reads]
+        late = {
+            phase.pattern: names
+            for phase in moved
+            if (
+                names := [
+                    instance_label(reader)
+                    for reader in readers
+                    if confirmed.get(reader.id, {}).get(phase.pattern, 0) < phase.version
+                ]
+            )
+        }
+        if not late or time.monotonic() >= ends_at:
+            return late
+        time.sleep(_LOOK_S)
+
+
+# ──
+# `migrator cutover`: each access pattern moved from phase to phase, forward on evidence and back at any time.
+
+
+def pattern_names(job: Job) -> list[str] | MigratorError:
+    """The names of the mapping's patterns, or why it cannot be read."""
+    try:
+        return list(sound_mapping(job.mapping).mapping.patterns)
+    except MigratorError as error:
+        return error
+
+
+@belonging(keeps=True)
+def advance(command_job: CommandJob, pattern: str, **options: Any) -> int:
+    """The exit code of `migrator cutover advance`."""
+    return _move(command_job, pattern, next_step, MoveOptions(**options))
+
+
+@belonging(keeps=True)
+def ramp(
+    command_job: CommandJob,
+    pattern: str,
+    percent: int,
+    aimed: tuple[str, ...],
+    no_more: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """The exit code of `migrator cutover ramp`."""
+    if percent > 100:
+        raise SettingsError(
+            f"a ramp has 1 to 100 percent, not {percent}; at 100 the table answers all, then `migrator cutover advance`"
+        )
+    more, fewer = (_audience(command_job.job, pattern, given) for given in (aimed, no_more))
+
+    def after(now: State) -> State:
+        """Those that the ramp has stay its own until they are taken away, whatever its share."""
+        for name, text in sorted(fewer - set(now.audience)):
+            raise SettingsError(f"pattern {pattern}: it is not for {name}={text}; it is in {now}")
+        state = State("ramp", percent, tuple(sorted({*now.audience, *more} - fewer)))
+        if percent < (0 if state.audience else 1):
+            advice = "SQL answers all after `migrator cutover rollback`, and 0 goes with --for"
+            raise SettingsError(f"a ramp has 1 to 100 percent, not {percent}; {advice}")
+        if len(state.audience) > AUDIENCE_AT_MOST:
+            raise SettingsError(f"a ramp is for {AUDIENCE_AT_MOST} at most; give it a share instead")
+        return state
+
+    return _move(command_job, pattern, after, MoveOptions(**options))
+
+
+def _audience(job: Job, pattern: str, given: Sequence[str]) -> set[Member]:
+    """Raises: SettingsError where the pattern, or a parameter of it, is not as given."""
+    if not given:
+        return set()
+    patterns = sound_mapping(job.mapping).mapping.patterns
+    need_pattern(pattern, list(patterns))
+    return {read_member(patterns[pattern], text) for text in given}
+
+
+def _move(command_job: CommandJob, pattern: str, to: Callable[[State], State], options: MoveOptions) -> int:
+    read = command_job.job
+    job_journal = job_journal_of(read, command_job.journal())
+    phase = job_journal.phases.all().get(pattern, PatternPhase(pattern))
+    refuse_moved(phase, options.shown)
+    after = to(phase.state)
+    if not phase.fault and is_back(phase.state, after):
+        return _down(job_journal, phase, after, options)
+    patterns = pattern_names(read)
+    if isinstance(patterns, MigratorError):
+        raise patterns
+    need_pattern(pattern, patterns)
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        evicted = instances_to_evict(job_journal.service_registry(), options.gone)
+        evidence_sources = stack.enter_context(
+            open_evidence(replace(job_journal, gone=options.gone), "cutover", stop.is_set)
+        )
+        stage = Cutover(job_journal.phases, options.who, evidence_sources.context.checked.mapping.revision)
+        # The version known when the command was given is moved; a faster command has moved another version.
+        judged = _judged(stage, evidence_sources, phase, after, options)
+        if options.goes(judged) and options.wants_a_yes(judged):
+            options.need_yes(judged)
+            # The question may have stood for hours, so the evidence is judged once more.
+            judged = _judged(stage, evidence_sources, phase, judged.after, options)
+        if not options.goes(judged):
+            return _stays(judged, options)
+        moved = stage.move(judged, reason=_reason(options, evicted), override=bool(options.override))
+        remove_instances(job_journal, options.gone)
+        return _tell(job_journal, judged, moved, options)
+
+
+def _judged(
+    stage: Cutover, evidence_sources: EvidenceSources, phase: PatternPhase, after: State, options: MoveOptions
+) -> Judgement:
+    """By the evidence of now, of which people are shown what is not ok; with --dry-run all of it."""
+    lines = partial(evidence_sources.gatherer.lines, one_way=options.one_way)
+    judged = stage.judge(phase, after, lines)
+    if not options.as_json:
+        print_evidence(judged.lines, every=options.dry_run)
+    return judged
+
+
+def _reason(options: MoveOptions, evicted: Sequence[Instance]) -> str:
+    one_way = "one way" if options.one_way else ""
+    gone = (f"said to be gone: {instance_label(instance)}" for instance in evicted)
+    return "; ".join(filter(None, (options.override or options.reason, one_way, *gone)))
+
+
+def _down(job_journal: JobJournal, phase: PatternPhase, after: State, options: MoveOptions) -> int:
+    """A move back by the journal alone: neither source nor table may stand in its way."""
+    judged = Judgement(phase.pattern, phase.state, after, phase.version, ())
+    if options.dry_run:
+        return _stays(judged, options)
+    evicted = instances_to_evict(job_journal.service_registry(), options.gone)
+    stage = Cutover(job_journal.phases, options.who, known_revision(job_journal.job) or "")
+    moved = stage.roll_back(phase, after, _reason(options, evicted))
+    remove_instances(job_journal, options.gone)
+    return _tell(job_journal, judged, moved, options)
+
+
+def _tell(job_journal: JobJournal, judged: Judgement, moved: PatternPhase, options: MoveOptions) -> int:
+    data = judgement_data(judged) | {"moved": True}
+    return print_moves(job_journal, [MovedPattern(data, moved)], as_json=options.as_json, wait=options.wait)
+
+
+def _stays(judged: Judgement, options: MoveOptions) -> int:
+    if options.as_json:
+        click.echo(json.dumps(judgement_data(judged) | {"moved": False}, ensure_ascii=False))
+    elif judged.ok:
+        print_folded(f"{judged.pattern} could go from {judged.before} to {judged.after}; nothing was changed")
+    else:
+        say(refusal(judged))
+    return CLEAN if judged.ok else DIFFERENT

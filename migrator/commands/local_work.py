@@ -1,0 +1,50 @@
+"""`migrator local` and `migrator completion`: the embedded DynamoDB, and the script that completes our commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from migrator.cli.command_line import print_json
+from migrator.dynamodb import embedded
+
+
+def _folders() -> list[Path]:
+    return [embedded.folder(name) for name in embedded.NAMES]
+
+
+def status(as_json: bool) -> int:
+    """The exit code of `migrator local status`."""
+    server = next(filter(None, map(embedded.running, _folders())), None)
+    if as_json:
+        fields = {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
+        print_json({"running": server is not None, **fields})
+    else:
+        click.echo(embedded.status(server))
+    return 0
+
+
+def stop(as_json: bool) -> int:
+    """The exit code of `migrator local stop`."""
+    stopped = True in [embedded.stop(home) for home in _folders()]
+    if as_json:
+        print_json({"stopped": stopped})
+    else:
+        click.echo("stopped; its tables are kept" if stopped else "it was not running")
+    return 0
+
+
+PROGRAM = "migrator"
+
+
+def completion(shell: str, as_json: bool) -> int:
+    """The exit code of `migrator completion`."""
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    root = click.get_current_context().find_root().command
+    script = completion_class(root, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source()
+    click.echo(json.dumps({"shell": shell, "script": script}) if as_json else script)
+    return 0

@@ -1,0 +1,267 @@
+"""`migrator mapping` with a source at hand: the mapping against its schema, one row's items, and what items give back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from migrator.cli.command_line import print_json
+from migrator.cli.row_keys import entity_named, row_key
+from migrator.mapping.check.check import check_mapping
+from migrator.mapping.check.questions import question_warnings
+from migrator.mapping.model.questions import Question, Statement
+from migrator.mapping.language.documents import facts_of
+from migrator.mapping.items.changes import unread_tables
+from migrator.mapping.items.encoder import compile_encoder
+from migrator.mapping.items.items import CompiledEntity, items_for
+from migrator.mapping.inverse.rows import compile_inverse
+from migrator.mapping.inverse.tables import TableInverse
+from migrator.mapping.language.document import where_of
+from migrator.mapping.language.parse import ParsedMapping
+from migrator.mapping.language.redaction import json_text
+from migrator.mapping.model.edges import Questions
+from migrator.runtime.errors import CLEAN, DIFFERENT, Fault, MigratorError, RowError, SettingsError
+from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
+from migrator.mapping.model.mapping import Mapping
+from migrator.cli.text import item_text, row_tree_lines
+from migrator.settings.job import is_job, load_job
+from migrator.settings.source import SourceSettings
+from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
+from migrator.source.sql.spelling import Speller
+from migrator.source.workload.reading import question_of
+from migrator.stages.patterns.question import statement_faults
+from migrator.stages.verify.scan import tables_read
+from migrator.stages.session import job
+
+_TABLES_NAMED = 20
+
+
+def check_on_source(
+    url: str, parsed: ParsedMapping, leave: Sequence[str] = ()
+) -> tuple[Sequence[Fault], str]:
+    """Faults and warnings by the source's schema, and what can be said of a mapping without faults. `leave`: tables that
+    have no entity on purpose, with * for anything. Raises: MappingError."""
+    with job.open_source(_settings(url), parsed) as source:
+        checked = checked_on(source, parsed)
+        # Old tables of DynamoDB's are declared, and checked without a source.
+        refused = list(statement_faults(cast("Questions", source), checked.mapping))
+        doubts = volatile_warnings(source, parsed, checked)
+        facts = source.facts()
+        unread = unread_tables(facts, checked.plans, source.views())
+        hidden = list(_hidden(source.hidden_fault, parsed, checked.plans))
+        doubts += _zeros(cast("Questions", source), parsed, checked.plans, facts.dialect)
+    asked = _questions(checked.mapping, facts)
+    doubts += question_warnings(checked.mapping, parsed.document, checked.plans, asked)
+    faults = [
+        parsed.document.fault(
+            ("access_patterns", refusal.pattern, "sql", *([refusal.part] if refusal.part else [])),
+            refusal.what,
+        )
+        for refusal in refused
+    ]
+    faults += hidden
+    faults += _unmapped(
+        parsed, [name for name in unread if not any(fnmatchcase(name, glob) for glob in leave)]
+    )
+    count = len(checked.entities)  # compiled, too: a check is to find whatever stands in the way of items
+    return [*checked.warnings, *doubts, *faults], f"{count} entities fit the source"
+
+
+def _hidden(
+    hidden_fault: Callable[[TableFacts], str], parsed: ParsedMapping, plans: Sequence[EntityPlan]
+) -> Iterator[Fault]:
+    """A fault for each table with rows that this user does not see, at the first entity that reads it."""
+    entities: dict[str, tuple[EntityPlan, TableFacts]] = {}
+    for plan in plans:
+        for table in tables_read(plan):
+            entities.setdefault(table.name, (plan, table))
+    for plan, table in entities.values():
+        if what := hidden_fault(table):
+            yield parsed.document.fault(("entities", plan.entity.written), what)
+
+
+def _zeros(
+    source: Questions, parsed: ParsedMapping, plans: Sequence[EntityPlan], dialect: str
+) -> Iterator[Fault]:
+    """A warning for each TTL column that is 0 in some row, where the mapping does not say what 0 means."""
+    for plan in plans:
+        for item in plan.entity.items:
+            column = plan.table.column(item.expiry.path) if item.expiry and not item.expiry.zero else None
+            if column is None or column.sql or column.kind.name != "integer":
+                continue
+            if _is_zero_somewhere(source, plan, column, dialect):
+                what = f"'{column.name}' is 0 in some row, and its items count as expired and are not shown"
+                advice = "write ttl: {from: …, zero: never}, or zero: expired where they are"
+                at = ("entities", plan.entity.written, "items", item.type, "ttl")
+                yield parsed.document.fault(at, f"{what}; {advice}", warning=True)
+
+
+def _is_zero_somewhere(source: Questions, plan: EntityPlan, column: Column, dialect: str) -> bool:
+    spell = Speller("", dialect).name
+    place = ".".join(map(spell, filter(None, (plan.table.schema, plan.table.real))))
+    try:
+        return bool(source.query(f"SELECT 1 FROM {place} WHERE {spell(column.real)} = 0 LIMIT 1", {}, None))
+    except MigratorError:
+        return False  # a table that takes too long to look through, say
+
+
+def _questions(mapping: Mapping, facts: SchemaFacts) -> dict[str, Question]:
+    """By pattern, what its statement asks of the tables, where it has one and that can be read."""
+    statements = {name: pattern.statements.get("") for name, pattern in mapping.patterns.items()}
+    asked = {
+        name: question_of(Statement(sql), facts) for name, sql in statements.items() if isinstance(sql, str)
+    }
+    return {name: question for name, question in asked.items() if isinstance(question, Question)}
+
+
+def _settings(source: str) -> SourceSettings:
+    """Of a URL, or of the job that is named in its place: old tables of DynamoDB's have no URL."""
+    path = Path(source)
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return load_job(path, os.environ).source
+    return SourceSettings.model_construct(url=source)
+
+
+def check_on_declarations(parsed: ParsedMapping, leave: Sequence[str] = ()) -> tuple[Sequence[Fault], str]:
+    """The same of a mapping that declares its old tables of DynamoDB's: what it says of them is all there is to know."""
+    revised, transforms = load_transforms(parsed)
+    facts = facts_of(revised.mapping)
+    checked = check_mapping(revised, facts, transforms)
+    unread = [
+        name
+        for name in unread_tables(facts, checked.plans, set())
+        if not any(fnmatchcase(name, glob) for glob in leave)
+    ]
+    count = len(checked.entities)
+    return [
+        *checked.warnings,
+        *_unmapped(parsed, unread),
+    ], f"{count} entities fit the tables that it declares"
+
+
+def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
+    """A warning that names the tables which no entity reads: their rows stay behind."""
+    if not unread:
+        return []
+    named = ", ".join(unread[:_TABLES_NAMED])
+    more = f" and {len(unread) - _TABLES_NAMED} more" if len(unread) > _TABLES_NAMED else ""
+    what = f"{len(unread)} table(s) of the source have no entity: {named}{more}"
+    advice = "map them, or name them in the job when they stay on purpose: cutover: {leave: […]}"
+    return [parsed.document.fault(("entities",), f"{what}; {advice}", warning=True)]
+
+
+def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], show_code: bool, as_json: bool) -> int:
+    """The exit code of `migrator mapping try`."""
+    parsed = read_mapping(file)
+    if not keys and not show_code:
+        raise SettingsError("name a row: --key 42, or --key a=1 --key b=2; or give --show-code")
+    with job.open_source(_settings(source), parsed) as opened:
+        compiled = entity_named(checked_on(opened, parsed), entity)
+        if show_code:
+            return _show_code(compiled, as_json=as_json)
+        rows = opened.read_rows(compiled.plan, [row_key(compiled, keys)])
+    if not rows:
+        raise SettingsError(f"{entity}: there is no row with this key (or its where: leaves it out)")
+    try:
+        items = items_for(compiled, rows[0])
+    except RowError as error:
+        if as_json:
+            raise
+        click.echo("\n".join(row_tree_lines(compiled.plan, rows[0])))
+        click.echo(f"refused: {error}{f' ({error.private})' if error.private else ''}", err=True)
+        return DIFFERENT
+    if as_json:
+        click.echo(json_text(items))
+        return 0
+    click.echo("\n".join(row_tree_lines(compiled.plan, rows[0])))
+    click.echo(f"becomes {len(items)} item(s)")
+    for item in items:
+        click.echo(item_text(item))
+    return 0
+
+
+def _show_code(entity: CompiledEntity, *, as_json: bool) -> int:
+    encoder = compile_encoder(entity)
+    code = None if encoder is None else encoder.code
+    if as_json:
+        print_json({"entity": entity.name, "code": code})
+    elif code is None:
+        why = "a transform, objects in S3, or attributes that are keys of an index by their names"
+        click.echo(f"{entity.name} has no such function: its items need {why}; items_for() makes them")
+    else:
+        click.echo(code, nl=False)
+    return 0
+
+
+# ── `migrator mapping check --invertible` ──
+
+
+def invertible(files: tuple[Path, ...], source: str | None, as_json: bool) -> int:
+    """The exit code of `migrator mapping check --invertible`. Raises: MappingError with the faults of a mapping."""
+    if source is None:
+        what = "whether rows come back depends on the types of columns: give --source"
+        raise SettingsError(f"mapping check --invertible: {what}")
+    results = [(parsed, _tables(parsed, source)) for parsed in map(_mapping, files)]
+    if as_json:
+        print_json([inverse_data(parsed, table) for parsed, tables in results for table in tables])
+    else:
+        for parsed, tables in results:
+            click.echo("\n".join(inverse_lines(parsed, tables)))
+    return CLEAN if all(table.invertible for _, tables in results for table in tables) else DIFFERENT
+
+
+def _mapping(file: Path) -> ParsedMapping:
+    return read_mapping(load_job(file, os.environ).mapping if is_job(file) else file)
+
+
+def _tables(parsed: ParsedMapping, url: str) -> tuple[TableInverse, ...]:
+    with job.open_source(_settings(url), parsed) as source:
+        checked = checked_on(source, parsed)
+        return compile_inverse(checked.mapping, checked.plans, source.views()).tables
+
+
+def inverse_lines(parsed: ParsedMapping, tables: tuple[TableInverse, ...]) -> Iterator[str]:
+    for table in tables:
+        yield f"{table.table}: {_verdict(table)}"
+        for lost in table.lost:
+            needed = " (a new row needs it: NOT NULL, no default)" if lost.needed else ""
+            yield f"  {lost.column} is lost: {lost.why}{needed}"
+        if table.mend:
+            yield f"  {_place(parsed, table)}: write {table.mend}"
+    good = sum(table.invertible for table in tables)
+    yield f"{parsed.document.file}: {good} of {len(tables)} tables come back from their items"
+
+
+def _verdict(table: TableInverse) -> str:
+    if table.rows_lost:
+        return f"lost: {table.rows_lost}"
+    if table.lost:
+        return f"{len(table.lost)} column(s) lost"
+    return "invertible, but for the rows that where: leaves out" if table.left_out else "invertible"
+
+
+def _place(parsed: ParsedMapping, table: TableInverse) -> str:
+    return f"{parsed.document.file}:{parsed.document.line(table.at)}: {where_of(table.at)}"
+
+
+def inverse_data(parsed: ParsedMapping, table: TableInverse) -> dict[str, Any]:
+    return {
+        "file": parsed.document.file,
+        "table": table.table,
+        "entities": list(table.entities),
+        "invertible": table.invertible,
+        "where_leaves_rows_out": table.left_out,
+        "rows_lost": table.rows_lost or None,
+        "lost": [
+            {"column": one.column, "cause": one.cause, "why": one.why, "needed": one.needed}
+            for one in table.lost
+        ],
+        "mend": table.mend or None,
+        "line": parsed.document.line(table.at),
+        "where": where_of(table.at),
+    }

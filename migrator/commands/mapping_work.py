@@ -1,0 +1,126 @@
+"""`migrator mapping` and `migrator import`: mappings and jobs looked at before anything moves, or begun."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from migrator.cli.command_line import print_json
+from migrator.mapping.check.check import check_form
+from migrator.mapping.language.workbench import LONGEST_BYTES, head_of_model
+from migrator.mapping.language.parse import ParsedMapping
+from migrator.runtime.errors import CLEAN, WRONG_USE, Fault, MappingError, SettingsError
+from migrator.settings.job import is_job, load_job
+from migrator.settings.schemas import job_schema, mapping_schema
+from migrator.settings.transforms import read_mapping
+
+
+def schema(of_jobs: bool, as_json: bool) -> int:
+    """The exit code of `migrator mapping schema`."""
+    printed = job_schema() if of_jobs else mapping_schema()
+    click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
+    return 0
+
+
+def check(files: tuple[Path, ...], source: str | None, invertible: bool, as_json: bool) -> int:
+    """The exit code of `migrator mapping check`."""
+    if invertible:
+        from migrator.commands.mapping_source import invertible as check_invertible
+
+        return check_invertible(files, source, as_json)
+    results = [(file, *_examined(file, source)) for file in files]
+    wrong = sum(not fault.warning for _, faults, _ in results for fault in faults)
+    if as_json:
+        print_json([asdict(fault) for _, faults, _ in results for fault in faults])
+        return WRONG_USE if wrong else CLEAN
+    for file, faults, verdict in results:
+        for fault in faults:
+            click.echo(str(fault), err=True)
+        warnings = sum(fault.warning for fault in faults)
+        summary = f"{file}: {verdict or f'{len(faults) - warnings} fault(s)'}, {warnings} warning(s)"
+        click.echo(summary, err=not verdict)
+    return WRONG_USE if wrong else CLEAN
+
+
+def _examined(file: Path, source: str | None) -> tuple[Sequence[Fault], str]:
+    """All faults of the file, and what can be said of it where it has none ('' otherwise)."""
+    try:
+        faults, verdict = _faults_and_summary(file, source)
+    except MappingError as error:
+        return error.faults, ""
+    return faults, "" if any(not fault.warning for fault in faults) else verdict
+
+
+def _faults_and_summary(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
+    """Faults and warnings, and what can be said of a file without faults."""
+    if not is_job(file):
+        return _of_mapping(read_mapping(file), url)
+    job = load_job(file, os.environ)
+    faults, verdict = _of_mapping(read_mapping(job.mapping), url, job.cutover.leave)
+    return faults, f"a job whose form is right; its mapping: {verdict}"
+
+
+def _of_mapping(
+    parsed: ParsedMapping, url: str | None, leave: Sequence[str] = ()
+) -> tuple[Sequence[Fault], str]:
+    if parsed.mapping.documents:
+        from migrator.commands.mapping_source import check_on_declarations
+
+        return check_on_declarations(parsed, leave)
+    if url is None:
+        return check_form(parsed), "its form is right; give --source to check it against the schema"
+    # Here: the form alone waits for no SQL and no AWS.
+    from migrator.commands.mapping_source import check_on_source
+
+    return check_on_source(url, parsed, leave)
+
+
+# ── `migrator import` ──
+
+
+def import_workbench(file: Path, table: str | None, out: Path | None, force: bool, as_json: bool) -> int:
+    """The exit code of `migrator import workbench`."""
+    text = head_of_model(_model(file), file.name, table)
+    if out is None:
+        if as_json:
+            print_json({"mapping": text})
+        else:
+            click.echo(text, nl=False)
+        return CLEAN
+    _write_new(out, text, force=force)
+    if as_json:
+        print_json({"file": str(out)})
+    else:
+        click.echo(f"{out}: written; fill in tables and columns, then `migrator mapping check {out}`")
+    return CLEAN
+
+
+def _model(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(LONGEST_BYTES + 1)
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read ({error.strerror})") from None
+    if len(raw) > LONGEST_BYTES:
+        raise SettingsError(f"{file}: larger than {LONGEST_BYTES // 2**20} MiB, which no model of a table is")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{file}: byte {error.start} is no UTF-8, so it is no JSON of a model") from None
+
+
+def _write_new(out: Path, text: str, *, force: bool) -> None:
+    try:
+        with out.open("w" if force else "x", encoding="utf-8", newline="\n") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise SettingsError(
+            f"{out} is there already; name another file, or add --force to replace it"
+        ) from None
+    except OSError as error:
+        raise SettingsError(f"{out}: cannot be written ({error.strerror}); name another file") from None

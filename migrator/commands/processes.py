@@ -1,0 +1,208 @@
+"""The other processes of a command: how they begin, and how they end with the first one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from threading import Event, Thread
+
+from migrator.journal.shares import SqlShares
+from migrator.runtime.errors import DIFFERENT, INTERRUPTED
+from migrator.mapping.model.instances import Share
+from migrator.runtime.logs import get_logger
+from migrator.runtime.retry import nap
+from migrator.runtime.system import Ticker
+
+_log = get_logger("processes")
+
+# ── The other processes of a command: the same command, which joins this one's run ──
+
+_LOOK_S = 0.2
+_GOODBYE_S = 120.0
+_ENDED_WELL = (0, DIFFERENT, INTERRUPTED)
+_AGAIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a process is told that another one has started: its name in the journal, and its connections."""
+
+    id: str
+    connections: int
+
+    def __str__(self) -> str:
+        return f"{self.id}:{self.connections}"
+
+    @classmethod
+    def of(cls, text: str) -> Part:
+        name, _, connections = text.partition(":")
+        return cls(name, int(connections))
+
+
+class Children:
+    """Use as a context manager around the work: so many more processes, which end when this one does, however it ends.
+
+    `words`: their command line. `ended`: told of one that has ended before this one, by its name in the journal. `again`:
+    one that was killed, or failed, is started anew. `printed`: what they said on standard output, when they have ended.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        parts: Sequence[Part],
+        stop: Event,
+        ended: Callable[[str], None],
+        *,
+        again: bool = False,
+    ) -> None:
+        self.words = words
+        self.parts = parts
+        self.stop = stop
+        self.ended = ended
+        self.again = again
+        self.printed: list[str] = []
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._threads: list[Thread] = []
+        self._over = Event()
+        self._ticker = Ticker("children", self._look, _not_looked, lambda: _LOOK_S)
+
+    def __enter__(self) -> Children:
+        for part in self.parts:
+            self._threads.append(Thread(target=self._keep, args=(part,), daemon=True))
+            self._threads[-1].start()
+        self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self.wait()
+
+    def wait(self) -> None:
+        """Returns when they have ended by themselves, as they do when nothing is left to them, or `stop` is set."""
+        ends_at = time.monotonic() + _GOODBYE_S
+        while any(thread.is_alive() for thread in self._threads):
+            if not self._over.is_set():
+                ends_at = time.monotonic() + _GOODBYE_S
+            elif time.monotonic() > ends_at:
+                # What it had under way is repeated by the next start.
+                for process in self._processes.values():
+                    process.kill()
+            nap(_LOOK_S, lambda: False, time.sleep)
+        self._ticker.stop(_LOOK_S)
+
+    def _keep(self, part: Part) -> None:
+        """One process, and those that follow it."""
+        while not self._over.is_set():
+            try:
+                process = self._processes[part.id] = self._started(part)
+            except OSError as error:
+                _log.warning("process_not_started", reason=error.strerror)
+                self.ended(part.id)
+                return
+            if self._over.is_set():
+                self._end()
+            if self._ended_well(process, part) or not self.again:
+                return
+            self._over.wait(_AGAIN_S)
+
+    def _started(self, part: Part) -> subprocess.Popen[str]:
+        # A session of its own: Ctrl-C is for this process, which tells the others.
+        return subprocess.Popen(
+            [sys.executable, "-m", "migrator", *self.words, "--part", str(part)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+
+    def _look(self) -> None:
+        if self.stop.is_set():
+            self._end()
+
+    def _end(self) -> None:
+        """They are told by the end of their standard input, which also comes when this process is killed."""
+        self._over.set()
+        for process in list(self._processes.values()):
+            if process.stdin is not None:
+                with suppress(OSError):
+                    process.stdin.close()
+
+    def _ended_well(self, process: subprocess.Popen[str], part: Part) -> bool:
+        """When it has ended."""
+        lines = deque(process.stderr or (), maxlen=3)
+        # A line of JSON at most: less than a pipe holds while nobody reads it.
+        self.printed.append(process.stdout.read() if process.stdout else "")
+        code = process.wait()
+        if self._over.is_set() or code in _ENDED_WELL:
+            return True
+        said = lines[-1].strip() if lines else ""
+        _log.warning("process_ended", pid=process.pid, exit_code=code, said=said)
+        self.ended(part.id)
+        return False
+
+
+def end_with_parent(stop: Event) -> None:
+    """Sets `stop` when the process that has started this one is gone, or says so."""
+
+    def wait() -> None:
+        with suppress(OSError):
+            while os.read(0, 1024):
+                pass
+        stop.set()
+
+    Thread(target=wait, name="parent", daemon=True).start()
+
+
+def new_parts(number: int, connections: int) -> list[Part]:
+    return [Part(secrets.token_hex(8), connections) for _ in range(number)]
+
+
+def options_of(given: Mapping[str, object]) -> list[str]:
+    """The options of a command line; None and False are not given."""
+    pairs = [(name, value) for name, value in given.items() if value is not None and value is not False]
+    return [word for name, value in pairs for word in ([name] if value is True else [name, str(value)])]
+
+
+@dataclass(frozen=True)
+class Others:
+    """Processes that a command starts beside itself; their shares are kept for them, so that none waits for another."""
+
+    parts: Sequence[Part]
+    shares: SqlShares
+
+    @classmethod
+    def reserved(cls, shares: SqlShares, number: int, connections: int) -> Others:
+        others = cls(new_parts(number, connections), shares)
+        if others.parts:
+            shares.enter([Share(part.id, connections=connections) for part in others.parts])
+        return others
+
+    def start(
+        self,
+        stack: ExitStack,
+        words: Sequence[str],
+        stop: Event,
+        ended: Callable[[str], None] = lambda who: None,
+        *,
+        again: bool = False,
+    ) -> Children:
+        """`ended`: told of one that has ended before this process, by its name in the journal."""
+
+        def gone(who: str) -> None:
+            ended(who)
+            self.shares.leave(who)
+
+        return stack.enter_context(Children(words, self.parts, stop, gone, again=again))
+
+
+def _not_looked(error: Exception) -> None:
+    _log.warning("processes_not_seen", reason=type(error).__name__)

@@ -1,0 +1,334 @@
+"""`migrator relay` and `migrator purge`: marks become items, and old tombstones are deleted."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from threading import Event
+from typing import Any
+
+import click
+
+from migrator.cli.command_line import print_json
+from migrator.cli.lag import lag_watch
+from migrator.commands.processes import Others, Part, end_with_parent, options_of
+from migrator.cli.options import belonging, print_folded, say, shown_live, stop_on_signals
+from migrator.cli.runs import RunEnd
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import SqlWriters
+from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, StoppedError
+from migrator.mapping.model.instances import Share
+from migrator.mapping.model.journal import Run
+from migrator.cli.metrics import relay_part
+from migrator.cli.relay_text import RelayReport, lag_line, open_line
+from migrator.stages.process.budget import divided, shares_of, taken_by, with_connections
+from migrator.stages.process.session import begin, identity_of, need_bucket
+from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
+from migrator.stages.process.write_path import begin_revision, tell_unmarked, tell_unverified
+from migrator.runtime.logs import get_logger
+from migrator.settings.job import Job
+from migrator.settings.transforms import sound_mapping
+from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
+from migrator.stages.live.daemon import Daemon
+from migrator.stages.live.writers import Purge
+from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.store import by_condition
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.job import CommandJob, JobContext, write_ownership
+from migrator.stages.session.live import ConcurrentEdges
+
+# ──
+# Whether changes still leave marks: a relay whose triggers or streams are gone would be idle, without an error.
+
+LOOK_S = 10.0
+_SHARE = 0.02
+"""Of the time that looks may take, where a source with many tables answers slowly."""
+_log = get_logger("relay")
+
+
+@dataclass
+class CaptureCheck:
+    """`status`: asks the source. Tells of what is not captured at each look, and ends the relay at the second one: a single
+    look may have met an install under way. Of a partition that came it tells once."""
+
+    status: Callable[[], CaptureStatus]
+    clock: Callable[[], float] = time.monotonic
+    _next_at: float | None = None
+    _unmarked: frozenset[str] = frozenset()
+    _partitions: set[str] = field(default_factory=set)
+
+    def __call__(self) -> None:
+        """Raises: SettingsError where changes leave no mark any more; what `status` raises."""
+        started = self.clock()
+        if self._next_at is None:
+            # The start has looked already.
+            self._next_at = started + LOOK_S
+        if started < self._next_at:
+            return
+        capture = self.status()
+        ended = self.clock()
+        self._next_at = ended + max(LOOK_S, (ended - started) / _SHARE)
+        self._judge(capture)
+
+    def _judge(self, capture: CaptureStatus) -> None:
+        open_ = {table.table: table.state for table in capture.tables if table.state not in ROWS_CAPTURED}
+        if capture.installation is None or open_:
+            _log.warning(
+                "changes_leave_no_mark", tables=open_, installed=capture.installation is not None, see=_SEE
+            )
+        before, self._unmarked = self._unmarked, frozenset(capture.unmarked_tables)
+        if lasting := sorted(before & self._unmarked):
+            what = f"changes of {', '.join(lasting)} leave no mark any more: {capture.means} are gone or disabled"
+            raise SettingsError(f"{what}, and the relay ends rather than seem well; {_MEND}")
+        if set(capture.partitions) - self._partitions:
+            _log.warning("truncate_leaves_no_mark", new_partitions=capture.partitions, mend=_INSTALL)
+        self._partitions = set(capture.partitions)
+
+
+_INSTALL = "migrator capture install"
+_SEE = "`migrator capture status`; after `migrator capture install` run `migrator verify --repair`"
+_MEND = "run `migrator capture install`, then `migrator verify --repair`, and start it again"
+
+
+# ──
+# `migrator relay` and `migrator purge`: marks made into items, and old tombstones deleted.
+
+_WRITTEN_ALL_THE_SAME = {"apart"}
+"""Kinds of findings whose rows have their items none the less."""
+RELAYS = "relays"
+"""All relays of a job share its budgets, however they were started."""
+DISCARDED_TRIES = 3
+"""A mark that failed less often may have met a failure that passes."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asked for. `part`: given to a relay that another one has started."""
+
+    once: bool
+    workers: int
+    processes: int
+    part: Part | None
+    options: Mapping[str, Any]
+
+    def words(self, job: Job) -> list[str]:
+        """What the other relays of this command are given."""
+        given = {"--json": True, "--once": self.once, "--workers": self.workers}
+        return ["relay", str(job.path), *options_of(given | {"--force": self.options["force"]})]
+
+
+@belonging()
+def relay(
+    command_job: CommandJob,
+    once: bool,
+    dry_run: bool,
+    workers: int,
+    processes: int,
+    part: str | None,
+    **options: Any,
+) -> int:
+    """The exit code of `migrator relay`."""
+    is_marks_alone = dry_run or options["discard_failed"]
+    if processes > 1 and is_marks_alone:
+        raise click.UsageError("--processes goes without --dry-run and --discard-failed, which make no items")
+    asked = _Asked(once, workers, processes, Part.of(part) if part else None, options)
+    read = _job_of(command_job.job, asked)
+    with failure_kept("relay", command_job), ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        if part:
+            end_with_parent(stop)
+        context = stack.enter_context(job_wiring.open_job(read, "relay", workers=workers, stop=stop.is_set))
+        need_bucket(read, context.checked.entities)
+        if is_marks_alone:
+            as_json = options["as_json"]
+            return _marks_alone(stack, command_job, context, stop, discard=not dry_run, as_json=as_json)
+        return _work(stack, command_job, context, asked, stop)
+
+
+def _job_of(job: Job, asked: _Asked) -> Job:
+    """The job as this relay sees it; hooks are called by the one that has started the others."""
+    if asked.part is None:
+        return divided(job, asked.processes)
+    return replace(with_connections(job, asked.part.connections), hooks=())
+
+
+def _work(stack: ExitStack, command_job: CommandJob, context: JobContext, asked: _Asked, stop: Event) -> int:
+    read, once, options = context.job, asked.once, asked.options
+    edges, journal, run = _open(stack, context, command_job, stop, force=options["force"])
+    capture_check = CaptureCheck(partial(live_wiring.capture_status, context))
+    keep = partial(_keep, edges, journal, stop, capture_check, force=options["force"])
+    later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
+    lag = lag_watch(read, later, edges.live.marks.state)
+    report = RelayReport(
+        *(journal, run, edges.live.marks, edges.open_findings, keep, lag.see),
+        signs=signs_of(read.tuning),
+        entities=edges.entities_by_table(),
+    )
+    highest = edges.memory.highest()
+    address = address_of(options["metrics_host"], options["metrics_port"])
+    own = Share(
+        asked.part.id if asked.part else secrets.token_hex(8), connections=taken_by(read, asked.workers)
+    )
+    others = Others.reserved(shares_of(read, journal, RELAYS), asked.processes - 1, own.connections)
+    watched = Watched("relay", context, journal, edges.target, report.signs, address, RELAYS, own)
+    pace = watched.open(stack, report.advance, [relay_part(report)])
+    if once and pace.throttle.paused:
+        what = f"job {read.name} is {pace.held}: no change was processed"
+        raise StoppedError(f"{what}. Run `migrator resume {read.path}`, then run this command again")
+    edges_of_daemon = (edges.encoding_relay, edges.heartbeats, report, edges.guard)
+    daemon = Daemon(*edges_of_daemon, asked.workers, stop, held=lambda: pace.held)
+    with RunEnd(journal, run, read.hooks), shown_live(report.line):
+        _run(daemon, report, others, asked.words(read), once=once)
+    if once:
+        edges.guard()
+    _print_end(report, daemon, as_json=options["as_json"])
+    failed = edges.live.marks.state().failed
+    open_kinds = edges.open_findings.counts(above=highest).keys() - _WRITTEN_ALL_THE_SAME
+    unmarked = live_wiring.capture_status(context).unmarked() if once else []
+    for what in unmarked:
+        click.echo(f"warning: {what}", err=True)
+    if once and stop.is_set() and not _is_over(edges, journal):
+        raise Interrupted("stopped before every mark was looked at; the same command goes on with them")
+    return DIFFERENT if once and (failed or daemon.left or open_kinds or unmarked) else 0
+
+
+def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
+    if as_json:
+        print_json(report.data() | {"left_to_others": daemon.left})
+    else:
+        print_folded(report.summary())
+    if daemon.left:
+        what = f"{daemon.left:,} mark(s) are another relay's, which did not finish them while a lease lasts"
+        click.echo(f"warning: {what}; see whether it is stuck, and give the same command again", err=True)
+
+
+def _marks_alone(
+    stack: ExitStack,
+    command_job: CommandJob,
+    context: JobContext,
+    stop: Event,
+    *,
+    discard: bool,
+    as_json: bool,
+) -> int:
+    live = stack.enter_context(
+        live_wiring.open_live(context.job, "relay", stop=stop.is_set, source=context.source)
+    )
+    live_wiring.need_installation(live, context)
+    if discard:
+        discarded = live.marks.discard_failed(DISCARDED_TRIES)
+        data, line = (
+            {"discarded": discarded},
+            f"{discarded:,} mark(s) discarded; run `migrator verify --repair`",
+        )
+    else:
+        counts = live_wiring.open_findings_of(context.job, command_job.journal()).counts()
+        state = live.marks.state()
+        data = {name: value for name, value in asdict(state).items() if name != "slot"}
+        data |= {"open_findings": counts} | ({} if state.slot is None else {"slot": asdict(state.slot)})
+        line = "\n".join(filter(None, (lag_line(state, counts), open_line(counts))))
+    if as_json:
+        print_json(data)
+    else:
+        print_folded(line)
+    return 0
+
+
+def _open(
+    stack: ExitStack,
+    context: JobContext,
+    command_job: CommandJob,
+    stop: Event,
+    *,
+    force: bool,
+) -> tuple[ConcurrentEdges, SqlJournal, Run]:
+    job = context.job
+    target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
+    table_id = target.table_id()
+    journal = command_job.journal(stop.is_set)
+    edges = stack.enter_context(
+        live_wiring.open_concurrent_edges(context, target, journal, table_id, stop.is_set)
+    )
+    ownership = write_ownership(job, context.checked.mapping, journal)
+    ask = ownership.need_direct if force else ownership.need_rows
+    ask()
+    live_wiring.revisions_of(context, journal).refuse_old()
+    installation = live_wiring.need_installation(edges.live, context)
+    edges.guard()
+    tell_unmarked(job, journal, installation, say)
+    tell_unverified(journal, job, installation, say)
+    begin_revision(edges, stop, say, force=force)
+    edges.open_findings.keep_entities(edges.entities)
+    identity = identity_of("relay", context, table_id, context.checked.entities)
+    return edges, journal, begin(journal, identity, again=True, after=0)
+
+
+def _keep(
+    edges: ConcurrentEdges, journal: SqlJournal, stop: Event, check_capture: CaptureCheck, *, force: bool
+) -> None:
+    """What a relay does now and then; it ends where the service may write the table itself, unless `force`."""
+    edges.guard()
+    check_capture()
+    if not force and _is_over(edges, journal):
+        click.echo(
+            "every access pattern is complete: nothing is made of rows any more, the relay ends", err=True
+        )
+        stop.set()
+
+
+def _is_over(edges: ConcurrentEdges, journal: SqlJournal) -> bool:
+    """Whether the service may write the table itself by now."""
+    return write_ownership(edges.context.job, edges.context.checked.mapping, journal).is_service()
+
+
+def _run(daemon: Daemon, report: RelayReport, others: Others, words: Sequence[str], *, once: bool) -> None:
+    """`words`: what the relays are given that work beside this one. One that failed is started again, unless `once`."""
+    with ExitStack() as beside:
+        children = others.start(beside, words, daemon.stop, again=not once)
+        # A relay is stopped by an interrupt; what it had taken comes again.
+        with suppress(Interrupted):
+            daemon.run(once=once)
+            if once:
+                children.wait()
+                daemon.recount(report.marks.state().waiting)
+    for printed in filter(None, children.printed):
+        report.others.update(json.loads(printed)["worked"])
+
+
+@belonging()
+def purge(command_job: CommandJob, dry_run: bool, as_json: bool) -> int:
+    """The exit code of `migrator purge`."""
+    read = command_job.job
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        design = sound_mapping(read.mapping).mapping.table
+        target = job_wiring.open_target(read, design, stop.is_set)
+        table_id = target.table_id()
+        journal = command_job.journal(stop.is_set)
+        writers = SqlWriters(journal.database, table_id)
+        lifetimes = live_wiring.lifetimes_of(read)
+        removed = 0
+
+        def check() -> None:
+            if stop.is_set():
+                progress_text = f"{removed:,} tombstone(s) {'were counted' if dry_run else 'are taken away'}"
+                raise Interrupted(f"stopped; {progress_text} by now, and the same command goes on")
+
+        # A tombstone is deleted by its ticket, so a request that arrives an hour late deletes nothing else.
+        store = ConditionalWrites(target.store if dry_run else target.store.fenced(by_condition))
+        stage = Purge(store, writers, target.design, lifetimes, check, dry_run=dry_run)
+        for count in stage.run(target.pages(), writers.now_s()):
+            removed += count
+            check()
+    if as_json:
+        print_json({"tombstones": removed, "dry_run": dry_run})
+    else:
+        print_folded(f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}")
+    return 0

@@ -1,0 +1,383 @@
+"""`migrator reverse check|start|status|stop|verify`: rows made of what services write to the table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from threading import Event
+from typing import Any
+
+import click
+
+from migrator.cli.command_line import print_json
+from migrator.commands.mapping_source import inverse_data, inverse_lines
+from migrator.cli.options import belonging, print_folded, progress, say, stop_on_signals
+from migrator.journal.lease import RunLease, is_doing
+from migrator.journal.reverse import SqlReverseJournal
+from migrator.journal.streams import SqlStreamJournal
+from migrator.journal.runs import SqlJournal
+from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError
+from migrator.mapping.model.journal import Progress
+from migrator.mapping.model.rows import Check, RowsVerified, Unkept, WaitingRow
+from migrator.commands.reverse_text import rows_data, rows_lines, unkept_data, unkept_lines
+from migrator.settings.transforms import read_mapping, sound_mapping
+from migrator.stages.cutover.rollback import ROWS_OF_ITEMS, WAY_BACK
+from migrator.stages.reverse.daemon import (
+    DirectChangedError,
+    ReverseDaemon,
+    ReverseStatus,
+    SqlWriters,
+    WhileDirect,
+    status_of,
+)
+from migrator.stages.reverse.stage import Reverse
+from migrator.source.dynamodb.reader import StreamReader, begin
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session.job import CommandJob, JobContext, Target, on_record
+from migrator.stages.session.reverse import ReverseEdges, checkpoints_of, remembered_of
+
+_SHOWN = 20
+
+
+@belonging()
+def check(command_job: CommandJob, as_json: bool) -> int:
+    """The exit code of `migrator reverse check`."""
+    parsed = read_mapping(command_job.job.mapping)
+    with job_wiring.open_job(command_job.job, "reverse") as context:
+        target = command_job.target_with_short_wait
+        names = command_job.job.direct or context.checked.mapping.entities
+        edges = ReverseEdges(context, target, names, lambda: False)
+        tables, hindrances = edges.inverse.tables, _hindrances(edges)
+        notes = edges.notes()
+        unkept = Unkept() if hindrances else _unkept(command_job, context, target)
+    if as_json:
+        data = [inverse_data(parsed, table) for table in tables]
+        print_json(
+            {
+                "ready": not hindrances,
+                "hindrances": hindrances,
+                "notes": notes,
+                "tables": data,
+                "unkept": unkept_data(unkept),
+            }
+        )
+    else:
+        print_folded("\n".join(inverse_lines(parsed, tables)))
+        click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
+        print_folded("\n".join(unkept_lines(unkept)))
+        verdict = f"not ready: {len(hindrances)} to fix" if hindrances else "ready: nothing stands in the way"
+        print_folded("\n".join([*hindrances, verdict]))
+    return DIFFERENT if hindrances else CLEAN
+
+
+def _unkept(command_job: CommandJob, context: JobContext, target: Target) -> Unkept:
+    """Of the entities that services write, by the journal. Without any, no item can have more than its row."""
+    journal = command_job.journal()
+    if not (direct := on_record(command_job.job, journal).direct):
+        return Unkept()
+    edges = ReverseEdges(context, target, direct, lambda: False)
+    with edges.stage(journal) as stage, progress() as shown:
+        return edges.verify(stage, Event(), shown, 0.0).unkept()
+
+
+@belonging()
+def start(
+    command_job: CommandJob, once: bool, anew: bool, dry_run: bool, settle_s: float, as_json: bool
+) -> int:
+    """The exit code of `migrator reverse start`."""
+    job, worked = command_job.job, 0
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        context = stack.enter_context(job_wiring.open_job(job, "reverse", stop=stop.is_set))
+        journal = command_job.journal(stop.is_set)
+        target = _table_of(command_job, context, stop)
+        shards, remembered = _journals(command_job)
+        begun_at, goes_on = remembered.now(), True
+        while goes_on:
+            # By the journal and not by the job: it says so before the first direct write, and this process may be older.
+            direct = on_record(job, journal).direct
+            edges = ReverseEdges(context, target, direct, stop.is_set)
+            _need(_hindrances(edges))
+            if dry_run:
+                break
+            _refuse_beside_the_way_back(command_job, journal)
+            _begin(edges, shards, anew=anew)
+            for line in _writer_lines(edges.sql_writers(refuse=True)):
+                say(line)
+            anew = False
+            with edges.stage(journal, settle_s) as stage:
+                work = WhileDirect(stage, direct, lambda: on_record(job, journal).direct)
+                reader = StreamReader(edges.stream, shards, work, lease_s=job.tuning.lease_s)
+                daemon = ReverseDaemon(reader, work, shards, stop, once, stop.wait, begun_at, None)
+                goes_on = _turns(daemon)
+                worked += stage.worked
+        _print_ended(worked, told := status_of(shards, remembered), as_json=as_json)
+    return DIFFERENT if once and told.findings else CLEAN
+
+
+def _refuse_beside_the_way_back(command_job: CommandJob, journal: SqlJournal) -> None:
+    """It would refuse SQL writers once more, and put away what a service wrote too late before the way back has seen it.
+
+    Raises: StoppedError."""
+    if is_doing(journal, command_job.job.name, WAY_BACK):
+        what = "`migrator cutover rollback` is at work, and no process of reverse begins beside it"
+        raise StoppedError(f"{what}; give this command again when it has ended")
+
+
+def _hindrances(edges: ReverseEdges) -> list[str]:
+    return [*edges.two_ways(), *edges.hindrances()]
+
+
+def _need(found: Sequence[str]) -> None:
+    if found:
+        raise SettingsError("\n".join([*found, "`migrator reverse check` says what would mend it"]))
+
+
+def _turns(daemon: ReverseDaemon) -> bool:
+    """Whether it has to go on with other entities."""
+    try:
+        daemon.run()
+    except DirectChangedError:
+        return True
+    return False
+
+
+def _print_ended(worked: int, told: ReverseStatus, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"records": worked, **_data(told)})
+    else:
+        print_folded("\n".join([f"{worked:,} change(s) of items were worked", *_lines(told)]))
+
+
+@belonging()
+def verify(
+    command_job: CommandJob,
+    repair: bool,
+    delete_rows: bool,
+    dry_run: bool,
+    settle_s: float,
+    as_json: bool,
+    whole_keys: bool,
+) -> int:
+    """The exit code of `migrator reverse verify`."""
+    job = command_job.job
+    if not repair and (dry_run or delete_rows):
+        name = "--dry-run" if dry_run else "--delete-rows"
+        raise SettingsError(f"{name} goes with --repair; without it reverse verify writes nothing anyway")
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        context = stack.enter_context(job_wiring.open_job(job, "reverse", stop=stop.is_set))
+        journal = command_job.journal(stop.is_set)
+        target = _table_of(command_job, context, stop)
+        writes = repair and not dry_run
+        # The way back holds it, too: what is the truth does not change while this command writes rows.
+        lease = stack.enter_context(RunLease(journal, job.name)) if writes else None
+        direct = on_record(job, journal).direct
+        edges = ReverseEdges(context, target, direct or context.checked.mapping.entities, stop.is_set)
+        if repair:
+            _need_direct(direct)
+        _need(_hindrances(edges) if repair else edges.unreadable())
+        if writes:
+            _need_begun(command_job)
+        stage = stack.enter_context(edges.stage(journal, settle_s))
+        with progress() as shown:
+            result = edges.verify(stage, stop, shown, settle_s).run()
+            if repair:
+                say(_planned(result, delete_rows=delete_rows))
+            if lease is not None:
+                mending = _Mending(command_job, edges, stage, stop, shown, settle_s, lease.check)
+                mending.run(delete_rows=delete_rows)
+                for line in _waiting_lines(status_of(*_journals(command_job))):
+                    say(line)
+                result = edges.verify(stage, stop, shown, settle_s).run()
+        _print_compared(result, context, as_json=as_json, whole_keys=whole_keys)
+    return CLEAN if result.is_clean and not result.unkept else DIFFERENT
+
+
+def _print_compared(result: RowsVerified, context: JobContext, *, as_json: bool, whole_keys: bool) -> None:
+    mapping = context.checked.mapping
+    if as_json:
+        print_json(rows_data(result, mapping, whole_keys=whole_keys))
+    else:
+        print_folded("\n".join(rows_lines(result, mapping, whole_keys=whole_keys)))
+
+
+def _need_direct(direct: Collection[str]) -> None:
+    if not direct:
+        what = "no entity is on record as the service's to write, so no row is made of items"
+        rows = "while a pattern is not complete rows are the truth, and `migrator verify --repair` makes items of them"
+        raise SettingsError(f"{what}; {rows}. Once every pattern is complete, {ROWS_OF_ITEMS}")
+
+
+def _need_begun(command_job: CommandJob) -> None:
+    if not _journals(command_job)[0].stream():
+        what = "the stream was not begun with, and what is written meanwhile would be missed"
+        raise SettingsError(f"{what}; run `migrator reverse start` first")
+
+
+def _planned(result: RowsVerified, *, delete_rows: bool) -> str:
+    written, unheld = result.of_kinds("no row", "different"), result.of_kinds("no item")
+    goes = "are deleted" if delete_rows else "stay, and go with --delete-rows alone"
+    more = "more than " if result.is_cut else ""
+    return f"{more}{written:,} row(s) are written by their items; {unheld:,} row(s) that no item holds {goes}"
+
+
+@dataclass(frozen=True)
+class _Mending:
+    """`check`: raises where the lease of this run is lost."""
+
+    command_job: CommandJob
+    edges: ReverseEdges
+    stage: Reverse
+    stop: Event
+    shown: Progress
+    settle_s: float
+    check: Check
+
+    def run(self, *, delete_rows: bool) -> None:
+        """Rows in doubt are written; then the stream is worked up to now, so that rows go that no item holds.
+
+        Counters of new rows follow: in an empty copy of the schema they begin at 1.
+        """
+        job, journal = self.command_job.job, self.command_job.journal()
+        work = WhileDirect(self.stage, frozenset(self.edges.names), lambda: on_record(job, journal).direct)
+        try:
+            self._write(work, delete_rows=delete_rows)
+        except DirectChangedError:
+            what = "other entities are direct since this command began"
+            raise SettingsError(f"{what}; no row was written since; give it again") from None
+        self.edges.move_counters()
+
+    def _write(self, work: WhileDirect, *, delete_rows: bool) -> None:
+        def check() -> None:
+            self.check()
+            work.need_direct()
+
+        shards, remembered = _journals(self.command_job)
+        rows = self.edges.verify(self.stage, self.stop, self.shown, self.settle_s)
+        mended = rows.repair(check, deletes=delete_rows)
+        say(f"{mended:,} row(s) were looked at again; the stream is worked next, then all is compared")
+        reader = StreamReader(self.edges.stream, shards, work, lease_s=self.command_job.job.tuning.lease_s)
+        ReverseDaemon(reader, work, shards, self.stop, True, self.stop.wait, remembered.now(), None).run()
+
+
+def _table_of(command_job: CommandJob, context: JobContext, stop: Event) -> Target:
+    """The table, which is there and fits the mapping.
+
+    It is asked whose journal is its own, for nothing else of these commands fails where that is not known.
+    """
+    job = command_job.job
+    target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
+    target.table_id()
+    job_wiring.refuse_strange(job, target, command_job.journal(stop.is_set))
+    return target
+
+
+def _begin(edges: ReverseEdges, shards: SqlStreamJournal, *, anew: bool) -> None:
+    if anew or not shards.stream():
+        begin(edges.stream, shards)
+        say("the stream is begun with now: what is written from here on becomes rows")
+    names = ", ".join(sorted(edges.names))
+    say(
+        f"rows are made of the items of {names}"
+        if names
+        else "no entity is direct yet: the stream is read, and nothing written"
+    )
+
+
+@belonging()
+def status(command_job: CommandJob, max_lag_s: float, attributes: bool, as_json: bool) -> int:
+    """The exit code of `migrator reverse status`."""
+    told = status_of(*_journals(command_job))
+    writers, unkept = _sql_writers(command_job), Unkept()
+    if attributes:
+        with job_wiring.open_job(command_job.job, "reverse") as context:
+            unkept = _unkept(command_job, context, command_job.target_with_short_wait)
+    if as_json:
+        more = {"unkept": unkept_data(unkept)} if attributes else {}
+        print_json(_data(told) | {"sql_writers": asdict(writers)} | more)
+    else:
+        print_folded("\n".join([*_lines(told), *_writer_lines(writers), *unkept_lines(unkept)]))
+    return CLEAN if told.is_well(max_lag_s) else DIFFERENT
+
+
+def _sql_writers(command_job: CommandJob) -> SqlWriters:
+    """How far the journal is behind is to be told, too, where the source cannot be asked."""
+    job = command_job.job
+    if not (direct := on_record(job, command_job.journal()).direct):
+        return SqlWriters()
+    try:
+        with job_wiring.open_job(job, "reverse") as context:
+            target = command_job.target_with_short_wait
+            return ReverseEdges(context, target, direct, lambda: False).sql_writers(refuse=False)
+    except MigratorError as error:
+        return SqlWriters(why=str(error))
+
+
+def _writer_lines(writers: SqlWriters) -> Iterator[str]:
+    if writers.refused:
+        yield f"SQL writers are refused: {', '.join(writers.refused)}"
+    if writers.let_in:
+        yield f"SQL writers are not refused: {', '.join(writers.let_in)}; `migrator reverse start` makes the triggers"
+    if writers.why:
+        yield f"  {writers.why}"
+
+
+@belonging()
+def stop(command_job: CommandJob, as_json: bool) -> int:
+    """The exit code of `migrator reverse stop`."""
+    shards, remembered = _journals(command_job)
+    remembered.ask_to_stop()
+    processes = status_of(shards, remembered).processes
+    if as_json:
+        print_json({"processes": processes})
+    else:
+        print_folded(f"{processes} process(es) end as soon as the page that is under way is worked")
+    return CLEAN
+
+
+def _journals(command_job: CommandJob) -> tuple[SqlStreamJournal, SqlReverseJournal]:
+    job, journal = command_job.job, command_job.journal()
+    table = job_wiring.design_for(job, sound_mapping(job.mapping).mapping.table).name
+    return checkpoints_of(job, journal, table), remembered_of(job, journal, table)
+
+
+def _lines(told: ReverseStatus) -> Iterator[str]:
+    if not told.begun:
+        yield "the stream was not begun with; `migrator reverse start` does"
+        return
+    yield f"{len(told.lags_s)} open shard(s), {told.processes} process(es) at work, {told.lag_s:.0f} s behind at most"
+    for shard, lag_s in sorted(told.lags_s.items(), key=lambda one: -one[1])[:_SHOWN]:
+        yield f"  {shard}: {lag_s:.0f} s"
+    yield from _waiting_lines(told)
+
+
+def _waiting_lines(told: ReverseStatus) -> Iterator[str]:
+    gone = len(told.waiting) - len(told.parked)
+    if gone:
+        yield f"{gone:,} row(s) go when all shards have passed the time at which no item held them"
+    for (table, waits, why), count in Counter(map(_reason, told.parked)).most_common(_SHOWN):
+        yield f"{count:,} row(s) of {table or 'no table'} wait, {waits}{f': {why}' if why else ''}"
+
+
+def _reason(one: WaitingRow) -> tuple[str, str, str]:
+    return one.row[0], one.waits, one.why
+
+
+def _data(told: ReverseStatus) -> dict[str, Any]:
+    """Keys of rows are left out: they may name people."""
+    parked = [
+        {"table": table, "waits": waits, "why": why, "rows": count}
+        for (table, waits, why), count in Counter(map(_reason, told.parked)).items()
+    ]
+    return {
+        "begun": told.begun,
+        "processes": told.processes,
+        "lag_s": told.lag_s,
+        "lags_s": told.lags_s,
+        "deletes_waiting": len(told.waiting) - len(told.parked),
+        "findings": len(told.findings),
+        "parked": parked,
+    }

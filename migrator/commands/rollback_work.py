@@ -1,0 +1,352 @@
+"""`migrator cutover rollback`: SQL answers again; from complete once rows are the truth again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Any
+
+import click
+
+from migrator.commands.cutover_work import (
+    MovedPattern,
+    fit_reason,
+    need_pattern,
+    pattern_names,
+    print_moves,
+    refuse_moved,
+)
+from migrator.commands.capture_work import register
+from migrator.cli.options import (
+    belonging,
+    console_on,
+    need_yes,
+    print_evidence,
+    print_folded,
+    progress,
+    say,
+    stop_on_signals,
+)
+from migrator.cli.runs import known_revision
+from migrator.journal.lease import RunLease
+from migrator.journal.reverse import SqlReverseJournal
+from migrator.journal.streams import SqlStreamJournal
+from migrator.runtime.errors import CLEAN, Interrupted, MigratorError, RefusedError, SettingsError
+from migrator.mapping.model.evidence import Line, PatternPhase, State
+from migrator.runtime.retry import running_s
+from migrator.stages.cutover.rollback import (
+    REVERSE_ENDED,
+    WAY_BACK,
+    Comparison,
+    GoingBack,
+    Quiet,
+    dropped_attributes,
+)
+from migrator.stages.cutover.moves import Cutover
+from migrator.stages.cutover.owning import Owning, named
+from migrator.stages.reverse.daemon import ReverseDaemon, ReverseStatus, WhileDirect, status_of
+from migrator.source.dynamodb.reader import StreamReader, Work
+from migrator.dynamodb.control import DynamoStripping
+from migrator.stages.session.cutover import EvidenceSources, open_evidence
+from migrator.stages.session.job import CommandJob, on_record, write_ownership
+from migrator.stages.session.live import capture_stage, job_journal_of, open_concurrent_edges, open_live
+from migrator.stages.session.reverse import ReverseEdges, checkpoints_of, remembered_of
+
+_LOOK_S = 0.5
+_ENDS_WITHIN_S = 120.0
+"""And their lease: how long processes of reverse are waited for that were asked to end."""
+
+# ── SQL answers again: by the journal alone, but from complete ──
+
+
+@belonging(keeps=True)
+def rollback(
+    command_job: CommandJob, pattern: str | None, every: bool, to: str | None, **options: Any
+) -> int:
+    """The exit code of `migrator cutover rollback`."""
+    if every == (pattern is not None):
+        raise click.UsageError("name one pattern, or say --all")
+    if every and (options["shown"] is not None or options["unwritten"] or options["drop_attributes"]):
+        raise click.UsageError("--from, --unwritten and --drop-attributes go with one pattern")
+    fit_reason(options["reason"])
+    read = command_job.job
+    patterns = pattern_names(read)
+    after = None if to is None else State("shadow") if to == "shadow" else State("off")
+    job_journal = job_journal_of(read, command_job.journal())
+    phases = job_journal.phases.all()
+    if pattern is not None:
+        need_pattern(pattern, [*(patterns if isinstance(patterns, list) else []), *phases])
+    stage = Cutover(job_journal.phases, options["who_"], known_revision(read) or "")
+    if pattern is not None:
+        phase = stage.phase(pattern)
+        refuse_moved(phase, options["shown"])
+        if phase.state.phase == "complete" and not phase.fault:
+            if isinstance(patterns, MigratorError):
+                raise patterns
+            need_pattern(pattern, patterns)
+            back = BackOptions(
+                *(after, options["reason"], options["settle_s"], options["yes"], options["as_json"]),
+                frozenset(options["unwritten"]),
+                options["drop_attributes"],
+            )
+            moved, code = [_told(phase, back_from_complete(command_job, stage, phase, back))], CLEAN
+        elif options["unwritten"] or options["drop_attributes"]:
+            raise click.UsageError("--unwritten and --drop-attributes go with a pattern that is complete")
+        else:
+            moved, code = [_back(stage, phase, after, options["reason"])], CLEAN
+    else:
+        moved, code = _all_back(stage, phases, after, options["reason"])
+    # All of them are moved before any reader is waited for: one that hangs must not delay the others' way back.
+    late = print_moves(job_journal, moved, as_json=options["as_json"], wait=options["wait"], as_list=every)
+    if not moved and not code and not options["as_json"]:
+        print_folded("nothing to roll back: SQL answers every pattern, or it is complete")
+    return max(code, late)
+
+
+def _all_back(
+    stage: Cutover, phases: Mapping[str, PatternPhase], after: State | None, reason: str
+) -> tuple[list[MovedPattern], int]:
+    """What was moved, and the exit code of what was not: one that was moved elsewhere meanwhile stops none of the others."""
+    moved, code = [], CLEAN
+    for _, phase in sorted(phases.items()):
+        if not (phase.fault or phase.state.phase in _phases_moved_back(after)):
+            continue
+        try:
+            moved.append(_back(stage, phase, after or State("shadow"), reason))
+        except SettingsError as error:
+            say(f"error: {error}")
+            code = max(code, error.exit_code)
+    return moved, code
+
+
+def _phases_moved_back(after: State | None) -> set[str]:
+    """What a rollback of all means: where the table answers, and where both are compared if all is to be off."""
+    return {"ramp", "live"} | ({"shadow"} if after == State("off") else set())
+
+
+def _back(stage: Cutover, phase: PatternPhase, after: State | None, reason: str) -> MovedPattern:
+    if phase.fault:
+        say(f"warning: {phase.fault}")
+    return _told(phase, stage.roll_back(phase, after, reason))
+
+
+def _told(phase: PatternPhase, moved: PatternPhase) -> MovedPattern:
+    data = {"pattern": phase.pattern, "from": str(phase.state), "to": str(moved.state)}
+    return MovedPattern(data | {"moved": moved.version != phase.version}, moved)
+
+
+# ── from complete ──
+
+
+@dataclass(frozen=True)
+class BackOptions:
+    """`settle_s`: as that of `migrator reverse start`. `yes`: that services have stopped is said already. `unwritten`:
+    entities that no service wrote itself, by the operator's word. `drops`: what no row keeps may go, by the same."""
+
+    to: State | None
+    reason: str
+    settle_s: float
+    yes: bool
+    as_json: bool
+    unwritten: frozenset[str]
+    drops: bool
+
+    def need_stopped(self, names: Collection[str]) -> None:
+        """Returns where an operator vouches for it: services that write DynamoDB alone say nothing to the journal.
+
+        Raises: RefusedError; SettingsError where there is no terminal to ask at.
+        """
+        of = ", ".join(sorted(names))
+        what = f"every service that writes {of} has stopped, and none writes to SQL before this command has ended"
+        if self.yes:
+            return
+        if not sys.stdin.isatty():
+            raise SettingsError(f"the way back wants to know that {what}; say --yes where it is so")
+        need_yes(f"{what}. Is it so?")
+
+
+def back_from_complete(
+    command_job: CommandJob, stage: Cutover, phase: PatternPhase, options: BackOptions
+) -> PatternPhase:
+    """The pattern's phase where SQL answers again. The same command again goes on after whatever ended it.
+
+    Raises: RefusedError where the evidence is against it; what an edge raises that gave up.
+    """
+    job = command_job.job
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        journal = command_job.journal(stop.is_set)
+        lease = stack.enter_context(RunLease(journal, job.name, doing=WAY_BACK))
+        sources = stack.enter_context(open_evidence(job_journal_of(job, journal), "cutover", stop.is_set))
+        ownership = write_ownership(job, sources.context.checked.mapping, journal)
+        recorded, reads = on_record(job, journal).direct, sources.gatherer.entities_of(phase.pattern)
+        handed = recorded - set(job.direct)
+        if stays := sorted((reads & recorded) - handed):
+            what = f"pattern {phase.pattern} reads {', '.join(stays)}, which the service writes itself"
+            raise SettingsError(f"{what}; take it out of writes.direct of the job first (see docs/after.md)")
+        # Where every pattern is complete a service may have written any item, and after this move rows count again for all.
+        doubted = set(ownership.mapping.entities) - set(job.direct) if ownership.is_service() else set(handed)
+        _refuse_strange(options.unwritten, doubted - handed)
+        lines: Sequence[Line] = ()
+        if doubted:
+            names = frozenset(doubted - options.unwritten)
+            lines = _proven(sources, names, options, is_drained=bool(handed))
+            options.need_stopped(doubted)
+            back = _Back(command_job, sources, recorded, handed, names, options, stop)
+            owned = back.steps(lease.check).run()
+            lines = [*lines, *back.dropped]
+            say(f"{owned:,} item(s) that services wrote follow the rows again")
+        lease.check()
+        return stage.go_back(phase, options.to, options.reason, lines)
+
+
+def _refuse_strange(unwritten: Collection[str], may_be: Collection[str]) -> None:
+    """Raises: SettingsError where an operator vouches for what is not in doubt, or what a service did write."""
+    if strange := sorted(set(unwritten) - set(may_be)):
+        known = f"it may be {', '.join(sorted(may_be))}" if may_be else "here it goes with no entity"
+        raise SettingsError(f"--unwritten {', '.join(strange)}: {known}")
+
+
+def _proven(
+    sources: EvidenceSources, names: Collection[str], options: BackOptions, *, is_drained: bool
+) -> Sequence[Line]:
+    """Raises: RefusedError."""
+    lines = sources.gatherer.back_lines(names, options.unwritten, is_drained=is_drained)
+    print_evidence(lines, every=False, console=console_on(sys.stderr) if options.as_json else None)
+    if unproven := [line.name for line in lines if line.verdict != "ok"]:
+        raise RefusedError(f"refused: not proven: {', '.join(unproven)}. Nothing was changed")
+    return lines
+
+
+@dataclass(frozen=True)
+class _Back:
+    """`recorded`: entities that are direct by the journal; `handed`: those of them that are so no more by the job; `names`:
+    those whose rows and items have to be equal."""
+
+    command_job: CommandJob
+    sources: EvidenceSources
+    recorded: frozenset[str]
+    handed: frozenset[str]
+    names: Collection[str]
+    options: BackOptions
+    stop: Event
+    dropped: list[Line] = field(default_factory=list)
+    """What of items no row keeps, for the audit."""
+
+    def steps(self, check: Callable[[], None]) -> GoingBack:
+        drain, look = (self.drain, self.look) if self.handed else (None, None)
+        compare, move_counters = (self.compare, self.move_counters) if self.names else (None, None)
+        steps = (drain, compare, move_counters, self.capture, self.own, look, self.keep)
+        return GoingBack(self.options.drops, check, *steps)
+
+    def edges(self, names: Collection[str]) -> ReverseEdges:
+        return ReverseEdges(self.sources.context, self.sources.target, names, self.stop.is_set)
+
+    # ── what services wrote ──
+
+    def drain(self) -> ReverseStatus:
+        """All that was written becomes rows, and for `quiet` nothing more may be written."""
+        self._end_others()
+        self._work_once(lambda work: work)
+        self._pause(self.command_job.job.cutover.quiet_s)
+        self._work_once(lambda work: self._quiet(work, f"Nothing was changed. {REVERSE_ENDED}"))
+        status = self._status()
+        tables = self.edges(self.names).tables
+        return replace(status, waiting=[one for one in status.waiting if one.row[0] in ("", *tables)])
+
+    def look(self) -> None:
+        """Nobody wrote since: the last moment at which that can be mended by giving the command again."""
+        what = f"The record and the pattern were not changed. {REVERSE_ENDED}"
+        self._work_once(lambda work: self._quiet(work, what))
+
+    def _end_others(self) -> None:
+        """A supervisor may start them anew while they are waited for."""
+        began_at, is_told = running_s(), False
+        limit_s = self.command_job.job.tuning.lease_s + _ENDS_WITHIN_S
+        _, remembered = self._journals()
+        remembered.ask_to_stop()
+        while count := self._status().processes:
+            if running_s() - began_at > limit_s:
+                what = (
+                    f"refused: {count} process(es) of `migrator reverse` did not end within {limit_s:.0f} s"
+                )
+                raise RefusedError(
+                    f"{what}; stop what starts them anew, and give the command again. No row, item or record was changed"
+                )
+            if not is_told:
+                say(f"{count} process(es) of `migrator reverse` are told to end, and waited for")
+                is_told = True
+            self._pause(_LOOK_S)
+            remembered.ask_to_stop()
+
+    def _work_once(self, under: Callable[[Work], Work]) -> None:
+        job, journal = self.command_job.job, self.command_job.journal()
+        (shards, remembered), tables = self._journals(), self.edges(self.names).tables.keys()
+        edges = self.edges(self.recorded)
+        with edges.stage(journal, self.options.settle_s) as stage:
+            work = WhileDirect(stage, self.recorded, lambda: on_record(job, journal).direct)
+            reader = StreamReader(edges.stream, shards, under(work), lease_s=job.tuning.lease_s)
+            now = remembered.now()
+            ReverseDaemon(reader, work, shards, self.stop, True, self.stop.wait, now, tables).run()
+
+    def _quiet(self, work: Work, what_next: str) -> Quiet:
+        types = {design.design.type for design in self.edges(self.names).inverse.designs}
+        return Quiet(work, self.sources.target.design, types, what_next)
+
+    def _journals(self) -> tuple[SqlStreamJournal, SqlReverseJournal]:
+        job, journal = self.command_job.job, self.command_job.journal()
+        table = self.sources.target.design.name
+        return checkpoints_of(job, journal, table), remembered_of(job, journal, table)
+
+    def _status(self) -> ReverseStatus:
+        return status_of(*self._journals())
+
+    # ── rows are the truth ──
+
+    def compare(self) -> Comparison:
+        edges, journal = self.edges(self.names), self.command_job.journal()
+        with edges.stage(journal, self.options.settle_s) as stage, progress() as shown:
+            compared = edges.verify(stage, self.stop, shown, self.options.settle_s).run()
+        if names := dropped_attributes(compared.unkept):
+            what = f"no row keeps {', '.join(names)}: --drop-attributes"
+            self.dropped.append(Line("attributes", "rows keep all that items have", what, "ok"))
+        return compared
+
+    def move_counters(self) -> None:
+        self.edges(self.names).move_counters()
+
+    def capture(self) -> None:
+        context, journal = self.sources.context, self.command_job.journal()
+        with open_live(context.job, "cutover", stop=self.stop.is_set, source=context.source) as live:
+            capture = capture_stage(live, context)
+            capture.refuse(context.plans)
+            register(context, journal, go_back=False, take_back=True)
+            capture.install(context.plans)
+
+    def own(self) -> int:
+        context, journal = self.sources.context, self.command_job.journal()
+        target, table_id = self.sources.target, self.sources.gatherer.table_id
+        opened = open_concurrent_edges(context, target, journal, table_id, self.stop.is_set)
+        with opened as edges:
+            edges.guard()
+            lease = edges.heartbeats.enter("conditional")
+            owning = edges.under(lease.check)
+            entities = named(owning.entities, self.names)
+            with DynamoStripping(owning.target.store) as owner:
+                owned = Owning(
+                    *(context.source.at_primary(), owning.target.store, owner, owning.live.tickets),
+                    *(owning.memory, owning.control, entities, target.design),
+                    *(edges.heartbeats.now_s, lease.check),
+                ).run()
+            edges.heartbeats.leave(lease, clean=True)
+        return owned
+
+    def keep(self) -> None:
+        self.sources.keep_direct()
+
+    def _pause(self, wait_s: float) -> None:
+        if self.stop.wait(wait_s):
+            raise Interrupted("stopped; nothing was moved, and the same command goes on")

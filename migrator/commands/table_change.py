@@ -1,0 +1,179 @@
+"""`migrator table change`: global indexes added to a table that is there, and removed, so that it fits its mapping."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+import click
+
+from migrator.cli.command_line import print_json
+from migrator.cli.options import need_yes, print_folded, refuse_strange, stop_on_signals
+from migrator.cli.runs import known_revision
+from migrator.commands.table_work import edits_of
+from migrator.journal.phases import SqlPhases
+from migrator.journal.writers import newest_of
+from migrator.mapping.language.parse import ParsedMapping
+from migrator.runtime.errors import CLEAN, DIFFERENT, TargetError
+from migrator.mapping.model.mapping import Mapping
+from migrator.cli.cutover_text import instance_label
+from migrator.settings.job import Job
+from migrator.settings.transforms import sound_mapping
+from migrator.stages.design.indexes import refuse_readers
+from migrator.dynamodb.admin.create import definition
+from migrator.dynamodb.admin.indexes import IndexChanges, addition, removal
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live
+from migrator.stages.session.job import CommandJob, Target
+
+
+def change(job: Path, form: str | None, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """The exit code of `migrator table change`."""
+    with CommandJob(job) as command_job, stop_on_signals() as stop:
+        read = job_wiring.read_job(job, asks_source=False)
+        parsed = sound_mapping(read.mapping)
+        target = job_wiring.open_target(read, parsed.mapping.table, stop.is_set)
+        planned = target.admin.index_changes(target.design)
+        if form is not None:
+            return _print_edits(form, target, read, planned, as_json=as_json)
+        if dry_run:
+            return _print_requests(target, read, planned, as_json=as_json)
+        done = _Change(command_job, parsed, target, stop).run(planned, read, yes=yes)
+    return done.told(target.design.name, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _Done:
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    left: tuple[str, ...]
+    cannot: dict[str, str]
+
+    def told(self, table: str, *, as_json: bool) -> int:
+        code = DIFFERENT if self.left or self.cannot else CLEAN
+        if as_json:
+            print_json(
+                {
+                    "table": table,
+                    "added": list(self.added),
+                    "removed": list(self.removed),
+                    "left": list(self.left),
+                    "cannot": _reasons(self.cannot),
+                }
+            )
+            return code
+        for name, why in self.cannot.items():
+            print_folded(f"index {name}: {why}")
+        for name in self.left:
+            print_folded(f"index {name} is in the table and not in the mapping; --yes removes it")
+        changed = f"{len(self.added)} index(es) added, {len(self.removed)} removed"
+        print_folded(
+            f"table {table}: {changed if self.added or self.removed else 'its indexes are as they were'}"
+        )
+        return code
+
+
+@dataclass(frozen=True)
+class _Change:
+    """One run; one that was stopped goes on by being run again."""
+
+    command_job: CommandJob
+    parsed: ParsedMapping
+    target: Target
+    stop: Event
+
+    def run(self, planned: IndexChanges, job: Job, *, yes: bool) -> _Done:
+        admin, design = self.target.admin, self.target.design
+        if planned.remove:
+            self._refuse_readers(planned.remove)
+        admin.settle(design, _tell)
+        for index in planned.add:
+            _tell(f"adding index {index.name}")
+            admin.add_index(design, index, job.target.options, _tell)
+        removed = planned.remove if planned.remove and may_remove(planned.remove, yes=yes) else ()
+        for name in removed:
+            # Somebody may have come while the others were filled.
+            self._refuse_readers([name])
+            _tell(f"removing index {name}")
+            admin.remove_index(design, name, _tell)
+        left = tuple(name for name in planned.remove if name not in removed)
+        return _Done(tuple(index.name for index in planned.add), removed, left, planned.cannot)
+
+    def _refuse_readers(self, names: Sequence[str]) -> None:
+        mapping = self.parsed.mapping
+        revision = known_revision(self.command_job.job) or mapping.revision
+        refuse_asked(self.command_job, mapping, revision, names, self.stop)
+
+
+def refuse_asked(
+    command_job: CommandJob, mapping: Mapping, revision: str, names: Sequence[str], stop: Event
+) -> None:
+    """Returns where nothing known asks the indexes any more. Raises: TargetError; as refuse_readers does."""
+    job = command_job.job
+    if away := refuse_strange(command_job, older=True, warns=False, begins=True):
+        raise TargetError(f"no index is removed where the table cannot say which journal is its own: {away}")
+    journal = command_job.journal(stop.is_set)
+    refuse_readers(
+        names,
+        revision,
+        newest_of(journal.database, job.name),
+        live.registry_of(job, journal).known,
+        SqlPhases(journal.database, job.name).all(),
+        mapping.patterns,
+        instance_label,
+    )
+
+
+def may_remove(names: tuple[str, ...], *, yes: bool) -> bool:
+    """Raises: RefusedError where the person who is asked says no."""
+    if not yes and sys.stdin.isatty():
+        need_yes(f"Remove index {', '.join(names)}? What is in it is gone; the table's items stay.")
+        return True
+    return yes
+
+
+def _reasons(cannot: dict[str, str]) -> list[dict[str, str]]:
+    return [{"index": name, "why": why} for name, why in cannot.items()]
+
+
+def _tell(what: str) -> None:
+    click.echo(what, err=True)
+
+
+# ── what is only printed ──
+
+
+def _print_edits(form: str, target: Target, job: Job, planned: IndexChanges, *, as_json: bool) -> int:
+    names = [*(index.name for index in planned.add), *planned.remove, *planned.cannot]
+    designed = definition(target.design, job.target.options)
+    edits = list(edits_of(form, [f"index {name}" for name in names], designed))
+    if as_json:
+        print_json({"table": target.design.name, "edits": edits, "cannot": _reasons(planned.cannot)})
+    else:
+        for line in [*edits, *(f"# index {name}: {why}" for name, why in planned.cannot.items())]:
+            print_folded(line)
+    return DIFFERENT if names else CLEAN
+
+
+def _print_requests(target: Target, job: Job, planned: IndexChanges, *, as_json: bool) -> int:
+    design = target.design
+    requests = [addition(design, index, job.target.options) for index in planned.add]
+    requests += [removal(design, name) for name in planned.remove]
+    if as_json:
+        print_json(
+            {
+                "table": design.name,
+                "requests": [{"operation": "UpdateTable", "request": one} for one in requests],
+                "cannot": _reasons(planned.cannot),
+            }
+        )
+    else:
+        for one in requests:
+            click.echo(f"UpdateTable: {json.dumps(one)}")
+        for name, why in planned.cannot.items():
+            print_folded(f"index {name}: {why}")
+    return DIFFERENT if requests or planned.cannot else CLEAN

@@ -1,0 +1,322 @@
+"""`migrator table` and `migrator doctor`: the DynamoDB table of a mapping, and whether a job could run."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from migrator.cli.command_line import print_json, whole
+from migrator.cli.options import print_folded, refuse_strange, say, shown_path, stdout
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_form
+from migrator.mapping.model.edges import Probe
+from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, TargetError
+from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.results import Check, CheckState
+from migrator.mapping.model.table import TableDesign
+from migrator.features.exports.cloudformation import cloudformation
+from migrator.features.exports.terraform import terraform
+from migrator.cli.tables import FittedTable
+from migrator.stages.process.session import need_bucket
+from migrator.runtime.retry import Backoff
+from migrator.settings.job import Job
+from migrator.settings.source import TableOptions
+from migrator.settings.transforms import read_mapping, sound_mapping
+from migrator.source.engines.connect import engine_of, extra_for
+from migrator.source.engines.grants import SqlGrants, readable
+from migrator.source.engines.rights import SQL_ROLES, SqlRole
+from migrator.stages.core.doctor import (
+    Checkup,
+    check_bucket,
+    check_capture,
+    check_clock,
+    check_entities,
+    check_grants,
+    check_hidden_rows,
+    check_jobs,
+    check_journal,
+    check_packages,
+    check_permissions,
+    check_revision,
+    check_server,
+    check_slot,
+    check_statements,
+    check_table,
+    check_untried,
+    check_verified,
+)
+from migrator.dynamodb.admin.create import creation_request, definition, later_requests
+from migrator.dynamodb.admin.permissions import ROLES, rights_of
+from migrator.stages.session import adoption as adoption_wiring
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live
+from migrator.stages.session.job import CommandJob, JobContext
+from migrator.cli.operations import health_of, try_journal
+from migrator.stages.session.reverse import open_grants
+
+# ── `migrator table`: the DynamoDB table that a mapping describes ──
+
+_FORMS = {"terraform": terraform, "cloudformation": cloudformation}
+
+
+def create(job: Path, dry_run: bool, as_json: bool) -> int:
+    """The exit code of `migrator table create`."""
+    read = job_wiring.read_job(job, asks_source=False)
+    if dry_run:
+        _print_requests(job_wiring.design_for(read, _design(read)), read.target.options, as_json=as_json)
+        return 0
+    target = job_wiring.open_target(read, _design(read), _never)
+    name, state = target.design.name, target.admin.state(target.design)
+    is_there = state is not None and not state.differences
+    if not is_there:
+        state = target.admin.create(target.design, read.target.options)
+        for sentence in state.unlike:
+            say(f"warning: this endpoint is not AWS: {sentence}")
+    if as_json:
+        print_json({"table": name, "created": not is_there, "indexes": len(target.design.indexes)})
+    elif is_there or state is None:
+        print_folded(f"table {name} is there already, as the mapping says")
+    else:
+        print_folded(f"table {name} is {state.status} ({len(target.design.indexes)} indexes)")
+    return 0
+
+
+def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool) -> None:
+    first, later = creation_request(design, options), later_requests(design, options)
+    if as_json:
+        requests = [
+            {"operation": name, "request": request_body}
+            for name, request_body in [("CreateTable", first), *later]
+        ]
+        print_json({"requests": requests})
+        return
+    click.echo(json.dumps(first, indent=2))
+    for operation, request in later:
+        say(f"then {operation}: {json.dumps(request)}")
+
+
+def check(job: Path, form: str | None, as_json: bool) -> int:
+    """The exit code of `migrator table check`."""
+    read = job_wiring.read_job(job, asks_source=False)
+    target = job_wiring.open_target(read, _design(read), _never)
+    state = target.admin.state(target.design)
+    if state is None:
+        raise TargetError(f"there is no table {target.design.name}; run `migrator table create`")
+    unlike = target.admin.unlike(target.design, read.target.options)
+    differences = [*state.differences, *unlike.values()]
+    designed = definition(target.design, read.target.options)
+    edits = [] if form is None else list(edits_of(form, [*state.parts, *unlike], designed))
+    if as_json:
+        print_json({"table": target.design.name, "differences": differences, "edits": edits})
+        return DIFFERENT if differences else 0
+    for line in [*differences, *edits]:
+        print_folded(line)
+    verdict = f"{len(differences)} difference(s)" if differences else "as the mapping says"
+    print_folded(f"table {target.design.name}: {verdict}")
+    return DIFFERENT if differences else 0
+
+
+def edits_of(form: str, parts: list[str], designed: dict[str, Any]) -> Iterator[str]:
+    """The definition's lines of each part that differs, once."""
+    for part in dict.fromkeys(parts):
+        lines = _FORMS[form](part, designed)
+        yield f"# {part}" if lines else f"# {part}: take it out"
+        yield from lines
+
+
+def _design(job: Job) -> TableDesign:
+    parsed = read_mapping(job.mapping)
+    if faults := [fault for fault in check_form(parsed) if not fault.warning]:
+        raise MappingError(faults)
+    return parsed.mapping.table
+
+
+def _never() -> bool:
+    return False
+
+
+# ── The packages that a job needs, with their versions ──
+
+_EMBEDDED, _EXTRA_OF_EMBEDDED = "embedded", ("local", "ministack")
+"""How an endpoint begins that needs an extra; the extra, and the module that it brings."""
+
+
+def packages_for(job: Job | None) -> dict[str, str | None]:
+    """Versions of Python and of the packages that matter; None under the name of an extra that the job lacks."""
+    versions: dict[str, str | None] = {"Python": platform.python_version()}
+    versions |= {"migrator": version("single-table-migrator")}
+    versions |= {name: version(name) for name in ("boto3", "sqlalchemy")}
+    return versions | dict.fromkeys(extra for extra, module in _extras(job) if find_spec(module) is None)
+
+
+def _extras(job: Job | None) -> list[tuple[str, str]]:
+    if job is None:
+        return []
+    extras = {extra_for(job.source.url)}
+    if (job.target.endpoint or "").startswith(_EMBEDDED):
+        extras.add(_EXTRA_OF_EMBEDDED)
+    return sorted(extra for extra in extras if extra is not None)
+
+
+# ── `migrator doctor`: everything that a run needs, checked one by one before it starts ──
+
+_COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+
+
+def doctor(job: Path, write: bool, role: str | None, as_json: bool) -> int:
+    """The exit code of `migrator doctor`."""
+    checkup, journal = Checkup(), None
+    with ExitStack() as stack:
+        command_job = stack.enter_context(CommandJob(job, Backoff(attempts=1)))
+        read = checkup.ask("job", lambda: command_job.job, "the job file is right")
+        check_packages(checkup, packages_for(read))
+        if read is not None:
+            parsed = checkup.ask("mapping file", lambda: sound_mapping(read.mapping), "its form is right")
+            if role not in _WITHOUT_SOURCE:
+                _source(checkup, stack, command_job, role)
+            if parsed is not None and role not in _WITHOUT_TABLE:
+                _target(checkup, read, parsed.mapping, write=write, role=role)
+            journal = check_journal(checkup, lambda: try_journal(command_job))
+            if journal is not None:
+                checkup.ask(
+                    "journal's job",
+                    lambda: refuse_strange(command_job, older=True, warns=False, begins=True),
+                )
+    if as_json:
+        checks = [asdict(check) for check in checkup.checks]
+        click.echo(json.dumps({"job": str(job), "journal": journal, "checks": checks}))
+    else:
+        if journal is not None:
+            print_folded(f"journal: {shown_path(journal)}")
+        _print(checkup.checks)
+    return DIFFERENT if any(check.state == "failed" for check in checkup.checks) else CLEAN
+
+
+def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob, role: str | None) -> None:
+    job = command_job.job
+    context = checkup.ask(
+        "source and mapping",
+        lambda: stack.enter_context(job_wiring.open_job(job, "doctor")),
+        "they fit each other",
+    )
+    if context is None:
+        return
+    rights = SQL_ROLES.get(role or "", _EVERYTHING)
+    is_database = not context.checked.mapping.documents
+    if is_database:
+        check_server(checkup, lambda: health_of(context))
+    if role is not None and is_database and not engine_of(context.source.dialect).is_file:
+        grants = stack.enter_context(open_grants(context))
+        check_grants(checkup, lambda: _grants(grants, role))
+    if rights.rows:
+        checkup.ask("bucket", lambda: need_bucket(job, context.checked.entities))
+        check_entities(checkup, context.source, context.checked.entities)
+        if context.source.hides_rows:
+            check_hidden_rows(checkup, context.checked.entities, context.sql.hidden_fault)
+    if rights.asks and context.checked.mapping.patterns:
+        check_statements(checkup, context.source, context.checked.mapping)
+    if role is None or "UPDATE" in rights.mark:
+        _marks(checkup, context, command_job)
+
+
+def _marks(checkup: Checkup, context: JobContext, command_job: CommandJob) -> None:
+    job = command_job.job
+    captured = check_capture(
+        checkup,
+        lambda: live.capture_status(context),
+        lambda: live.capture_refusals(context),
+        lambda: len(live.registry_of(job, command_job.journal()).marking),
+        str(job.path),
+    )
+    check_revision(
+        checkup, lambda: live.revisions_of(context, command_job.journal()).standing(), str(job.path)
+    )
+    check_verified(checkup, lambda: _unverified(context, command_job.journal()))
+    if captured:
+        check_slot(checkup, checkup.ask("replication slot", lambda: live.slot_lag_of(context)))
+        checkup.ask("marks", lambda: live.try_marks(context), "they can be taken and finished")
+        fine = "they can be drawn, and are not behind those that the journal and the table know"
+        checkup.ask("tickets", lambda: adoption_wiring.try_tickets(context, command_job.journal), fine)
+        fine = "the table is as the journal knows it"
+        checkup.ask("table on record", lambda: adoption_wiring.try_table(context, command_job.journal), fine)
+
+
+_EVERYTHING = SqlRole("", rows=True, asks=True)
+
+
+def _grants(grants: SqlGrants, role: str) -> dict[str, str]:
+    """Of each right of the role's what it is, and the GRANT that its user lacks, or ''."""
+    needed = grants.needed(role)
+    missing = grants.missing(needed)
+    return {
+        readable(grant): grants.statements([grant], "USER")[0] if grant in missing else "" for grant in needed
+    }
+
+
+def _unverified(context: JobContext, journal: SqlJournal) -> str:
+    return live.unverified(journal, context.job, live.capture_status(context).installation)
+
+
+def _target(checkup: Checkup, job: Job, mapping: Mapping, *, write: bool, role: str | None) -> None:
+    target = checkup.ask(
+        "target",
+        lambda: job_wiring.open_target(job, mapping.table, lambda: False),
+        "region and credentials are there",
+    )
+    if target is None:
+        return
+    rights = None if role is None else rights_of(ROLES[role], mapping.patterns.values(), keeps=bool(job.keep))
+    if rights is None or "DescribeTable" in rights.table:
+        if not check_table(checkup, target.admin, target.design, str(job.path)):
+            return
+        check_jobs(checkup, lambda: job_wiring.jobs_of(target), job.name)
+        check_clock(checkup, "clock of DynamoDB", lambda: target.admin.clock(target.design))
+    probes = target.admin.probe(target.design, write=write, only=rights)
+    check_permissions(checkup, probes, str(job.path), written=write, role=role)
+    if target.objects is not None and (role is None or ROLES[role].objects):
+        objects = target.objects
+        # The object of a try is taken away again, which no role but a person's own may do.
+        tried = checkup.ask("bucket", lambda: objects.probe(write=write and role is None)) or []
+        untried = role is not None and "s3:PutObject" in ROLES[role].objects
+        check_bucket(checkup, [*tried, *([_PUT_UNTRIED] if untried else [])])
+    if role is not None:
+        check_untried(checkup, ROLES[role].files, "exported items", _NO_PLACE)
+        check_untried(checkup, ROLES[role].logs, "", _NO_LOG)
+        check_untried(checkup, ROLES[role].stream, "", _NO_STREAM)
+
+
+_WITHOUT_SOURCE = ROLES.keys() - SQL_ROLES.keys()
+_WITHOUT_TABLE = SQL_ROLES.keys() - ROLES.keys()
+_NO_PLACE = (
+    "the job does not name their place; `migrator export items --to s3://…` tries each before it writes a row"
+)
+_NO_LOG = "the log of imports is there from the first import on, and AWS writes it with the rights of who asks for one"
+_NO_STREAM = "`migrator reverse check` and `migrator reverse start` ask for each before they write a row"
+_PUT_UNTRIED = Probe("PutObject", "not tried: without DeleteObject the object would stay", tried=False)
+
+
+def _print(checks: list[Check]) -> None:
+    # One column for both: few checks have anything to mend, and theirs would leave the others no width.
+    table = FittedTable("check", "state", "what, and what mends it", box=None, pad_edge=False)
+    for check in checks:
+        said = "\n→ ".join(_plain(whole(text)) for text in (check.what, check.mend) if text)
+        table.add_row(check.name, f"[{_COLOURS[check.state]}]{check.state}[/]", said)
+    stdout().print(table)
+    counts = Counter(check.state for check in checks)
+    states = ", ".join(f"{counts[state]} {state}" for state in _COLOURS if counts[state])
+    print_folded(f"{len(checks)} checks: {states}")
+
+
+def _plain(text: str) -> str:
+    """The text with nothing in it that the table would take for a style."""
+    return text.replace("[", "\\[")

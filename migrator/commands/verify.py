@@ -1,0 +1,143 @@
+"""`migrator verify`, `migrator query` and `migrator shadow`: both sides compared."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli import names
+from migrator.cli.command_line import (
+    Branch,
+    Leaf,
+    Work,
+    adopt_option,
+    engine_options,
+    force_option,
+    job_argument,
+    json_option,
+    keys_option,
+    part_option,
+    processes_option,
+    seconds,
+)
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --sample 1%")
+@job_argument
+@click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
+@processes_option
+@click.option(
+    "--join",
+    is_flag=True,
+    help="Compare pages of the verify of this job that is at work with --processes, on this host or another, until it ends.",
+)
+@part_option
+@engine_options
+@click.option("--sample", help="Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
+@click.option(
+    "--seed", type=click.IntRange(0), help="Of the sample; the same seed looks at the same rows again."
+)
+@click.option(
+    "--repair", is_flag=True, help="Leave a mark for every row that still differs; the relay does the rest."
+)
+@force_option("With --repair: also where every access pattern is complete.")
+@click.option(
+    "--dry-run", is_flag=True, help="With --repair: say how many rows it would mark, and mark none."
+)
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Look at everything anew, even where a stopped verify would go on.",
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    callback=seconds,
+    metavar="DURATION",
+    help="How long to wait before differences of a live source are looked at again (default 10s).",
+)
+@click.option(
+    "--source-url",
+    metavar="URL",
+    help="Read rows as another user or from another server than the job's, such as env:NAME (or file:, secret:, a URL).",
+)
+@keys_option
+@json_option
+@adopt_option
+def verify() -> Work:
+    """Compare every row with its items and every item with its row, and totals by plain SQL.
+
+    Where changes are captured, differences are looked at again after a moment: both sides may have been in flight.
+    With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
+    One that was stopped within the last hour goes on; what it looked at before it does not look at again.
+    With --source-url the copy and its check do not share what one user is shown; marks are read by the job's own.
+
+    Exit code 0: clean; 1: differences (see `migrator findings`); 3 and 130: stopped, the same command goes on.
+    """
+    from migrator.commands.verify_work import verify
+
+    return verify
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml recent_orders -p user_id=42", for_words="-p")
+@job_argument
+@click.argument("pattern", shell_complete=names.patterns)
+@click.option(
+    "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter of the pattern."
+)
+@click.option("--explain", is_flag=True, help="Show each request too, and what both sides took.")
+@json_option
+def query() -> Work:
+    """Run access pattern PATTERN on the table and print its answer beside SQL's. Exit code 1 when they differ.
+
+    A list is given with commas or as a JSON array: -p product_ids=1,2,3
+    """
+    from migrator.commands.query_work import query
+
+    return query
+
+
+@click.group(cls=Branch)
+def shadow() -> None:
+    """Compare DynamoDB's answers with SQL's."""
+
+
+@shadow.command(example="jobs/shop.yaml --questions 100")
+@job_argument
+@click.option("--pattern", "names", multiple=True, metavar="P", help="Only this pattern; can be given again.")
+@click.option(
+    "--questions",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="Questions a pattern.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), help="The same seed asks the same questions of the same rows."
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    callback=seconds,
+    metavar="DURATION",
+    help="How long both sides may take to come to the same answer (default 3s).",
+)
+@click.option("--control", is_flag=True, help="Compare SQL with SQL: the noise of the source itself.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Questions at once."
+)
+@click.option("--no-record", is_flag=True, help="Keep nothing of it in the journal.")
+@json_option
+@adopt_option
+def replay() -> Work:
+    """Ask every access pattern of both sides, with parameters drawn from the source, and compare the answers.
+
+    Neither source nor table is written to, and no service has to run; what was compared goes to the journal, for
+    `migrator report`. A difference is looked at again until --settle is over: what goes away by itself is transient and
+    does not count.
+
+    Exit code 0: clean; 1: differences, errors of one side, or not proven, because no question could be drawn for a pattern;
+    3 and 130: stopped.
+    """
+    from migrator.commands.query_work import replay
+
+    return replay

@@ -1,0 +1,420 @@
+"""`migrator verify`: rows against items and items against rows, by one process or by several."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from threading import Event
+from typing import Any
+
+import click
+
+from migrator.commands.processes import Others, Part, end_with_parent, options_of
+from migrator.features.spark.work import Engine, Spark, open_spark
+from migrator.cli.options import (
+    adopt_repaired,
+    belonging,
+    findings_to_print,
+    progress,
+    say,
+    stdout,
+    stop_on_signals,
+    stopped_says,
+    tell_masked,
+)
+from migrator.cli.runs import RunEnd
+from migrator.journal import run_starts
+from migrator.journal.lease import JoinedLease, RunLease
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import newest_of
+from migrator.mapping.model.capture import Installation
+from migrator.runtime.errors import DIFFERENT, SettingsError
+from migrator.mapping.model.journal import Run, RunIdentity
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.results import Sample, VerifyResult
+from migrator.mapping.model.table import ItemKey
+from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
+from migrator.cli.text import SHOWN, print_findings
+from migrator.stages.process.budget import (
+    divided,
+    processes_of,
+    scope_of_run,
+    shares_of,
+    taken_by,
+)
+from migrator.commands.joined import Joining, open_joined_verify, sharing
+from migrator.stages.process.session import identity_of, need_bucket, pages_of
+from migrator.features.spark.executor import Given
+from migrator.runtime.retry import nap
+from migrator.settings.job import Job
+from migrator.settings.source import place
+from migrator.stages.verify.recheck import LOOKED_AT, Recheck
+from migrator.stages.verify.scan import direct_items
+from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions, begin, keep_look
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.job import CommandJob, JobContext, Target, write_ownership
+from migrator.stages.session.live import Live
+
+# ── `migrator verify`: rows against items, both ways ──
+
+DEFAULT_SETTLE_S = 10.0
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asked for. `rows_of`: the job, its rows read as it says."""
+
+    rows_of: Job
+    workers: int | None
+    sample: Sample | None
+    is_seed_drawn: bool
+    options: Mapping[str, Any]
+
+    @property
+    def scope(self) -> str:
+        return _scope(self.sample, self.options["source_url"])
+
+    def words(self, sample: str | None) -> list[str]:
+        """What another process of the same run is given."""
+        seed = None if self.sample is None else self.sample.seed
+        given = {"--sample": sample, "--seed": seed, "--source-url": self.options["source_url"]}
+        return ["verify", str(self.rows_of.path), *options_of(given | {"--workers": self.workers})]
+
+
+@belonging(applies=lambda options: options["repair"], older=False, begins=True)
+def verify(
+    command_job: CommandJob, workers: int | None, sample: str | None, seed: int | None, **options: Any
+) -> int:
+    """The exit code of `migrator verify`."""
+    _refuse_unfit(dict(options) | {"workers": workers})
+    read = _read_by(command_job.job, options["source_url"])
+    drawn = _sample(sample, seed)
+    asked = _Asked(read, workers, drawn, drawn is not None and seed is None, options)
+    if options["join"] or options["part"]:
+        return _join(command_job, asked)
+    engine = Engine(options["engine"], options["master"])
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        spark = open_spark(stack, command_job, read, "verify", engine, options["source_url"] or "")
+        limited = spark.driver_job(read) if spark else divided(read, options["processes"] or 1, writes=False)
+        asked = replace(asked, rows_of=limited)
+        return _drive(stack, command_job, asked, stop, asked.words(sample), spark)
+
+
+def _refuse_unfit(options: Mapping[str, Any]) -> None:
+    """Raises: SettingsError, click.UsageError for options that do not go together."""
+    if options["dry_run"] and not options["repair"]:
+        raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
+    unfit = ("repair", "restart", "settle_s", "processes", "as_json")
+    by_host = {f"--{name}": bool(options[name]) for name in ("processes", "join", "workers")}
+    Engine(options["engine"], options["master"]).refuse_unfit(by_host)
+    named = [f"--{name.removesuffix('_s').removeprefix('as_')}" for name in unfit if options[name]]
+    if options["join"] and named:
+        raise click.UsageError(f"--join works on a run that was begun, and goes without {', '.join(named)}")
+
+
+def _drive(
+    stack: ExitStack,
+    command_job: CommandJob,
+    asked: _Asked,
+    stop: Event,
+    words: Sequence[str],
+    spark: Spark | None,
+) -> int:
+    """Begins the run, or goes on with it, and ends it. `words`: what other processes are given."""
+    read, options, sample = command_job.job, asked.options, asked.sample
+    context, target = _open(stack, asked.rows_of, asked, stop)
+    table_id = target.table_id()
+    journal = command_job.journal(stop.is_set)
+    lease = stack.enter_context(RunLease(journal, read.name))
+    ownership = write_ownership(read, context.checked.mapping, journal)
+    ownership.refuse_all_direct()
+    if options["repair"] and not options["force"]:
+        ownership.refuse_complete()
+    entities = context.checked.entities
+    identity = identity_of("verify", context, table_id, entities, asked.scope)
+    # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
+    live, captured = _live(stack, context, stop, dict(options) | {"job": read})
+    recheck = recheck_of(live, context, target, journal, stop, options["settle_s"]) if captured else _STILL
+    stage = stage_of(context, target, journal, lease, recheck, _options(context, asked), stop)
+    run = begun_run(journal, identity, captured, again=options["restart"])
+    stack.enter_context(stopped_says(lambda: _stopped(journal, run, asked)))
+    if spark is not None:
+        stage = _by_spark(stage, spark, asked, identity)
+    else:
+        stage = _with_others(stack, stage, journal, context, run, asked, words)
+    with RunEnd(journal, run, read.hooks), stage.progress:
+        if sample is None:
+            keep = partial(run_starts.keep_look, journal.database, run.id)
+            keep_look(partial(live_wiring.changes_counted, live, context), keep)
+        result = stage.run(run, entities)
+    _print(result, journal, context, as_json=options["as_json"], whole_keys=options["whole_keys"])
+    if captured and _marked(live, context, journal, result, options) and sample is None:
+        adopt_repaired(replace(context, job=read), live, target, journal, table_id)
+    if not options["as_json"]:
+        print_verify_verdict(stdout(), result)
+    return DIFFERENT if result.findings else 0
+
+
+def _open(stack: ExitStack, job: Job, asked: _Asked, stop: Event) -> tuple[JobContext, Target]:
+    opened = job_wiring.open_job(job, "verify", workers=asked.workers, stop=stop.is_set)
+    context = stack.enter_context(opened)
+    need_bucket(job, context.checked.entities)
+    return context, job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
+
+
+# ── Several processes on one run ──
+
+
+def _by_spark(stage: Verify, spark: Spark, asked: _Asked, identity: RunIdentity) -> Verify:
+    given = Given(
+        spark.text,
+        "verify",
+        scope=identity.scope,
+        sample=asked.sample,
+        source_url=asked.options["source_url"] or "",
+    )
+    return replace(stage, is_shared=True, pages=spark.pages(given))
+
+
+def _with_others(
+    stack: ExitStack,
+    stage: Verify,
+    journal: SqlJournal,
+    context: JobContext,
+    run: Run,
+    asked: _Asked,
+    words: Sequence[str],
+) -> Verify:
+    """The stage as it works beside the processes that were asked for, or that are worth it; they end with it."""
+    given, source = asked.options["processes"], context.source
+    rows = 0 if asked.sample else sum(source.rows_expected(one.plan) for one in context.checked.entities)
+    processes = processes_of(context.job, given, rows, (context.job.source.max_rows_per_s,))
+    if given is None and processes == 1:
+        return stage
+    connections = taken_by(context.job, stage.options.workers)
+    shares = shares_of(context.job, journal, scope_of_run(run))
+    others = Others.reserved(shares, processes - 1, connections)
+    stage = sharing(stack, stage, context, shares, connections)
+    others.start(stack, words, stage.stop, partial(journal.release_pages, run))
+    return stage
+
+
+def _join(command_job: CommandJob, asked: _Asked) -> int:
+    """Compares pages of the run that another process has begun, on this host or another one, until it is over."""
+    part = Part.of(asked.options["part"]) if asked.options["part"] else None
+    job = asked.rows_of
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        if part is not None:
+            end_with_parent(stop)
+        joining = Joining(
+            job,
+            part.id if part else secrets.token_hex(8),
+            part.connections if part else None,
+            asked.workers or job.tuning.workers,
+            sample=asked.sample,
+            scope=asked.scope,
+        )
+        opened = open_joined_verify(command_job.journal(stop.is_set), joining, stop, say)
+        joined = stack.enter_context(opened)
+        with stopped_says(lambda: "stopped; the run goes on without this process"):
+            joined.until_over()
+    say(f"run {joined.run.id} is done")
+    return 0
+
+
+def _stopped(journal: SqlJournal, run: Run, asked: _Asked) -> str:
+    """What a verify that is stopped has done; one that would look at other rows, or at all of them, goes on otherwise."""
+    compared, planned = pages_of(journal, run)
+    message = (
+        f"stopped; nothing was changed, and {compared:,} of {planned:,} page(s) planned by now were compared"
+    )
+    drawn = f"--seed {asked.sample.seed}" if asked.sample is not None and asked.is_seed_drawn else ""
+    again = asked.options["restart"]
+    if drawn or again:
+        how = " and ".join(
+            filter(None, (f"with {drawn}" if drawn else "", "without --restart" if again else ""))
+        )
+        return f"{message}; given {how}, it goes on within the hour"
+    return f"{message}; within the hour the same command goes on from there"
+
+
+def _read_by(job: Job, source_url: str | None) -> Job:
+    """The job, its rows read from another URL; with the same limits, and never from a replica of the job's own."""
+    if not source_url:
+        return job
+    try:
+        url = place(source_url)
+    except ValueError as error:
+        raise SettingsError(f"--source-url: {error}") from None
+    return replace(job, source=job.source.model_copy(update={"url": url, "command": (), "read_url": ""}))
+
+
+def _scope(sample: Sample | None, source_url: str | None) -> str:
+    """What the run looks at, as text: one that reads from elsewhere does not go on with what another one has looked at."""
+    parts = [] if sample is None else [f"sample={sample};seed={sample.seed}"]
+    if source_url:
+        parts.append(f"source={hashlib.sha256(source_url.encode()).hexdigest()[:12]}")
+    return ";".join(parts)
+
+
+def begun_run(
+    journal: SqlJournal, identity: RunIdentity, installation: Installation | None, *, again: bool
+) -> Run:
+    """The run, with the installation of capture that it began beside."""
+    database = journal.database
+    newest, idle_s = newest_of(database, identity.job), partial(run_starts.idle_s, database)
+    begun = begin(journal, identity, newest, idle_s, again=again)
+    if begun.told:
+        say(begun.told)
+    run_starts.keep_installation(database, begun.run.id, "" if installation is None else installation.id)
+    return begun.run
+
+
+def _marked(
+    live: Live, context: JobContext, journal: SqlJournal, result: VerifyResult, options: Mapping[str, Any]
+) -> bool:
+    """Whether rows were marked, as --repair asks: those that differ, and those of findings of live change that are open."""
+    if not options["repair"]:
+        _tell_next(live, result)
+        return False
+    names = {entity.name for entity in context.checked.entities}
+    open_roots = live_wiring.open_findings_of(context.job, journal).roots()
+    doubtful = {root: set[ItemKey]() for root in open_roots if root[0] in names} | dict(result.confirmed)
+    rows = f"{len(doubtful):,} row(s)"
+    if options["dry_run"]:
+        say(f"{rows} would be marked; --repair without --dry-run marks them")
+        return False
+    live.marks.add({root: sorted(keys, key=repr) for root, keys in doubtful.items()})
+    say(f"{rows} marked; run `migrator relay`, then verify again")
+    return True
+
+
+def _tell_next(live: Live, result: VerifyResult) -> None:
+    """What to do about findings; while marks wait they may be nothing but changes on their way."""
+    if not result.findings:
+        return
+    state = live.marks.state()
+    if state.waiting:
+        what = f"{state.waiting:,} mark(s) wait for a relay, the oldest for {state.oldest_age_s:,.0f} s"
+        say(f"{what}: what differs may be on its way; run `migrator relay`, then verify again")
+    elif result.confirmed:
+        say("next: `migrator verify --repair`, which marks these rows for the relay")
+
+
+@dataclass(frozen=True)
+class RecheckEdges:
+    """What a verify knows of rows that change meanwhile: how differences are confirmed, and whether anything changed."""
+
+    confirm: Confirm | None
+    is_quiet: Callable[[], bool]
+
+
+_STILL = RecheckEdges(None, lambda: True)
+"""Of a source whose changes leave no marks: it is taken to stand still."""
+
+
+def _live(
+    stack: ExitStack, context: JobContext, stop: Event, options: Mapping[str, Any]
+) -> tuple[Live, Installation | None]:
+    """Capture's edges, and what is installed of it; where it is, the verify knows that rows change meanwhile."""
+    source = None if options["source_url"] else context.source
+    live = stack.enter_context(
+        live_wiring.open_live(options["job"], "verify", stop=stop.is_set, source=source)
+    )
+    if options["repair"]:
+        return live, live_wiring.need_installation(live, context)
+    installation = live.capture.installation()
+    if installation is None and options["settle_s"] is not None:
+        raise SettingsError(
+            "--settle is for a source whose changes are captured; see `migrator capture install`"
+        )
+    return live, installation
+
+
+def recheck_of(
+    live: Live, context: JobContext, target: Target, journal: SqlJournal, stop: Event, settle_s: float | None
+) -> RecheckEdges:
+    entities = {entity.name: entity for entity in context.checked.entities}
+    recheck = Recheck(
+        *(context.source, target.store, journal, entities, target.design, time.time, target.objects)
+    )
+
+    def confirm(run: Run) -> Mapping[Root, set[ItemKey]]:
+        if any(kind in LOOKED_AT for kind in journal.finding_counts(run)):
+            nap(DEFAULT_SETTLE_S if settle_s is None else settle_s, stop.is_set, time.sleep)
+        return recheck.confirm(run)
+
+    before = (live.tickets.highest(), live.marks.state().waiting)
+    return RecheckEdges(
+        confirm,
+        lambda: before == (live.tickets.highest(), live.marks.state().waiting) and not before[1],
+    )
+
+
+def _print(
+    result: VerifyResult, journal: SqlJournal, context: JobContext, *, as_json: bool, whole_keys: bool
+) -> None:
+    if as_json:
+        click.echo(json.dumps(verify_data(result), sort_keys=True))
+        return
+    print_verify(stdout(), result)
+    unmasked = journal.findings(result.run, SHOWN)
+    printed = findings_to_print(unmasked, context.checked.mapping, whole_keys=whole_keys)
+    print_findings(stdout(), printed, result.findings)
+    tell_masked(printed, unmasked)
+
+
+def stage_of(
+    context: JobContext,
+    target: Target,
+    journal: SqlJournal,
+    lease: RunLease | JoinedLease,
+    recheck: RecheckEdges,
+    options: VerifyOptions,
+    stop: Event,
+) -> Verify:
+    return Verify(
+        *(context.source, target.store, journal, progress()),
+        check=lease.check,
+        confirm=recheck.confirm,
+        is_quiet=recheck.is_quiet,
+        direct=direct_items(context.checked, context.job.leave),
+        options=options,
+        stop=stop,
+        objects=target.objects,
+    )
+
+
+def _options(context: JobContext, asked: _Asked) -> VerifyOptions:
+    tuning = context.job.tuning
+    workers = asked.workers or tuning.workers
+    return VerifyOptions(workers, tuning.page_rows, tuning.scan_segments, asked.sample)
+
+
+def _sample(part: str | None, seed: int | None) -> Sample | None:
+    """The sample that was asked for; without a seed one is drawn and printed, so that the same rows can be asked again."""
+    if part is None:
+        if seed is not None:
+            raise SettingsError("--seed goes with --sample")
+        return None
+    match = re.fullmatch(r"(?P<share>\d+(?:\.\d+)?) ?%|(?P<rows>[1-9]\d*)(?: rows)?", part.strip())
+    share = Fraction(match["share"]) / 100 if match and match["share"] else None
+    if match is None or (share is not None and not 0 < share <= 1):
+        raise SettingsError(
+            f"--sample {part}: write a share such as 1% or 0.5%, or a number such as '1000 rows'"
+        )
+    drawn = secrets.randbelow(1_000_000) if seed is None else seed
+    if seed is None:
+        say(f"the sample's seed is {drawn}; --seed {drawn} looks at the same rows again")
+    return Sample(drawn, share, None if share is not None else int(match["rows"]))

@@ -1,0 +1,301 @@
+"""A boto3 client for DynamoDB: credentials, roles, secrets; retries are ours."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import os
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.loaders
+import botocore.session
+import structlog
+from botocore.config import Config
+from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
+
+from migrator.runtime.errors import SettingsError, TargetError
+from migrator.dynamodb.answers import WholeAnswers, watch_requests
+from migrator.dynamodb.exchange import (
+    AT_MOST,
+    BOTOCORE,
+    Connections,
+    Exchange,
+    KeptSigning,
+    SocketTransport,
+    with_exchange,
+)
+from migrator.dynamodb.failures import denied, error_code, no_credentials
+from migrator.dynamodb.session import BotocoreSigning, SessionTransport
+
+log = structlog.get_logger()
+
+EMBEDDED, DYNOXIDE = "embedded", "dynoxide"
+"""What a job writes for the endpoint of an embedded DynamoDB: MiniStack, or dynoxide."""
+
+# ── Credentials of a role, assumed when they are first needed and again before they run out ──
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role to act as. `life_s`: of each set of credentials, within what the role allows (900 s at least on AWS)."""
+
+    arn: str
+    session_name: str
+    external_id: str | None = None
+    life_s: int = 3600
+
+
+def assume(session: boto3.Session, role: Role, region: str, endpoint: str | None) -> boto3.Session:
+    """A session that acts as the role. `endpoint`: where STS is asked; None is AWS.
+
+    Nothing is asked of STS yet; a request of a client raises botocore's error when it refuses.
+    """
+    words: dict[str, Any] = {"RoleSessionName": role.session_name, "DurationSeconds": role.life_s}
+    if role.external_id is not None:
+        words["ExternalId"] = role.external_id
+
+    def client(service: str, **keys: Any) -> Any:
+        # Unchecked here, as with our other clients: STS itself says what it does not take.
+        config = Config(parameter_validation=False)
+        return session.client(service, region_name=region, endpoint_url=endpoint, config=config, **keys)
+
+    fetcher = AssumeRoleCredentialFetcher(client, session.get_credentials(), role.arn, words)
+    acting = boto3.Session(region_name=region)
+    # boto3 has no door for credentials that refresh themselves; this is where botocore's own providers put them.
+    acting._session._credentials = DeferredRefreshableCredentials(
+        refresh_using=fetcher.fetch_credentials, method="assume-role"
+    )
+    return acting
+
+
+# ── A boto3 client for DynamoDB: credentials, regions and signing are botocore's, trying again is ours ──
+
+_LOCAL = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+_LOCAL_REGION = "us-east-1"
+CONNECT_TIMEOUT_S = 5.0
+TIMEOUT_S = 20.0
+
+
+def dynamodb_client(
+    *,
+    region: str | None,
+    profile: str | None,
+    endpoint: str | None,
+    connections: int = 10,
+    role: Role | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Any:
+    """A low-level client of DynamoDB, as service_client makes it."""
+    return service_client(
+        "dynamodb",
+        region=region,
+        profile=profile,
+        endpoint=endpoint,
+        connections=connections,
+        role=role,
+        timeout_s=timeout_s,
+    )
+
+
+def service_client(
+    service: str,
+    *,
+    region: str | None,
+    profile: str | None,
+    endpoint: str | None,
+    connections: int = 10,
+    role: Role | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Any:
+    """A low-level client, shared by threads. `timeout_s`: how long an answer is waited for.
+
+    An answer that lacks what was asked for raises IncompleteAnswerError (see dynamodb/answers.py). An endpoint on this
+    machine needs no credentials and no region.
+    Raises: TargetError when credentials, region or profile are missing.
+    """
+    local = endpoint is not None and is_loopback(endpoint)
+    session = _session(profile)
+    credentials = session.get_credentials()
+    where = region or _region_of_environment() or session.region_name or (_LOCAL_REGION if local else None)
+    if where is None:
+        raise TargetError(
+            "no AWS region is set; write target: {region: eu-central-1} in the job, or set AWS_REGION"
+        )
+    if credentials is None and (role is not None or not local):
+        raise no_credentials()
+    if role is not None:
+        session = assume(session, role, where, endpoint if local else None)
+    keys = _LOCAL if credentials is None else {}
+    config = _config(connections, timeout_s, local=local)
+    try:
+        return _guarded(session, service, region_name=where, endpoint_url=endpoint, config=config, **keys)
+    except (BotoCoreError, ValueError):
+        raise TargetError(
+            f"the endpoint {endpoint} in region {where} is not valid; look at the job's target"
+        ) from None
+
+
+def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
+    """A client that takes no answer that is not whole, and asks once more before it sends."""
+    # boto3 has no door to it; the session's own is where botocore looks for it.
+    session._session.register_component("response_parser_factory", WholeAnswers())
+    session.events.register("creating-client-class.dynamodb", with_exchange)
+    client = session.client(service, **words)
+    if "@" in client.meta.endpoint_url:
+        # The environment may name one, too (AWS_ENDPOINT_URL); a job's is refused when it is read.
+        raise TargetError(
+            "the endpoint holds a user or a password; leave them out, credentials are AWS's own"
+        )
+    watch_requests(client)
+    if service == "dynamodb":
+        open_exchange(client)
+    return client
+
+
+def _session(profile: str | None) -> boto3.Session:
+    try:
+        session = _with_known_models(profile)
+        session.get_credentials()
+    except ProfileNotFound:
+        raise TargetError(f"there is no AWS profile {profile}; see `aws configure list-profiles`") from None
+    except BotoCoreError as error:
+        raise TargetError(f"the AWS settings cannot be read ({type(error).__name__})") from None
+    return session
+
+
+def _with_known_models(profile: str | None) -> boto3.Session:
+    """A session that knows what the ones before have read: the models of services and endpoints, two megabytes of JSON."""
+    core = botocore.session.Session()
+    models = _models(core.get_config_variable("data_path"))
+    core.register_component("data_loader", models)
+    session = boto3.Session(botocore_session=core, profile_name=profile)
+    # Each boto3 session adds a folder of its own, which is always the same one.
+    models.search_paths[:] = dict.fromkeys(models.search_paths)
+    return session
+
+
+_models = functools.cache(botocore.loaders.create_loader)
+
+
+def _config(connections: int, timeout_s: float, *, local: bool) -> Config:
+    return Config(
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        connect_timeout=min(CONNECT_TIMEOUT_S, timeout_s),
+        read_timeout=timeout_s,
+        max_pool_connections=connections,
+        parameter_validation=False,
+        s3={"addressing_style": "path"} if local else None,
+    )
+
+
+def default_region(region: str | None, profile: str | None) -> str | None:
+    """The region, or that of the profile or the environment; None where none is set or the profile is not known."""
+    try:
+        found = region or _region_of_environment() or boto3.Session(profile_name=profile).region_name
+    except BotoCoreError:
+        return None
+    return None if found is None else str(found)
+
+
+def _region_of_environment() -> str | None:
+    """AWS_REGION, which ECS sets and other SDKs go by; boto3 by itself reads AWS_DEFAULT_REGION alone."""
+    return os.environ.get("AWS_REGION") or None
+
+
+def endpoint_of(written: str | None) -> str | None:
+    """The endpoint that a job names: of an embedded server by its name, started if it is not up; else as written."""
+    if written not in (EMBEDDED, DYNOXIDE):
+        return written
+    from migrator.dynamodb import embedded  # here, so that a job on AWS loads nothing of it
+
+    return embedded.ensure_running(embedded.folder(written), lasting=written == DYNOXIDE)
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether the endpoint is on this machine, so never AWS."""
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+# ── How a client sends ──
+
+
+def open_exchange(client: Any) -> None:
+    """Gives a client that was made by `with_exchange` an exchange; logs once where botocore signs or sends, and why."""
+    session, url = client._endpoint.http_session, client.meta.endpoint_url
+    at_most = max(AT_MOST, int(client.meta.config.max_pool_connections))
+    reason = _signed_by_botocore(client)
+    signing = BotocoreSigning(client) if reason else KeptSigning(client)
+    if session._proxy_config.proxy_url_for(url):
+        reason = reason or "a proxy is set"
+    if isinstance(signing, KeptSigning) and not reason:
+        client.exchange = Exchange(SocketTransport(signing, Connections(session, url, at_most)))
+        return
+    _say_bodies(reason)
+    client.exchange = Exchange(SessionTransport(signing, at_most))
+
+
+@functools.cache
+def _say_bodies(reason: str) -> None:
+    log.info("botocore_sends_prepared_bodies", reason=reason)
+
+
+def _signed_by_botocore(client: Any) -> str:
+    """Why botocore must sign, which knows what is configured and we do not; '' for nothing."""
+    config = client.meta.config
+    if os.environ.get("MIGRATOR_LANE") == BOTOCORE:
+        return "MIGRATOR_LANE is set"
+    if client._request_signer._credentials is None:
+        return "there are no credentials"
+    if config.signature_version != "v4":
+        return "another signature is set"
+    if config.account_id_endpoint_mode == "required":
+        return "an account's own endpoint is required"
+    return ""
+
+
+# ── Secrets of AWS Secrets Manager, read by their ARN or name ──
+
+_ADVICE = {
+    "ResourceNotFoundException": "there is no such secret in this account and region",
+    "DecryptionFailure": "its key cannot be used; allow kms:Decrypt",
+}
+
+
+def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
+    """The text of a secret. An ARN says its own region.
+
+    Raises: SettingsError, which names the secret and holds nothing of it.
+    """
+    secret = f"the secret {name}"
+    config = Config(retries={"total_max_attempts": 5, "mode": "standard"}, connect_timeout=5, read_timeout=20)
+    try:
+        where = _region_of(name) or region or _region_of_environment()
+        session = boto3.Session(profile_name=profile, region_name=where)
+        answer = session.client("secretsmanager", config=config).get_secret_value(SecretId=name)
+    except ProfileNotFound:
+        raise SettingsError(f"{secret}: there is no AWS profile {profile}") from None
+    except ClientError as error:
+        advice_known = denied(error, "secretsmanager") or _ADVICE.get(error_code(error))
+        advice = advice_known or "see the API reference of AWS Secrets Manager for this error"
+        raise SettingsError(f"{secret} was refused ({error_code(error)}): {advice}") from None
+    except (BotoCoreError, ValueError) as error:
+        what = "look at region, credentials and network"
+        raise SettingsError(f"{secret} cannot be read ({type(error).__name__}); {what}") from None
+    text = answer.get("SecretString")
+    if not isinstance(text, str):
+        raise SettingsError(f"{secret} is binary; keep the URL in it as text")
+    return text
+
+
+def _region_of(name: str) -> str | None:
+    """arn:aws:secretsmanager:REGION:account:secret:name; None for a plain name."""
+    parts = name.split(":")
+    return parts[3] if parts[0] == "arn" and len(parts) > 6 else None

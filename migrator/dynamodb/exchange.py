@@ -1,0 +1,441 @@
+"""Requests of DynamoDB's data operations without botocore's model: JSON bodies, and answers read as far as needed.
+
+A client of botocore spends a millisecond on a request of 25 items, most of it on walking the service's model. Credentials,
+endpoint, TLS and the signature stay botocore's; its client sends everything that is not listed here. Bodies go on
+connections of our own, or are signed or sent by botocore where something is configured that those do not know
+(`dynamodb/session.py`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import ssl
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from typing import Any, NoReturn, Protocol
+from urllib.parse import urlsplit
+
+import orjson
+from botocore.auth import SIGV4_TIMESTAMP, SigV4Auth
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest
+from botocore.exceptions import (
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import ConnectTimeoutError as Urllib3ConnectTimeoutError
+from urllib3.exceptions import NewConnectionError
+
+from migrator.runtime.retry import cut_to_end
+from migrator.runtime.system import Places
+from migrator.dynamodb.answers import (
+    BrokenFrameError,
+    IncompleteAnswerError,
+    Received,
+    missing_parts,
+    missing_reasons,
+    note_answer,
+    received,
+    require_checksum,
+)
+from migrator.dynamodb.session import CONTENT_TYPE
+
+OPERATIONS = frozenset(
+    {
+        *("PutItem", "UpdateItem", "DeleteItem", "GetItem", "BatchWriteItem", "BatchGetItem"),
+        *("Query", "Scan", "TransactWriteItems", "BatchExecuteStatement"),
+    }
+)
+"""Those whose requests are plain JSON and whose answers need no more of the model than the names of their parts."""
+
+_SERVICE = "dynamodb"
+_BLOCK = 64
+"""Bytes of a block of SHA-256. Source: RFC 2104."""
+
+BOTOCORE = "botocore"
+"""The value of MIGRATOR_LANE that lets botocore sign and send the bodies that are prepared here."""
+
+
+# ── Connections ──
+
+AT_MOST = 64
+"""Connections of a client that are open at once; more only where a job has more workers than that."""
+
+
+class Connections:
+    """Kept-alive connections to one URL, opened with the timeouts and certificates of a session of botocore.
+
+    Safe to share between threads; `at_most` are open at once, those that are kept included.
+    Raises: botocore's errors of connections.
+    """
+
+    def __init__(self, session: Any, url: str, at_most: int) -> None:
+        self._session = session
+        self.url = url
+        self.timeout_s: float | None = session._timeout.read_timeout
+        self._places = Places(at_most)
+        self._idle: list[HTTPConnection] = []
+
+    def exchange(self, request: Callable[[], bytes]) -> Received:
+        """The answer to a request, sent once. `request`: its bytes, asked for when there is a connection for them."""
+        connection = self.take()
+        assert connection is not None  # it has waited
+        try:
+            signed = request()
+        except BaseException:
+            self.give_back(connection)
+            raise
+        try:
+            connection.sock.settimeout(cut_to_end(self.timeout_s))
+            connection.sock.sendall(signed)
+            answer = received(connection.sock)
+        except TimeoutError as error:
+            self.drop(connection)
+            raise ReadTimeoutError(endpoint_url=self.url, error=error) from error
+        except (OSError, BrokenFrameError) as error:
+            self.drop(connection)
+            raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
+        except BaseException:
+            # Stopped in between: what is left of the answer must not be read as that of another request.
+            self.drop(connection)
+            raise
+        self.give_back(connection, ends=answer.ends)
+        return answer
+
+    def give_back(self, connection: HTTPConnection, *, ends: bool = False) -> None:
+        """Keeps a connection on which no answer is awaited. `ends`: nothing can be asked on it any more."""
+        if ends:
+            self.drop(connection)
+        else:
+            # Before its place is free: who takes that finds this connection, and opens no other beside it.
+            self._idle.append(connection)
+            self._places.free.release()
+
+    def drop(self, connection: HTTPConnection) -> None:
+        """Closes a connection that was taken."""
+        connection.close()
+        self._places.free.release()
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def take(self, *, waits: bool = True) -> HTTPConnection | None:
+        """A connection that is open, as soon as there is a place for one; None where all are in use and it does not wait.
+
+        `waits`: is for who has none; two that waited for each other's would wait for ever.
+        Raises: botocore's errors of connections.
+        """
+        if not self._places.free.acquire(blocking=waits):
+            return None
+        try:
+            while self._idle:
+                try:
+                    connection = self._idle.pop()
+                except IndexError:
+                    continue  # another thread was first
+                # One that the other side closed meanwhile is readable, and goes.
+                if connection.is_connected:
+                    return connection
+                connection.close()
+            return self._opened()
+        except BaseException:
+            self._places.free.release()
+            raise
+
+    def _opened(self) -> HTTPConnection:
+        pool = self._session._manager.connection_from_url(self.url)
+        self._session._setup_ssl_cert(pool, self.url, self._session._verify)
+        connection: HTTPConnection = pool._new_conn()
+        connection.timeout = cut_to_end(connection.timeout)
+        try:
+            connection.connect()
+        except NewConnectionError as error:
+            raise EndpointConnectionError(endpoint_url=self.url, error=error) from error
+        except Urllib3ConnectTimeoutError as error:
+            raise ConnectTimeoutError(endpoint_url=self.url, error=error) from error
+        except ssl.SSLError as error:
+            raise SSLError(endpoint_url=self.url, error=error) from error
+        except OSError as error:
+            raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
+        return connection
+
+
+# ── Signatures ──
+
+
+class Secrets(Protocol):
+    """Credentials as they are at one moment, of botocore."""
+
+    access_key: str
+    secret_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What the requests of one operation have in common as long as credentials and day stay.
+
+    `canonical`: the canonical request before and behind its moment, without the hash of the body that ends it. `inner`,
+    `outer`: the two hashes of an HMAC, which have the key in them.
+    """
+
+    headers: Mapping[str, str]
+    token: Mapping[str, str]
+    canonical: tuple[str, str]
+    scope: str
+    authorization: str
+    inner: Any
+    outer: Any
+
+
+@dataclass(eq=False)
+class Signer:
+    """Headers with the signature that botocore's SigV4Auth gives, which makes the parts that stay, once a day.
+
+    Source: AWS General Reference, "Create a signed AWS API request". Safe to share between threads.
+    """
+
+    url: str
+    region: str
+    common: Mapping[str, str]
+    _kept_moment: tuple[int, str] = field(default=(-1, ""), init=False)
+    _kept: tuple[object, str, dict[str, _Form]] = field(default=(None, "", {}), init=False)
+
+    def headers(self, operation: str, body: bytes, secrets: Secrets, now_s: float) -> dict[str, str]:
+        """The headers of a request of the operation that is sent now."""
+        second, moment = self._kept_moment
+        if second != int(now_s):
+            second, moment = int(now_s), time.strftime(SIGV4_TIMESTAMP, time.gmtime(now_s))
+            self._kept_moment = (second, moment)
+        form = self._form(operation, secrets, moment[:8])
+        before, behind = form.canonical
+        canonical = f"{before}{moment}{behind}{sha256(body).hexdigest()}"
+        hashed = sha256(canonical.encode()).hexdigest()
+        to_sign = f"AWS4-HMAC-SHA256\n{moment}\n{form.scope}\n{hashed}"
+        # As hmac.digest() with the key that both were made from, which begins anew each time.
+        inner, outer = form.inner.copy(), form.outer.copy()
+        inner.update(to_sign.encode())
+        outer.update(inner.digest())
+        signature = outer.hexdigest()
+        signed = {"Authorization": f"{form.authorization}{signature}"}
+        return {**form.headers, "X-Amz-Date": moment, **form.token, **signed}
+
+    def _form(self, operation: str, secrets: Secrets, day: str) -> _Form:
+        kept_secrets, kept_day, forms = self._kept
+        if day != kept_day or secrets != kept_secrets:
+            # One assignment: another thread has the old ones, or the new ones, and never a mix of them.
+            forms = {}
+            self._kept = (secrets, day, forms)
+        form = forms.get(operation)
+        if form is None:
+            form = forms[operation] = self._made(operation, secrets, day)
+        return form
+
+    def _made(self, operation: str, secrets: Secrets, day: str) -> _Form:
+        headers = {**self.common, "X-Amz-Target": f"DynamoDB_20120810.{operation}"}
+        request = AWSRequest("POST", self.url, headers=headers, data=b"")
+        moment = request.context["timestamp"] = f"{day}T000000Z"
+        signer = SigV4Auth(secrets, _SERVICE, self.region)
+        signer._modify_request_before_signing(request)
+        canonical = signer.canonical_request(request).rpartition("\n")[0] + "\n"
+        before, mark, behind = canonical.partition(f"\nx-amz-date:{moment}\n")
+        names = signer.signed_headers(signer.headers_to_sign(request))
+        key = f"AWS4{secrets.secret_key}".encode()
+        for part in (day, self.region, _SERVICE, "aws4_request"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        return _Form(
+            headers,
+            {name: value for name, value in request.headers.items() if name not in (*headers, "X-Amz-Date")},
+            (before + mark[: -len(moment) - 1], "\n" + behind),
+            signer.credential_scope(request),
+            f"AWS4-HMAC-SHA256 Credential={signer.scope(request)}, SignedHeaders={names}, Signature=",
+            *(sha256(bytes(byte ^ pad for byte in key.ljust(_BLOCK, b"\0"))) for pad in (0x36, 0x5C)),
+        )
+
+
+# ── Requests and answers ──
+
+
+class CredentialSource(Protocol):
+    """botocore's credentials: refreshed when they are asked for, where they can be."""
+
+    def get_frozen_credentials(self) -> Any: ...
+
+
+class KeptSigning:
+    """Requests to the client's endpoint with signatures of version 4, of which what stays is made once a day."""
+
+    def __init__(self, client: Any) -> None:
+        self._credentials: CredentialSource = client._request_signer._credentials
+        self._url = client.meta.endpoint_url
+        self.host, path = urlsplit(self._url)[1:3]
+        self.path = path or "/"
+        headers = {
+            "Host": self.host,
+            "X-Amz-Target": "",
+            "Content-Type": CONTENT_TYPE,
+            "User-Agent": client._user_agent_creator.to_string(),
+        }
+        self._signer = Signer(self._url, client.meta.region_name, headers)
+
+    def signed(
+        self, client: Any, operation: str, params: Mapping[str, Any], body: bytes
+    ) -> AWSPreparedRequest:
+        secrets = self._credentials.get_frozen_credentials()
+        headers = self._signer.headers(operation, body, secrets, time.time())
+        return AWSPreparedRequest("POST", self._url, headers, body, stream_output=False)
+
+
+class Transport(Protocol):
+    """Sends requests of one client; safe to share between threads. Raises: botocore's errors."""
+
+    def send(self, client: Any, operation: str, params: Mapping[str, Any], body: bytes) -> Received:
+        """The answer. `params`: what the body was made of. What stands before each request of the client is asked."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class SocketTransport:
+    """Kept-alive connections to the client's endpoint. Many requests go side by side on them (dynamodb/puts.py)."""
+
+    signing: KeptSigning
+    connections: Connections
+
+    def send(self, client: Any, operation: str, params: Mapping[str, Any], body: bytes) -> Received:
+        return self.connections.exchange(partial(self.request, client, operation, body))
+
+    def request(self, client: Any, operation: str, body: bytes) -> bytes:
+        """The bytes of a request that is to be sent now."""
+        request = self.signing.signed(client, operation, {}, body)
+        client.meta.events.emit(f"before-send.dynamodb.{operation}", request=request)
+        lines = [f"{name}: {value}\r\n" for name, value in request.headers.items()]
+        end = f"Accept-Encoding: identity\r\nContent-Length: {len(body)}\r\n\r\n"
+        return f"POST {self.signing.path} HTTP/1.1\r\n{''.join(lines)}{end}".encode() + body
+
+    def close(self) -> None:
+        self.connections.close()
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Sends requests for one client by a transport, and reads their answers; safe to share between threads."""
+
+    transport: Transport
+
+    @property
+    def sockets(self) -> SocketTransport | None:
+        """The connections on which many requests go side by side, where they are ours."""
+        return self.transport if isinstance(self.transport, SocketTransport) else None
+
+    def call(
+        self,
+        client: Any,
+        operation: str,
+        params: Mapping[str, Any],
+        read: Callable[[bytes], Any] = orjson.loads,
+    ) -> dict[str, Any]:
+        """The answer of an operation, in the form of botocore's clients but that binary values are base64 text.
+
+        `read`: from the JSON of the answer to its parts.
+        Raises: ClientError, BotoCoreError as a client does; IncompleteAnswerError where a part is missing.
+        """
+        answer = self.transport.send(client, operation, params, json_of(params))
+        return self.answer(client, operation, params, answer, read)
+
+    def answer(
+        self,
+        client: Any,
+        operation: str,
+        params: Mapping[str, Any],
+        answer: Received,
+        read: Callable[[bytes], Any] = orjson.loads,
+    ) -> dict[str, Any]:
+        """What was received, as `call` gives it. `params`: those of the request."""
+        note_answer(client)
+        require_checksum(answer.headers, answer.body)
+        try:
+            parsed = read(answer.body)
+        except orjson.JSONDecodeError:
+            parsed = None
+        parsed = parsed if isinstance(parsed, dict) else None
+        if answer.status >= 300:
+            _refuse(client, operation, params, answer, parsed)
+        if parsed is None:
+            raise IncompleteAnswerError(part="the operation's shape")
+        for part in missing_parts(operation, params, parsed):
+            raise IncompleteAnswerError(part=part)
+        return parsed
+
+    def scan(self, client: Any, read: Callable[[bytes], Any], **params: Any) -> dict[str, Any]:
+        return self.call(client, "Scan", params, read)
+
+    def close(self) -> None:
+        self.transport.close()
+
+
+def json_of(params: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(params, default=_base64)
+    except TypeError:
+        # Text that is no Unicode: the service itself says what it does not take.
+        return json.dumps(params, default=_base64).encode()
+
+
+def _base64(value: Any) -> str:
+    if isinstance(value, (bytes, bytearray)):
+        return b64encode(value).decode()
+    raise TypeError(type(value).__name__)
+
+
+def _refuse(
+    client: Any, operation: str, params: Mapping[str, Any], answer: Received, parsed: dict[str, Any] | None
+) -> NoReturn:
+    """Raises: ClientError of the answer's type.
+
+    Source: Developer Guide, "Error handling with DynamoDB", "Error components".
+    """
+    body = parsed or {}
+    code = str(body.get("__type") or answer.status).split(":")[0].rpartition("#")[2]
+    message = body.get("message") or body.get("Message") or ""
+    metadata = {
+        "HTTPStatusCode": answer.status,
+        "HTTPHeaders": dict(answer.headers),
+        "RequestId": answer.headers.get("x-amzn-requestid", ""),
+    }
+    told = {**body, "Error": {"Code": code, "Message": message}, "ResponseMetadata": metadata}
+    for part in missing_reasons(params, told):
+        raise IncompleteAnswerError(part=part)
+    raise client.exceptions.from_code(code)(told, operation)
+
+
+# ── Clients that use it ──
+
+
+class ExchangingClient:
+    """What a class of botocore's clients gets as its first base: the hot operations go by an exchange where there is one."""
+
+    exchange: Exchange | None = None
+
+    def _make_api_call(self, operation_name: str, api_params: Mapping[str, Any]) -> Any:
+        if self.exchange is None or operation_name not in OPERATIONS:
+            return super()._make_api_call(operation_name, api_params)  # type: ignore[misc]
+        return self.exchange.call(self, operation_name, api_params)
+
+    def close(self) -> None:
+        if self.exchange is not None:
+            self.exchange.close()
+        super().close()  # type: ignore[misc]
+
+
+def with_exchange(base_classes: list[type], **_: Any) -> None:
+    """A handler of botocore's event `creating-client-class`."""
+    base_classes.insert(0, ExchangingClient)

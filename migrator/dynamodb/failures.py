@@ -1,0 +1,343 @@
+"""Errors of AWS as our errors: what is refused for good, and what can pass when tried again."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from botocore.exceptions import (
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProxyConnectionError,
+    SSLError,
+    SSOError,
+    TokenRetrievalError,
+)
+from botocore.exceptions import (
+    ConnectionError as BotoConnectionError,
+)
+
+from migrator.runtime.errors import (
+    AwayError,
+    FullCollectionError,
+    ItemRefusedError,
+    MigratorError,
+    NeverTakenError,
+    StoppedError,
+    TargetError,
+)
+from migrator.dynamodb.answers import IncompleteAnswerError, has_answered
+
+_THROTTLES = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "ThrottlingException",
+        "Throttling",
+        "RequestLimitExceeded",
+    }
+)
+
+_PASSING = _THROTTLES | frozenset(
+    {
+        "ContinuousBackupsUnavailableException",
+        "InternalServerError",
+        "InternalFailure",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+        "ResourceInUseException",
+        "LimitExceededException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+    }
+)
+
+_PASSING_IN_BATCH = frozenset(
+    {
+        "ProvisionedThroughputExceeded",
+        "ThrottlingError",
+        "RequestLimitExceeded",
+        "InternalServerError",
+        "TransactionConflict",
+    }
+)
+"""Of one statement of a batch, or one action of a transaction.
+
+Source: API reference, BatchStatementError; TransactWriteItems, "TransactionCanceledException".
+"""
+
+_ADVICE = {
+    "ResourceNotFoundException": "there is no such table; run `migrator table create` with this job file",
+    "UnrecognizedClientException": "these credentials are not known; look at the profile, the region and the endpoint",
+    "InvalidSignatureException": "the signature is refused; look at the secret key and at this machine's clock",
+    "MissingAuthenticationTokenException": "the request was not signed; look at the credentials",
+    "ExpiredTokenException": "the credentials have expired; get new ones and give the same command again",
+    "ExpiredToken": "the credentials have expired; get new ones and give the same command again",
+    "407": "the proxy wants another user and password; look at HTTPS_PROXY (HTTP_PROXY)",
+    "RequestExpired": "the request was too old when it came; look at the credentials, then give the same command again",
+    "ItemCollectionSizeLimitExceededException": "an item collection passed 10 GB, the limit of a table with local indexes",
+    "ValidationException": "the request is not valid for this table; run `migrator table check` with this job file",
+}
+
+
+_EXPIRED = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"})
+"""New credentials are needed; the checkpoint stays."""
+
+_OF_CLOCKS = frozenset(
+    {
+        "InvalidSignatureException",
+        "SignatureDoesNotMatch",
+        "RequestTimeTooSkewed",
+        "RequestExpired",
+        "RequestInTheFuture",
+    }
+)
+"""What a signature is refused with by a service whose clock says another time, and for other reasons, too."""
+_SIGNED_S = 300
+"""How old a signature may be, or how far ahead. Source: IAM User Guide, "Signature Version 4 troubleshooting"."""
+
+
+_OF_ONE_ITEM: dict[str, type[MigratorError]] = {
+    "ValidationException": ItemRefusedError,
+    "ItemCollectionSizeLimitExceededException": FullCollectionError,
+}
+_WRITES = ("put_item", "transact_write_items", "batch_write_item")
+
+
+UNPROCESSED = "DynamoDB left the item unprocessed however often it was sent"
+"""Why an item is not in the table that took others."""
+
+
+class Unprocessed(Exception):
+    """A part of a batch that the service asks to be sent again."""
+
+
+_NO_CONNECTION = (EndpointConnectionError, ConnectTimeoutError)
+
+
+def can_pass(error: BaseException) -> bool:
+    """Whether the same request may be taken later: throttles, the service's own faults, broken connections."""
+    if isinstance(error, Unprocessed):
+        return True
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return error_code(error) in _PASSING or int(status) >= 500 or _grew_old(error)
+    if isinstance(error, SSLError):
+        return False
+    return isinstance(error, (BotoConnectionError, HTTPClientError))
+
+
+def _grew_old(error: ClientError) -> bool:
+    """Whether the clocks agree and the request was late all the same: this process was suspended while it was sent.
+
+    Nothing of it took effect, and the next one is checked and signed anew.
+    """
+    message = str(error.response.get("Error", {}).get("Message", ""))
+    is_late = error_code(error) in _OF_CLOCKS and message.startswith("Signature expired")
+    off_s = _clock_off_s(error) if is_late else None
+    return off_s is not None and abs(off_s) < _SIGNED_S
+
+
+def _clock_off_s(error: ClientError) -> float | None:
+    """How far this machine's clock is ahead of the service's, by an answer that just came; None where it names no time."""
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        return time.time() - parsedate_to_datetime(str(headers["date"])).timestamp()
+    except (LookupError, ValueError):
+        return None
+
+
+def _wrong_clock(error: ClientError) -> str:
+    """What is said of a signature that is refused because of this machine's clock; '' for any other error."""
+    off_s = _clock_off_s(error) if error_code(error) in _OF_CLOCKS else None
+    if off_s is None or abs(off_s) < _SIGNED_S:
+        return ""
+    where = f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} the service's"
+    return f"this machine's clock is {where}; set it right (`timedatectl` says whether NTP does), the same command goes on"
+
+
+def passes_at(client: Any, error: BaseException) -> bool:
+    """`can_pass` of an endpoint: what cannot be connected to from the first time on is told at once, as of a source."""
+    return can_pass(error) and (has_answered(client) or not _is_unconnected(error))
+
+
+def _is_unconnected(error: BaseException) -> bool:
+    """Whether nothing listens there. A proxy that ends a connection says the same of itself, which is for another cause."""
+    if isinstance(error, ProxyConnectionError):
+        return "NewConnectionError" in repr(error.kwargs.get("error"))
+    return isinstance(error, _NO_CONNECTION)
+
+
+def may_have_worked(error: BaseException) -> bool:
+    """Whether the request may have taken effect, or may yet, although its answer does not say so."""
+    if isinstance(error, ClientError):
+        return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500
+    return isinstance(error, (BotoConnectionError, HTTPClientError))
+
+
+def passes_in_batch(code: str) -> bool:
+    """Whether a statement of a batch that failed with this code may be taken later."""
+    return code in _PASSING_IN_BATCH
+
+
+def is_throttle(error: ClientError) -> bool:
+    """Whether the request was refused because too much was asked at once; nothing of it was consumed."""
+    return error_code(error) in _THROTTLES
+
+
+def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
+    """What is said after the last try, `tried` being how long it was tried."""
+    is_incomplete = isinstance(error, IncompleteAnswerError)
+    if isinstance(error, (BotoConnectionError, HTTPClientError)) and not is_incomplete:
+        return _unanswered(what, error, f" (gave up after {tried})")
+    throttled = isinstance(error, Unprocessed) or (isinstance(error, ClientError) and is_throttle(error))
+    made = NeverTakenError if throttled else AwayError
+    code = error_code(error) if isinstance(error, ClientError) else ""
+    why = str(error) if is_incomplete else code or type(error).__name__
+    advice = (
+        _THROTTLED
+        if throttled
+        else _FAILING
+        if code
+        else "what is checkpointed stays, the same command goes on"
+    )
+    return made(f"{what} gave up after {tried} ({why}); {advice}")
+
+
+_THROTTLED = (
+    "the table, or one key of it, takes less than is sent: give it more capacity, or send less"
+    " (`migrator throttle --max-write-units N`); what is checkpointed stays, the same command goes on"
+)
+_FAILING = (
+    "DynamoDB answers and fails by itself: look at the health of its region; what is checkpointed stays, the same"
+    " command goes on"
+)
+
+
+def holds(work: Callable[[], object]) -> bool:
+    """Whether the condition of a conditional write held, so that it took place."""
+    try:
+        work()
+    except ClientError as error:
+        if error_code(error) == "ConditionalCheckFailedException":
+            return False
+        raise
+    return True
+
+
+def error_code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def in_words(error: Exception, operation: str, table: str, endpoint: str) -> MigratorError:
+    """One line of ours for an error of boto's. AWS's own message is left out: it can quote an item."""
+    if isinstance(error, ClientError):
+        code = error_code(error)
+        if error.operation_name == "AssumeRole":
+            return _not_assumed(error)
+        if wrong_clock := _wrong_clock(error):
+            return StoppedError(f"DynamoDB refused {operation} on table {table} ({code}): {wrong_clock}")
+        advice = denied(error, "dynamodb") or _ADVICE.get(
+            code, "see the DynamoDB API reference for this error"
+        )
+        made: type[MigratorError] = StoppedError if can_pass(error) or code in _EXPIRED else TargetError
+        if code in _OF_ONE_ITEM and operation in _WRITES:
+            made = _OF_ONE_ITEM[code]
+        return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
+    if isinstance(error, (SSOError, TokenRetrievalError)):
+        what = f"the credentials cannot be renewed ({type(error).__name__})"
+        return StoppedError(f"{what}; sign in again (`aws sso login`) and give the same command again")
+    if isinstance(error, (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)):
+        return no_credentials()
+    return _unanswered(f"DynamoDB {operation} on table {table}", error, endpoint=endpoint)
+
+
+def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: str = "") -> StoppedError:
+    """The error of a request without an answer: where, why, and what to do, as for a source that is away."""
+    details = getattr(error, "kwargs", {})
+    # botocore has taken user and password out of the proxy's address.
+    asked = details.get("endpoint_url") or details.get("proxy_url") or endpoint
+    where, text = str(asked).rstrip("/"), f"{type(error).__name__} {details.get('error', '')}"
+    why = next(why for pattern, why in _UNANSWERED if re.search(pattern, text, re.IGNORECASE))
+    return AwayError(f"{what}: no answer from {where}: {type(error).__name__}: {why}, then {_AGAIN}{tried}")
+
+
+_AGAIN = "the same command goes on"
+_UNANSWERED = (
+    (
+        r"^Proxy",
+        "the proxy takes no connection, or ended it; look at HTTPS_PROXY (HTTP_PROXY), at NO_PROXY and at the proxy",
+    ),
+    (r"refused", "no server listens there; start it or correct target.endpoint in the job"),
+    (
+        r"resolve|getaddrinfo|name or service|nodename",
+        "there is no such host; correct target.endpoint or target.region in the job",
+    ),
+    (r"SSL|certificate", "no agreement on TLS; correct the certificates or target.endpoint in the job"),
+    (
+        r"time(d )?out",
+        "no answer in time; look at the network, the firewall and target.endpoint in the job",
+    ),
+    (r"", "the connection broke; look at the network and at target.endpoint in the job"),
+)
+"""Of the names and texts of botocore's errors, and of urllib3's beneath them, what they mean and what mends it."""
+
+
+def _not_assumed(error: ClientError) -> MigratorError:
+    """One line for a role that STS does not let us act as. Expired credentials can be renewed, so the run goes on."""
+    code = error_code(error)
+    if why := _wrong_clock(error) or (_ADVICE[code] if code in _EXPIRED else ""):
+        return StoppedError(f"STS refused to assume the role ({code}): {why}")
+    if can_pass(error):
+        return StoppedError(f"STS refused to assume the role ({code}); the same command goes on")
+    what = (
+        "look at target.role_arn and target.external_id in the job, and at whom the role's trust policy names"
+    )
+    lacks = f"{denied(error, 'sts')}; " if denied(error, "sts") else ""
+    return TargetError(f"STS refused to assume the role ({code}): {lacks}{what}")
+
+
+_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "403"})
+_DENIAL = re.compile(
+    r"User: (?P<who>\S+) is not authorized to perform: (?P<action>[\w-]+:\w+)"
+    r"(?: on resource: \"?(?P<on>[^\s\"]+)\"?)?"
+)
+_ACTIONS = {"HeadObject": "GetObject", "HeadBucket": "ListBucket"}
+
+
+def denied(error: ClientError, service: str) -> str:
+    """Which principal may not do what on which resource, and what mends it; '' for other errors. `service`: as in policies.
+
+    Of AWS's message only the principal, the action and the resource.
+    """
+    if error_code(error) not in _DENIED:
+        return ""
+    message = str(error.response.get("Error", {}).get("Message", ""))
+    matched = _DENIAL.search(message)
+    if matched is None:
+        action = _ACTIONS.get(error.operation_name, error.operation_name)
+        return f"these credentials may not do this; allow {service}:{action} to the role or user that the job names"
+    on = f" on {matched['on']}" if matched["on"] else ""
+    explicit = "explicit deny" in message
+    mend = (
+        "a policy denies it by name: take that out"
+        if explicit
+        else "allow that action in a policy of its own"
+    )
+    return f"{matched['who']} may not {matched['action']}{on}; {mend}"
+
+
+def no_credentials() -> TargetError:
+    return TargetError(
+        "no AWS credentials were found; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or target.profile "
+        "in the job (or endpoint: embedded to try without AWS)"
+    )

@@ -1,0 +1,363 @@
+"""Many writes under conditions at once, by one thread, each on a kept-alive connection of its own.
+
+A thread for each request would cost more than the request: the threads of an interpreter take turns, and each send and each
+read of an answer gives the turn away and waits for the next one.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
+from urllib3.connection import HTTPConnection
+
+from migrator.mapping.model.live import Outcome
+from migrator.runtime.retry import cut_to_end
+from migrator.dynamodb.answers import BrokenFrameError, Received, checked_last, consumed_by_meter, received
+from migrator.dynamodb.exchange import Connections, SocketTransport
+from migrator.dynamodb.failures import is_throttle
+from migrator.dynamodb.store import DynamoStore
+from migrator.dynamodb.throttle import Request as Limited
+from migrator.dynamodb.writes import Write
+
+# ── The first tries of many ──
+
+
+class FirstTries:
+    """The first tries of many writes, side by side. `answered`: numbers of settled ones; `refused`: outcomes of those
+    of them that their conditions refused; `failed`: errors of others.
+
+    A write limit holds: while it has no room for the next one, answers are awaited.
+    """
+
+    def __init__(self, store: DynamoStore, writes: Sequence[Write]) -> None:
+        self._store = store
+        self._writes = writes
+        self._limited: dict[int, Limited] = {}
+        self.answered: set[int] = set()
+        self.refused: dict[int, list[Outcome]] = {}
+        self.failed: dict[int, Exception] = {}
+
+    def send(self, sockets: SocketTransport) -> None:
+        pauses = Pauses(self._pause_s, self._store.limit.wait)
+        request = partial(self._request, sockets)
+        exchange_many(sockets.connections, len(self._writes), request, self._answer, pauses)
+
+    def _pause_s(self, number: int) -> float:
+        limit = self._store.limit
+        if limit.units_at_most is None:
+            return 0.0
+        limited = self._limited.setdefault(number, Limited(0.0))
+        limited.units = limited.units or self._writes[number].units()
+        return limit.pause_s(limited)
+
+    def _request(self, sockets: SocketTransport, number: int) -> bytes:
+        write = self._writes[number]
+        try:
+            body = write.body()
+            # Here, and once more when it is signed.
+            self._store.check()
+            with checked_last(self._store.check):
+                request = sockets.request(self._store.client, write.operation, body)
+        except BaseException:
+            self._settle(number, {})
+            raise
+        return request
+
+    def _answer(self, number: int, received: Received | BotoCoreError) -> bool:
+        """Whether nothing speaks against sending more."""
+        consumed: Mapping[str, float] | None = None
+        try:
+            answer = self._answer_of(number, received)
+            if answer is not None:
+                consumed = consumed_by_meter(answer)
+                self._store.count(consumed or {})
+        except BotoCoreError as error:
+            # It may take effect all the same.
+            self._store.sent.unanswered += 1
+            self.failed[number] = error
+            return False
+        except ClientError as error:
+            if is_throttle(error):
+                consumed = {}
+                self._store.throttled(self._writes[number].units())
+            self.failed[number] = error
+            return False
+        finally:
+            self._settle(number, consumed)
+        self.answered.add(number)
+        self._store.sent.taken += self._writes[number].count
+        return True
+
+    def _answer_of(self, number: int, received: Received | BotoCoreError) -> Mapping[str, Any] | None:
+        """What a write that took effect was answered with; None where its conditions refused it."""
+        client, write = self._store.client, self._writes[number]
+        if isinstance(received, BotoCoreError):
+            raise received
+        try:
+            answer: Mapping[str, Any] = client.exchange.answer(
+                client, write.operation, write.asked(), received
+            )
+        except ClientError as error:
+            outcomes = write.refused(error)
+            if outcomes is None:
+                raise
+            self.refused[number] = outcomes
+            return None
+        return answer
+
+    def _settle(self, number: int, consumed: Mapping[str, float] | None) -> None:
+        limited = self._limited.pop(number, None)
+        if limited is not None:
+            limited.consumed = consumed
+            self._store.limit.settle(limited)
+
+
+# ── Requests side by side ──
+
+AT_ONCE = 16
+"""Requests under way of one call. With answers after 5 ms that is 3,200 a second."""
+_PIECE_BYTES = 65_536
+_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """`before_s`: seconds after which to ask again whether the request of a number may be sent; 0: now, and then it is.
+    `wait`: for so many of them, where no answer is awaited."""
+
+    before_s: Callable[[int], float]
+    wait: Callable[[float], None]
+
+
+_NO_PAUSES = Pauses(lambda _: 0.0, time.sleep)
+
+
+def exchange_many(
+    connections: Connections,
+    count: int,
+    request: Callable[[int], bytes],
+    answered: Callable[[int, Received | BotoCoreError], bool],
+    pauses: Pauses = _NO_PAUSES,
+) -> None:
+    """Sends `count` requests, each once. `request`: the bytes of a number's, asked for right before they are sent.
+
+    `answered`: is given what came of each that was sent, an error of its connection included, and says whether more may be
+    sent.
+
+    Those that were sent have their answers when it returns. Where no connection can be opened, the others are left out.
+    Raises: what `request` or `answered` raises; nothing more is sent then.
+    """
+    _Exchanges(connections, request, answered, pauses).run(count)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A connection, and the request on it whose answer is awaited until `ends_at`."""
+
+    connection: HTTPConnection
+    number: int = -1
+    timeout_s: float | None = None
+    ends_at: float = 0.0
+    piece: bytes = b""
+
+
+class _Exchanges:
+    def __init__(
+        self,
+        connections: Connections,
+        request: Callable[[int], bytes],
+        answered: Callable[[int, Received | BotoCoreError], bool],
+        pauses: Pauses,
+    ) -> None:
+        self._connections = connections
+        self._request = request
+        self._answered = answered
+        self._pauses = pauses
+        self._free: list[_Lane] = []
+        self._waiting: dict[int, _Lane] = {}
+        """By number, in the order in which they were sent."""
+        self._failed: list[Exception] = []
+        self._goes_on = True
+        self._selector = selectors.DefaultSelector()
+
+    def run(self, count: int) -> None:
+        number = 0
+        try:
+            while True:
+                pause_s = 0.0
+                while number < count and (lane := self._lane()) is not None:
+                    if (pause_s := self._pauses.before_s(number)) > 0:
+                        self._free.append(lane)
+                        break
+                    self._begin(number, lane)
+                    number += 1
+                if self._waiting:
+                    self._await(pause_s)
+                elif pause_s > 0:
+                    self._pauses.wait(pause_s)
+                else:
+                    break
+        finally:
+            self._end()
+        if self._failed:
+            raise self._failed[0]
+
+    def _lane(self) -> _Lane | None:
+        """Where the next request goes; None where none may go now."""
+        if not self._goes_on or len(self._waiting) >= AT_ONCE:
+            return None
+        if self._free:
+            return self._free.pop()
+        try:
+            return self._opened()
+        except BotoCoreError:
+            self._goes_on = False
+            return None
+
+    def _begin(self, number: int, lane: _Lane) -> None:
+        try:
+            request = self._request(number)
+        except Exception as error:
+            self._free.append(lane)
+            self._fail(error)
+            return
+        lane.number, lane.piece = number, b""
+        lane.timeout_s = cut_to_end(self._connections.timeout_s)
+        lane.ends_at = time.monotonic() + (lane.timeout_s or 0.0)
+        self._waiting[number] = lane
+        try:
+            _send(lane, request)
+        except OSError as error:
+            self._break(lane, ConnectionClosedError(endpoint_url=self._connections.url, error=error))
+
+    def _opened(self) -> _Lane | None:
+        # The first one is waited for, when nothing is held; of the others, those that nobody else uses.
+        connection = self._connections.take(waits=not self._waiting)
+        if connection is None:
+            return None
+        lane = _Lane(connection)
+        connection.sock.settimeout(0.0)
+        self._selector.register(connection.sock, selectors.EVENT_READ, lane)
+        return lane
+
+    # ── answers ──
+
+    def _await(self, pause_s: float) -> None:
+        """Returns when an answer came, or none did in the time that it has, or, where there is a pause, after that."""
+        oldest = next(iter(self._waiting.values()))
+        left_s = math.inf if oldest.timeout_s is None else max(0.0, oldest.ends_at - time.monotonic())
+        wait_s = min(left_s, pause_s or math.inf)
+        ready = self._selector.select(None if math.isinf(wait_s) else wait_s)
+        for key, _ in ready:
+            self._look(key.data)
+        if not ready and left_s <= wait_s:
+            error = TimeoutError("timed out")
+            self._break(oldest, ReadTimeoutError(endpoint_url=self._connections.url, error=error))
+
+    def _look(self, lane: _Lane) -> None:
+        try:
+            answer = _read(lane)
+        except (OSError, BrokenFrameError) as error:
+            self._break(lane, ConnectionClosedError(endpoint_url=self._connections.url, error=error))
+            return
+        if answer is None or lane.number not in self._waiting:
+            return
+        del self._waiting[lane.number]
+        if answer.ends:
+            self._close(lane)
+        else:
+            self._free.append(lane)
+        self._tell(lane.number, answer)
+
+    def _tell(self, number: int, answer: Received | BotoCoreError) -> None:
+        try:
+            self._goes_on &= self._answered(number, answer)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._failed.append(error)
+        self._goes_on = False
+
+    # ── ends ──
+
+    def _break(self, lane: _Lane, error: BotoCoreError) -> None:
+        """The connection is of no use any more, and what was sent on it may take effect, or not."""
+        is_waiting = self._waiting.pop(lane.number, None) is lane
+        if lane in self._free:
+            self._free.remove(lane)
+        self._close(lane)
+        if is_waiting:
+            self._tell(lane.number, error)
+
+    def _close(self, lane: _Lane) -> None:
+        self._selector.unregister(lane.connection.sock)
+        self._connections.drop(lane.connection)
+
+    def _end(self) -> None:
+        """Gives the connections back; those that still await an answer, because the thread was stopped, are closed."""
+        for lane in list(self._waiting.values()):
+            self._break(lane, ConnectionClosedError(endpoint_url=self._connections.url))
+        for lane in self._free:
+            self._connections.give_back(lane.connection)
+        self._selector.close()
+
+
+# ── One connection, without waiting ──
+
+
+def _send(lane: _Lane, request: bytes) -> None:
+    """Sends all of it; waits only for what is more than the connection takes at once. Raises: OSError."""
+    sock = lane.connection.sock
+    try:
+        sent = sock.send(request)
+    except _NOT_YET:
+        sent = 0
+    if sent < len(request):
+        sock.settimeout(lane.timeout_s)
+        try:
+            sock.sendall(memoryview(request)[sent:])
+        finally:
+            sock.settimeout(0.0)
+
+
+def _read(lane: _Lane) -> Received | None:
+    """The answer; None as long as it is not whole. Raises: OSError, BrokenFrameError."""
+    sock = lane.connection.sock
+    while True:
+        try:
+            piece = sock.recv(_PIECE_BYTES)
+        except _NOT_YET:
+            return None
+        lane.piece += piece
+        try:
+            return received(_Pieces(lane.piece, ended=not piece))
+        except _NotWholeError:
+            # What TLS has decoded already does not make its socket readable: it is asked until it has nothing.
+            continue
+
+
+class _NotWholeError(Exception):
+    """More of an answer is to come."""
+
+
+class _Pieces:
+    """What came so far, as a socket gives it."""
+
+    def __init__(self, piece: bytes, *, ended: bool) -> None:
+        self._piece = piece
+        self._ended = ended
+
+    def recv(self, _: int) -> bytes:
+        piece, self._piece = self._piece, b""
+        if not piece and not self._ended:
+            raise _NotWholeError
+        return piece

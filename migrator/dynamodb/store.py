@@ -1,0 +1,427 @@
+"""Items written and read in batches, with what was not processed sent again; sizes and capacity counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import orjson
+from botocore.exceptions import BotoCoreError, ClientError
+
+from migrator.mapping.items.wire import (
+    decode_item,
+    encode,
+    encode_item,
+    encode_sized,
+    item_bytes,
+    units_of_writes,
+    write_units,
+)
+from migrator.mapping.model.edges import Found, QueryPage, Receipt, ScannedPage, ScanPage, WiredItem
+from migrator.runtime.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError
+from migrator.mapping.model.table import (
+    BATCH_GET_KEYS,
+    BATCH_WRITE_BYTES,
+    BATCH_WRITE_ITEMS,
+    EncodedItem,
+    Item,
+    ItemKey,
+    TableDesign,
+)
+from migrator.runtime.retry import Backoff, Retry
+from migrator.runtime.system import Forked, tell_of_forks
+from migrator.dynamodb.answers import checked_last, consumed_by_meter, consumed_units
+from migrator.dynamodb.exchange import SocketTransport
+from migrator.dynamodb.failures import (
+    UNPROCESSED,
+    Unprocessed,
+    gave_up,
+    holds,
+    in_words,
+    is_throttle,
+    passes_at,
+)
+from migrator.dynamodb.scans import read_as_texts, read_one_by_one, scan_answers
+from migrator.dynamodb.throttle import TABLE, Sent, WriteLimit
+
+# ── Items cut into batches that BatchWriteItem takes ──
+
+Sized = tuple[ItemKey, Any, int]
+"""An item's key, what a request has of it (a dict, or JSON as orjson.Fragment) and its bytes."""
+
+Batch = list[Sized]
+
+
+def batches(items: Sequence[Sized], units_at_most: float | None = None) -> Iterator[Batch]:
+    """Batches in order: 25 items and 16 MB at most, and no key twice, which DynamoDB refuses.
+
+    A second item of one key begins a new batch, so that the later one is written later.
+    `units_at_most`: write units of a batch of more than one item.
+    Source: API reference, BatchWriteItem.
+    """
+    if units_at_most is None and _fits(items, None):
+        # Most pages: what is true of all is true of each part.
+        yield from (
+            list(items[at : at + BATCH_WRITE_ITEMS]) for at in range(0, len(items), BATCH_WRITE_ITEMS)
+        )
+        return
+    start = 0
+    while start < len(items):
+        batch = list(items[start : start + BATCH_WRITE_ITEMS])
+        if not _fits(batch, units_at_most):
+            batch = batch[: _fitting(batch, units_at_most)]
+        yield batch
+        start += len(batch)
+
+
+def _fits(batch: Sequence[Sized], units_at_most: float | None) -> bool:
+    keys, sizes = {item[0] for item in batch}, [item[2] for item in batch]
+    is_cheap = units_at_most is None or units_of_writes(sizes) <= units_at_most
+    return is_cheap and len(keys) == len(batch) and sum(sizes) <= BATCH_WRITE_BYTES
+
+
+def _fitting(batch: Batch, units_at_most: float | None) -> int:
+    """How many of the first items make a batch; one does, however large it is."""
+    number = 1
+    while _fits(batch[: number + 1], units_at_most):
+        number += 1
+    return number
+
+
+# ── The items of one table over a client: batches within the limits, and what was not taken sent again ──
+
+
+def reads_only() -> None:
+    """The check of a store that was opened to be read. Raises: TargetError, for a write is a fault of the program."""
+    what = "this table was opened to be read, and nothing is written to it without a check"
+    raise TargetError(f"{what}; please report this, with the command that was run")
+
+
+def by_condition() -> None:
+    """The check of writes that each carry a condition which no late request can meet: nothing more is asked.
+
+    Such are the control item, whose version each write names, and tombstones, which are removed by their ticket.
+    """
+
+
+class DynamoStore(Forked):
+    """model.edges.ItemStore on a DynamoDB table; safe to share between threads.
+
+    `check` stands before each write, twice; it raises where this writer must send nothing more.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        design: TableDesign,
+        check: Callable[[], None],
+        backoff: Backoff | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        limit: WriteLimit | None = None,
+        sent: Sent | None = None,
+    ) -> None:
+        self.client = client
+        self.design = design
+        self.check = check
+        self.retry = Retry(backoff or Backoff(), stop)
+        self._passes = partial(passes_at, client)
+        self.limit = limit or WriteLimit(None)
+        self.sent = sent or Sent()
+        tell_of_forks(self)
+
+    def fenced(self, check: Callable[[], None]) -> DynamoStore:
+        """A store under another check, on this one's connections, within its limit, counted with it."""
+        retry = self.retry
+        return DynamoStore(self.client, self.design, check, retry.backoff, retry.stop, self.limit, self.sent)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """A child that spoke on its parent's connections would read the parent's answers."""
+        if in_child:
+            self.client.close()
+
+    def put(self, items: Sequence[Item]) -> Receipt:
+        wired = ((self.design.key_of(item), *encode_sized(item)) for item in items)
+        return self._put([(key, {"PutRequest": {"Item": item}}, size) for key, item, size in wired])
+
+    @property
+    def sockets(self) -> SocketTransport | None:
+        """The connections on which many requests go side by side, where they are ours."""
+        sockets: SocketTransport | None = self.client.exchange.sockets
+        return sockets
+
+    def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
+        """As `put`."""
+        fragment, before = orjson.Fragment, b'{"PutRequest":{"Item":'
+        return self._put(
+            [(key, fragment(before + attributes + b"}}"), size) for key, attributes, size, _ in items]
+        )
+
+    def _put(self, sized: Sequence[Sized]) -> Receipt:
+        units, requests = 0.0, 0
+        unwritten: dict[ItemKey, str] = {}
+        refused: list[ItemRefusedError] = []
+        for batch in batches(sized, self.limit.units_at_most):
+            receipt = self._write(batch, refused)
+            units, requests = units + receipt.write_units, requests + receipt.requests
+            unwritten |= receipt.unwritten
+        if (
+            refused
+            and not self.sent.taken
+            and not any(isinstance(error, FullCollectionError) for error in refused)
+        ):
+            # Nothing says that the table would take any item at all.
+            raise refused[0]
+        size = sum([size for key, _, size in sized if key not in unwritten])
+        return Receipt(len(sized) - len(unwritten), size, units, requests, unwritten)
+
+    def delete(self, keys: Sequence[ItemKey]) -> None:
+        wired = [(key, self.key(key), 1) for key in dict.fromkeys(keys)]
+        for batch in batches(wired):
+            deletes = [{"DeleteRequest": {"Key": key}} for _, key, _ in batch]
+            if self._send(deletes, [1] * len(batch)).unwritten:
+                raise StoppedError(f"DynamoDB leaves deletes on table {self.design.name} unprocessed")
+
+    def delete_own(self, items: Sequence[Item]) -> int:
+        return sum(map(self._delete_own, items))
+
+    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+        items: dict[ItemKey, Item] = {}
+        wanted = list(dict.fromkeys(keys))
+        for start in range(0, len(wanted), BATCH_GET_KEYS):
+            wired_keys = [self.key(key) for key in wanted[start : start + BATCH_GET_KEYS]]
+            for item in self._read(wired_keys, consistent=True).items:
+                items[self.design.key_of(item)] = item
+        return items
+
+    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
+        for answer, next_start in scan_answers(self, segment, segments, start, self.client.scan):
+            yield ScanPage([decode_item(item) for item in answer.get("Items", [])], next_start)
+
+    def scan_encoded(
+        self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
+    ) -> Iterator[ScannedPage[Found]]:
+        return self._scanned(segment, segments, read_one_by_one(each), start)
+
+    def scan_texts(
+        self,
+        segment: int,
+        segments: int,
+        see: Callable[[list[bytes], bytes], list[Found]],
+        start: ItemKey | None = None,
+    ) -> Iterator[ScannedPage[Found]]:
+        return self._scanned(segment, segments, read_as_texts(see), start)
+
+    def _scanned(
+        self, segment: int, segments: int, read: Callable[[bytes], Any], start: ItemKey | None
+    ) -> Iterator[ScannedPage[Any]]:
+        call = partial(self.client.exchange.scan, self.client, read)
+        for answer, next_start in scan_answers(self, segment, segments, start, call):
+            yield ScannedPage(answer["Items"], next_start)
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        bound = {name: encode(value) for name, value in request["ExpressionAttributeValues"].items()}
+        call_params = {
+            **request,
+            "TableName": self.design.name,
+            "ExpressionAttributeValues": bound,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        if start is not None:
+            call_params["ExclusiveStartKey"] = start
+        page = self._read_counted("query", call_params)
+        items = [decode_item(item) for item in page.get("Items", [])]
+        dropped = int(page.get("ScannedCount", len(items))) - len(items)
+        return QueryPage(items, page.get("LastEvaluatedKey"), consumed_units(page), dropped=dropped)
+
+    def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
+        return encode_item(position)
+
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
+        key = encode_item(request["Key"])
+        call_params = {
+            **request,
+            "TableName": self.design.name,
+            "Key": key,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        answer = self._read_counted("get_item", call_params)
+        items = [decode_item(answer["Item"])] if answer.get("Item") else []
+        return QueryPage(items, read_units=consumed_units(answer))
+
+    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
+        keys = [encode_item(key) for key in request["Keys"]]
+        return self._read(keys, consistent=request.get("ConsistentRead", False))
+
+    # ── batches ──
+
+    def _write(self, batch: Batch, refused: list[ItemRefusedError]) -> Receipt:
+        """What became of a batch. One item that is refused has all of it refused, so that one is looked for by halves.
+
+        Adds to `refused` what is said of each such item.
+        """
+        sizes = [size for _, _, size in batch]
+        try:
+            sent = self._send([request for _, request, _ in batch], sizes)
+        except ItemRefusedError as error:
+            if len(batch) > 1:
+                return self._by_halves(batch, refused)
+            refused.append(error)
+            return Receipt(requests=1, unwritten={batch[0][0]: str(error)})
+        if sent.write_units:
+            return sent
+        units = sum(write_units(size) for key, _, size in batch if key not in sent.unwritten)
+        return Receipt(write_units=units, requests=sent.requests, unwritten=sent.unwritten)
+
+    def _by_halves(self, batch: Batch, refused: list[ItemRefusedError]) -> Receipt:
+        half = len(batch) // 2
+        first, second = self._write(batch[:half], refused), self._write(batch[half:], refused)
+        units, requests = first.write_units + second.write_units, first.requests + second.requests + 1
+        return Receipt(
+            write_units=units, requests=requests, unwritten={**first.unwritten, **second.unwritten}
+        )
+
+    def _send(self, requests: list[dict[str, Any]], sizes: Sequence[int]) -> Receipt:
+        """Sends until all is taken; tries are counted from the last one that took something. `sizes`: in bytes.
+
+        What is left over to the last try is `unwritten` where the table took others meanwhile, here or for another
+        thread: something is wrong with these, not with the table. Raises: StoppedError where it took nothing.
+        """
+        units, count = 0.0, 0
+        left = requests
+        before, answered = self.sent.taken, False
+
+        def once() -> None:
+            nonlocal left, units, count, answered
+            count, answered = count + 1, False
+            request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
+            # Which of them are left the answer does not say by number: taken for the largest.
+            largest = sizes if len(left) == len(sizes) else sorted(sizes)[-len(left) :]
+            units_asked = units_of_writes(largest)
+            answer = self.metered(units_asked, partial(self.client.batch_write_item, **request))
+            units += consumed_units(answer)
+            sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
+            self.sent.taken, answered = self.sent.taken + sent - len(left), True
+            if left:
+                self.throttled(units_of_writes(sorted(sizes)[-len(left) :]))
+            if left and len(left) == sent:
+                raise Unprocessed(f"{sent} item(s) not taken")
+
+        while left:
+            remaining = len(left)
+            try:
+                self.retried("batch_write_item", once)
+            except StoppedError:
+                if not answered or self.sent.taken == before:
+                    raise
+                unwritten = dict.fromkeys(self._keys_of(left), UNPROCESSED)
+                return Receipt(write_units=units, requests=count, unwritten=unwritten)
+            if left and len(left) < remaining:
+                self.retry.pause()
+        return Receipt(write_units=units, requests=count)
+
+    def _keys_of(self, requests: list[dict[str, Any]]) -> tuple[ItemKey, ...]:
+        wired = (
+            request.get("PutRequest", {}).get("Item") or request["DeleteRequest"]["Key"]
+            for request in requests
+        )
+        return tuple(self.design.key_of(decode_item(request)) for request in wired)
+
+    def _read(self, keys: list[dict[str, Any]], *, consistent: bool) -> QueryPage:
+        """The stored items of up to 100 keys; tries are counted from the last one that read something."""
+        items: list[Item] = []
+        units, count = 0.0, 0
+        left = keys
+
+        def once() -> None:
+            nonlocal left, units, count
+            count += 1
+            answer = self.client.batch_get_item(
+                RequestItems={self.design.name: {"Keys": left, "ConsistentRead": consistent}},
+                ReturnConsumedCapacity="TOTAL",
+            )
+            units += consumed_units(answer)
+            self.sent.consumed.add(("read", TABLE), consumed_units(answer))
+            items.extend(decode_item(item) for item in answer.get("Responses", {}).get(self.design.name, []))
+            unread = (answer.get("UnprocessedKeys") or {}).get(self.design.name, {})
+            before, left = len(left), unread.get("Keys", [])
+            if left and len(left) == before:
+                raise Unprocessed(f"{before} key(s) not read")
+
+        while left:
+            remaining = len(left)
+            self.retried("batch_get_item", once)
+            if left and len(left) < remaining:
+                self.retry.pause()
+        return QueryPage(items, read_units=units, requests=count)
+
+    def _delete_own(self, item: Item) -> bool:
+        """Whether the item was ours still, and is gone. BatchWriteItem knows no conditions, so one by one."""
+        request = {
+            "TableName": self.design.name,
+            "Key": self.key(self.design.key_of(item)),
+            "ConditionExpression": "#source = :source",
+            "ExpressionAttributeNames": {"#source": self.design.source_attribute},
+            "ExpressionAttributeValues": {":source": encode(item[self.design.source_attribute])},
+            "ReturnConsumedCapacity": "INDEXES",
+        }
+        # A delete takes what the item's write took.
+        units = write_units(item_bytes(item))
+
+        def once() -> bool:
+            return holds(lambda: self.metered(units, lambda: self.client.delete_item(**request)))
+
+        return bool(self.retried("delete_item", once))
+
+    # ── requests ──
+
+    def _read_counted(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        answer = self._call(operation, request)
+        self.sent.consumed.add(("read", str(request.get("IndexName", TABLE))), consumed_units(answer))
+        return answer
+
+    def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        return self.retried(operation, partial(getattr(self.client, operation), **request))  # type: ignore[no-any-return]
+
+    def metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The answer of a write of about so many units, sent as soon as the limit has room for it."""
+        with self.limit.request(units) as request:
+            # Here, after whatever was waited for, and once more when the request is signed.
+            self.check()
+            try:
+                with checked_last(self.check):
+                    answer = call()
+            except BotoCoreError:
+                # Cut off, or too late: it may take effect all the same, after the wait is over.
+                self.sent.unanswered += 1
+                raise
+            except ClientError as error:
+                if is_throttle(error):
+                    self.throttled(units)
+                    request.consumed = {}
+                raise
+            request.consumed = consumed_by_meter(answer)
+        self.count({TABLE: units} if request.consumed is None else request.consumed)
+        return answer
+
+    def count(self, consumed: Mapping[str, float]) -> None:
+        """Counts the write units of a request, by index; '' is the table."""
+        for meter, number in consumed.items():
+            self.sent.consumed.add(("write", meter), number)
+
+    def throttled(self, units: float) -> None:
+        """Counts a request of about so many units that was not taken, or not whole, and slows down for it."""
+        self.sent.was_throttled(units)
+        self.limit.throttled()
+
+    def retried(self, operation: str, work: Callable[[], Any]) -> Any:
+        """What `work` gives, tried again while its error can pass. Raises: StoppedError, TargetError, Interrupted."""
+        try:
+            what = f"DynamoDB {operation} on table {self.design.name}"
+            return self.retry.call(what, work, self._passes, partial(gave_up, what))
+        except (ClientError, BotoCoreError) as error:
+            raise in_words(error, operation, self.design.name, self.client.meta.endpoint_url) from None
+
+    def key(self, key: ItemKey) -> dict[str, Any]:
+        """The key in wire form."""
+        return {attribute.name: encode(value) for attribute, value in zip(self.design.key, key, strict=True)}

@@ -1,0 +1,198 @@
+"""Requests that read old tables: scans by segments, queries, batches of keys; paced, tried again, never a write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from migrator.mapping.model.edges import WiredItem
+from migrator.runtime.errors import MigratorError, MissingNameError, NeverTakenError, StoppedError
+from migrator.mapping.model.table import BATCH_GET_KEYS
+from migrator.runtime.retry import RateLimit, Retry
+from migrator.runtime.system import Forked, tell_of_forks
+from migrator.dynamodb.answers import consumed_units
+from migrator.dynamodb.failures import Unprocessed, error_code, gave_up, in_words, passes_at
+
+_NO_TABLE = "there is no such table (any more); look at tables, region, profile and endpoint of source: dynamodb: in the job"
+_THROTTLED = (
+    "the table gives less than is asked for: give it more read capacity, or ask for less"
+    " (source: dynamodb: max_read_units); what is checkpointed stays, the same command goes on"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedIndex:
+    """`key`: names of its attributes. `whole`: it holds all attributes of an item. `is_local`: it is read consistently."""
+
+    name: str
+    key: tuple[str, ...]
+    whole: bool
+    is_local: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTable:
+    """`key`: each attribute with its type (S, N or B). `items`, `bytes`: as they were within the last six hours."""
+
+    id: str
+    key: Mapping[str, str]
+    indexes: tuple[DescribedIndex, ...]
+    items: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """`count`: of what was looked at, where items were not asked for. `next_start`: None where there is no more."""
+
+    items: Sequence[WiredItem]
+    count: int
+    next_start: Mapping[str, Any] | None
+
+
+class TableReader(Forked):
+    """Tables by their real names; safe to share between threads. Items are in DynamoDB's form.
+
+    `units`: read units a second, waited for before each request, and told of what it took.
+    Raises, from every method: MissingNameError where the table is gone, StoppedError, TargetError, Interrupted.
+    """
+
+    def __init__(self, client: Any, retry: Retry, units: RateLimit) -> None:
+        self.client = client
+        self.retry = retry
+        self.units = units
+        tell_of_forks(self)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """A child that spoke on its parent's connections would read the parent's answers."""
+        if in_child:
+            self.client.close()
+
+    def describe(self, table: str) -> DescribedTable:
+        call = partial(self.client.describe_table, TableName=table)
+        found = self._retried("describe_table", table, call)["Table"]
+        types = {part["AttributeName"]: part["AttributeType"] for part in found["AttributeDefinitions"]}
+        local, others = found.get("LocalSecondaryIndexes", ()), found.get("GlobalSecondaryIndexes", ())
+        ready = [index for index in others if index.get("IndexStatus", "ACTIVE") == "ACTIVE"]
+        return DescribedTable(
+            str(found.get("TableId") or found.get("TableArn")),
+            {name: types[name] for name in _names(found)},
+            (*(_index(index, is_local=True) for index in local), *map(_index, ready)),
+            int(found.get("ItemCount", 0)),
+            int(found.get("TableSizeBytes", 0)),
+        )
+
+    def scan(
+        self,
+        table: str,
+        segment: int = 0,
+        segments: int = 1,
+        start: Mapping[str, Any] | None = None,
+        *,
+        limit: int | None = None,
+        counts: bool = False,
+    ) -> Iterator[ReadPage]:
+        """The pages of a segment, read consistently. `limit`: items of one page. `counts`: the number of items alone."""
+        words: dict[str, Any] = {"ConsistentRead": True}
+        if segments > 1:
+            words |= {"Segment": segment, "TotalSegments": segments}
+        words |= ({"Limit": limit} if limit else {}) | ({"Select": "COUNT"} if counts else {})
+        return self._pages("scan", table, words, start)
+
+    def query(self, table: str, key: WiredItem, index: DescribedIndex | None = None) -> Iterator[WiredItem]:
+        """Items whose key attributes, those of the index where there is one, have these values."""
+        names = {f"#{number}": name for number, name in enumerate(key)}
+        words: dict[str, Any] = {
+            "KeyConditionExpression": " AND ".join(f"#{number} = :{number}" for number in range(len(key))),
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": {f":{number}": value for number, value in enumerate(key.values())},
+            "ConsistentRead": index is None or index.is_local,
+        }
+        words |= {"IndexName": index.name, "Select": "ALL_PROJECTED_ATTRIBUTES"} if index else {}
+        return self.asked(table, words)
+
+    def asked(self, table: str, words: Mapping[str, Any]) -> Iterator[WiredItem]:
+        """Items of a Query of these words, a page at a time."""
+        for page in self._pages("query", table, words, None):
+            yield from page.items
+
+    def one(self, table: str, key: WiredItem, *, consistent: bool) -> list[WiredItem]:
+        """The item of that key, if there is one."""
+        words = {"ConsistentRead": consistent, "ReturnConsumedCapacity": "TOTAL"}
+        self.units.wait()
+        call = partial(self.client.get_item, TableName=table, Key=key, **words)
+        answer = self._retried("get_item", table, call)
+        self.units.took(math.ceil(consumed_units(answer)))
+        return [answer["Item"]] if answer.get("Item") else []
+
+    def get(self, table: str, keys: Sequence[WiredItem], *, consistent: bool = True) -> Iterator[WiredItem]:
+        """The items of those keys that there are, in any order. No key stands twice."""
+        for begin in range(0, len(keys), BATCH_GET_KEYS):
+            yield from self._batch(table, list(keys[begin : begin + BATCH_GET_KEYS]), consistent=consistent)
+
+    def _batch(self, table: str, keys: list[WiredItem], *, consistent: bool) -> list[WiredItem]:
+        """Tries are counted from the last one that read something."""
+        items: list[WiredItem] = []
+        left = keys
+
+        def once() -> None:
+            nonlocal left
+            request = {table: {"Keys": left, "ConsistentRead": consistent}}
+            answer = self.client.batch_get_item(RequestItems=request, ReturnConsumedCapacity="TOTAL")
+            self.units.took(math.ceil(consumed_units(answer)))
+            items.extend(answer.get("Responses", {}).get(table, []))
+            before, left = len(left), (answer.get("UnprocessedKeys") or {}).get(table, {}).get("Keys", [])
+            if left and len(left) == before:
+                raise Unprocessed(f"{before} key(s) not read")
+
+        while left:
+            self.units.wait()
+            self._retried("batch_get_item", table, once)
+        return items
+
+    def _pages(
+        self, operation: str, table: str, words: Mapping[str, Any], start: Mapping[str, Any] | None
+    ) -> Iterator[ReadPage]:
+        call = partial(
+            getattr(self.client, operation), TableName=table, ReturnConsumedCapacity="TOTAL", **words
+        )
+        while True:
+            self.units.wait()
+            where = {"ExclusiveStartKey": dict(start)} if start else {}
+            answer = self._retried(operation, table, partial(call, **where))
+            self.units.took(math.ceil(consumed_units(answer)))
+            start = answer.get("LastEvaluatedKey") or None
+            yield ReadPage(answer.get("Items", ()), int(answer.get("Count", 0)), start)
+            if start is None:
+                return
+
+    def _retried(self, operation: str, table: str, work: Callable[[], Any]) -> Any:
+        what = f"DynamoDB {operation} on table {table}"
+
+        def given_up(error: BaseException, tried: str) -> MigratorError:
+            made = gave_up(what, error, tried)
+            if not isinstance(made, NeverTakenError):
+                return made
+            return StoppedError(f"{what} was throttled to the last try, after {tried}; {_THROTTLED}")
+
+        try:
+            return self.retry.call(what, work, lambda error: passes_at(self.client, error), given_up)
+        except (ClientError, BotoCoreError) as error:
+            if isinstance(error, ClientError) and error_code(error) == "ResourceNotFoundException":
+                raise MissingNameError(f"table {table}: {_NO_TABLE}") from None
+            raise in_words(error, operation, table, self.client.meta.endpoint_url) from None
+
+
+def _index(index: Mapping[str, Any], *, is_local: bool = False) -> DescribedIndex:
+    whole = index.get("Projection", {}).get("ProjectionType") == "ALL"
+    return DescribedIndex(index["IndexName"], _names(index), whole, is_local)
+
+
+def _names(of: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of the key attributes, the partition's first."""
+    return tuple(part["AttributeName"] for part in sorted(of["KeySchema"], key=lambda part: part["KeyType"]))

@@ -1,0 +1,66 @@
+"""`migrator export items` and `migrator table import`: a new table filled by DynamoDB's import from S3."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli.command_line import Leaf, Work, job_argument, json_option, keys_option
+
+
+@click.command(name="import", cls=Leaf, example="jobs/shop.yaml --from s3://shop-migration/items")
+@job_argument
+@click.option(
+    "--from",
+    "place",
+    required=True,
+    metavar="S3",
+    help="Where the items were exported to: s3://bucket/prefix.",
+)
+@click.option("--dry-run", is_flag=True, help="Check the export and every file of it, import nothing.")
+@json_option
+def import_items() -> Work:
+    """Let DynamoDB make the job's table and fill it from files that `migrator export items` has written.
+
+    Every file is read and compared with the manifest first. The table must not be there. When the import has ended, items
+    are counted, options that an import does not take are set (TTL, recovery, stream, tags, protection), and the export's
+    pages count as written: a backfill has nothing left to do, and the relay may begin.
+
+    Exit code 0: imported; 1: DynamoDB did not take all items (see `migrator findings`); 3 and 130: stopped, the same
+    command goes on.
+    """
+    from migrator.features.bulk.import_work import import_table
+
+    return import_table
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --to s3://shop-migration/items")
+@job_argument
+@click.option(
+    "--to",
+    "place",
+    required=True,
+    metavar="S3|DIR",
+    help="An empty place of its own: s3://bucket/prefix, or a folder.",
+)
+@click.option(
+    "--part-mb",
+    type=click.IntRange(1, 4096),
+    default=256,
+    show_default=True,
+    help="Of each file, without gzip; as much is held in memory.",
+)
+@click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
+@click.option("--restart", is_flag=True, help="Replace an export that is there, or one that was stopped.")
+@keys_option
+@json_option
+def items() -> Work:
+    """Write the items of every row as files that `migrator table import` gives to DynamoDB; go on where a run stopped.
+
+    DynamoDB JSON with gzip, shuffled by key, and a manifest with the digest of each file. Nothing is published while a row
+    is refused or two rows make one key. Where services write, run `migrator capture install` before.
+
+    Exit code 0: published; 1: rows were refused (see `migrator findings`); 3 and 130: stopped, the same command goes on.
+    """
+    from migrator.features.bulk.export_work import export_items
+
+    return export_items

@@ -1,0 +1,70 @@
+"""Opens what exports and imports of items need: a bucket, ImportTable, and the records of a table that is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from migrator.journal.identity import SqlIdentity
+from migrator.journal.memory import SqlMemory
+from migrator.journal.run_starts import count_as_done
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.model.journal import Run, RunIdentity
+from migrator.settings.job import Job
+from migrator.stages.core.adoption import KeysOfItems
+from migrator.features.bulk.imports import Records
+from migrator.stages.live.relay import live_entities, remembered
+from migrator.dynamodb.admin.create import import_parameters
+from migrator.dynamodb.admin.imports import DynamoImports
+from migrator.dynamodb.files import S3Files
+from migrator.stages.session.job import JobContext, Target, backoff_of, client_of, control_of, on_record
+
+
+def files_of_bucket(job: Job, bucket: str, prefix: str, stop: Callable[[], bool]) -> S3Files:
+    """`prefix`: '' or one that ends with a slash."""
+    return S3Files(client_of(job, "s3"), bucket, prefix, backoff_of(job), stop)
+
+
+def imports_of(
+    job: Job, target: Target, files: S3Files, below: str, stop: Callable[[], bool]
+) -> DynamoImports:
+    """Of every file whose name begins with `below`."""
+    request = {
+        "S3BucketSource": {"S3Bucket": files.bucket, "S3KeyPrefix": f"{files.prefix}{below}"},
+        "InputFormat": "DYNAMODB_JSON",
+        "InputCompressionType": "GZIP",
+        "TableCreationParameters": import_parameters(target.design, job.target.options),
+    }
+    clients = (client_of(job, "dynamodb"), client_of(job, "logs"))
+    return DynamoImports(*clients, request, files.prefix, backoff_of(job), stop)
+
+
+def keys_of(context: JobContext, target: Target, journal: SqlJournal) -> Callable[[str], KeysOfItems]:
+    """By the id of the table, what its items tell of keys that must be remembered."""
+    names = remembered(live_entities(context.checked.mapping, context.checked.entities))
+    return lambda table_id: KeysOfItems(target.design, names, SqlMemory(journal.database, table_id))
+
+
+def records_of(
+    context: JobContext,
+    target: Target,
+    journal: SqlJournal,
+    exported: Run,
+    identity: Callable[[str], RunIdentity],
+    installation: str,
+) -> Records:
+    """`identity`: by the table's id, of a backfill of all of it. `target`: as a writer has it."""
+    job = context.job
+
+    def count(table_id: str) -> None:
+        count_as_done(journal.database, exported, identity(table_id), installation)
+
+    return Records(
+        job=job.name,
+        table=target.design.name,
+        identity=SqlIdentity(journal.database, job.name),
+        control=control_of(job, target, journal),
+        on_record=partial(on_record, job, journal),
+        count=count,
+        captured=bool(installation),
+    )

@@ -1,0 +1,311 @@
+"""`migrator export items`: the items of every row as files for DynamoDB's import from S3."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from migrator.cli.command_line import print_json
+from migrator.cli.options import (
+    findings_to_print,
+    print_folded,
+    progress,
+    say,
+    stdout,
+    stop_on_signals,
+    stopped_says,
+    tell_masked,
+)
+from migrator.cli.runs import RunEnd
+from migrator.journal.lease import RunLease
+from migrator.journal.identity import SqlIdentity
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import newest_of
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.model.files import MANIFEST, Files, Manifest
+from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError
+from migrator.mapping.model.journal import Run
+from migrator.mapping.model.results import BackfillResult
+from migrator.cli.runs_text import print_backfill
+from migrator.cli.text import SHOWN, print_findings, usd
+from migrator.stages.process.session import begin, identity_of, need_bucket, pages_of
+from migrator.stages.process.write_path import tell_unmarked
+from migrator.runtime.logs import get_logger
+from migrator.settings.job import Job
+from migrator.settings.transforms import price_of
+from migrator.features.bulk.export import (
+    BLOCKING,
+    ItemLines,
+    Publication,
+    clear,
+    export_path,
+    is_published,
+    keep_state,
+    pages_folder,
+    state_of,
+)
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.backfill.write import Claims, FastPath
+from migrator.stages.live.writers import both
+from migrator.dynamodb.admin.create import definition
+from migrator.dynamodb.client import EMBEDDED
+from migrator.dynamodb.files import FolderFiles, S3Files
+from migrator.features.bulk import edges as bulk_wiring
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.job import CommandJob, JobContext, write_ownership
+from migrator.stages.session.live import Live
+
+_MB = 1024 * 1024
+_GB = 1024 * _MB
+_S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?")
+_PLACE_LENGTH = 240
+_UNCAPTURED = (
+    "capture is not installed: right for a source that stands still. What changes from now on is not in the table that is"
+    " imported; where services write, run `migrator capture install` first, and export then"
+)
+_log = get_logger("export")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What an export and an import work with: the job, its journal under the job's lease, and the files. `installation`:
+    of capture; '' where changes leave no marks."""
+
+    context: JobContext
+    journal: SqlJournal
+    live: Live
+    files: Files
+    check: Callable[[], None]
+    stop: Event
+    installation: str
+
+    @property
+    def entities(self) -> Sequence[CompiledEntity]:
+        return self.context.checked.entities
+
+    @property
+    def ticket(self) -> int:
+        """The highest that a writer has drawn; where nothing is captured none is."""
+        return self.live.tickets.highest() if self.installation else 0
+
+    @property
+    def place(self) -> str:
+        """What stands for the table in the journal until there is one: runs and claims are kept under it."""
+        return self.files.name[-_PLACE_LENGTH:]
+
+
+def open_bulk(
+    stack: ExitStack, command_job: CommandJob, command: str, place: str, workers: int | None
+) -> Opened:
+    """Raises: SettingsError where this job may not make items of rows any more, or another run of it is at work."""
+    stop = stack.enter_context(stop_on_signals())
+    read = command_job.job
+    files = files_at(read, place, stop.is_set)
+    context = stack.enter_context(job_wiring.open_job(read, command, workers=workers, stop=stop.is_set))
+    need_bucket(read, context.checked.entities)
+    journal = command_job.journal(stop.is_set)
+    write_ownership(read, context.checked.mapping, journal).need_rows()
+    live_wiring.revisions_of(context, journal).refuse_old()
+    patience = job_wiring.backoff_of(read)
+    live = stack.enter_context(
+        live_wiring.open_live(read, command, stop=stop.is_set, patience=patience, source=context.source)
+    )
+    installation = live_wiring.installation_of_job(live, context)
+    if installation is not None:
+        tell_unmarked(read, journal, installation, say)
+    lease = stack.enter_context(RunLease(journal, read.name))
+    check = both(lease.check, lambda: _need_going(stop))
+    named = "" if installation is None else installation.id
+    return Opened(context, journal, live, files, check, stop, named)
+
+
+def _need_going(stop: Event) -> None:
+    if stop.is_set():
+        raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
+
+
+def files_at(job: Job, place: str, stop: Callable[[], bool]) -> FolderFiles | S3Files:
+    """`place`: s3://bucket/prefix, or a folder. Raises: SettingsError."""
+    if not place.startswith("s3:"):
+        return FolderFiles(Path(place).absolute())
+    matched = _S3.fullmatch(place)
+    if matched is None:
+        raise SettingsError(f"{place} is no place in S3; write s3://bucket/prefix")
+    prefix = (matched["prefix"] or "").strip("/")
+    files = bulk_wiring.files_of_bucket(job, matched["bucket"], f"{prefix}/" if prefix else "", stop)
+    if job.target.endpoint == EMBEDDED:
+        files.make_bucket()
+    return files
+
+
+# ── `migrator export items` ──
+
+
+def export_items(
+    job: Path,
+    place: str,
+    part_mb: int,
+    workers: int | None,
+    restart: bool,
+    whole_keys: bool,
+    as_json: bool,
+) -> int:
+    """The exit code of `migrator export items`."""
+    with CommandJob(job) as command_job, ExitStack() as stack:
+        opened = open_bulk(stack, command_job, "export", place, workers)
+        if not opened.installation:
+            say(_UNCAPTURED)
+        run, is_new = _run(opened, restart=restart)
+        stage = _stage(opened, run, workers)
+        if run.state == "done":
+            what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart exports everything once more)"
+            say(what)
+            manifest = Manifest.read(opened.files.read(MANIFEST) or b"")
+            return _print(
+                opened,
+                stage.result(run, opened.entities, 0.0),
+                manifest,
+                whole_keys=whole_keys,
+                as_json=as_json,
+            )
+        if is_new:
+            keep_state(opened.journal, run, ticket=opened.ticket)
+        with stopped_says(lambda: _stopped(opened, run)), RunEnd(opened.journal, run, command_job.job.hooks):
+            with stage.progress:
+                result = stage.run(run, list(opened.entities))
+            manifest_or_none = (
+                None if result.findings.keys() & set(BLOCKING) else _publish(opened, run, part_mb)
+            )
+    return _print(opened, result, manifest_or_none, whole_keys=whole_keys, as_json=as_json)
+
+
+def _run(opened: Opened, *, restart: bool) -> tuple[Run, bool]:
+    """The run to work on, and whether nothing of it is there yet. One that ended and published nothing begins anew: rows
+    were refused, and are looked at again."""
+    journal, files = opened.journal, opened.files
+    identity = identity_of(
+        "export", opened.context, opened.place, opened.entities, installation=opened.installation
+    )
+    latest = journal.find_run(identity)
+    newest = newest_of(journal.database, identity.job)
+    is_published_now = latest is not None and latest.state == "done" and is_published(journal, latest, files)
+    left_by_us = latest is not None and latest.state == "done" and files.read(MANIFEST) is None
+    if restart:
+        run = journal.start_run(identity)
+    else:
+        after = newest.runs_before if newest is not None else 0
+        run = begin(journal, identity, again=not is_published_now, after=after)
+    if run.resumed:
+        say(f"run {run.id} of {run.started_at} goes on")
+    is_new = run.state != "done" and "ticket" not in state_of(journal, run)
+    if is_new:
+        clear(files, restart=restart or left_by_us)
+    return run, is_new
+
+
+def _stage(opened: Opened, run: Run, workers: int | None) -> Backfill:
+    context, read = opened.context, opened.context.job
+    objects = None
+    if any(entity.contents for entity in opened.entities):
+        objects = job_wiring.open_target(read, context.checked.mapping.table, opened.stop.is_set).objects
+    by_name = {entity.name: entity for entity in opened.entities}
+    claims = Claims(
+        opened.journal, context.source, by_name, context.checked.unproved, opened.place, memory=None
+    )
+    # What is remembered for the relay (rule 7) is learnt from the table when it is imported, before anybody writes there.
+    store = ItemLines(context.checked.mapping.table)
+    alone = FastPath(store, claims, time.time, opened.check, objects, None, frozenset())
+    return Backfill(
+        source=context.source,
+        journal=opened.journal,
+        path=export_path(alone, opened.files, pages_folder(run), opened.entities),
+        progress=progress(),
+        options=BackfillOptions(workers or read.tuning.workers, read.tuning.page_rows),
+        stop=opened.stop,
+    )
+
+
+def _publish(opened: Opened, run: Run, part_mb: int) -> Manifest:
+    context, database = opened.context, opened.journal.database
+    design = job_wiring.design_for(context.job, context.checked.mapping.table)
+    publication = Publication(
+        files=opened.files,
+        journal=opened.journal,
+        run=run,
+        table=design,
+        unproved=context.checked.unproved,
+        part_bytes=part_mb * _MB,
+        check=opened.check,
+        told=lambda part: _log.info("part_written", file=part.name, items=part.items, bytes=part.bytes),
+    )
+    about = {
+        "job": context.job.name,
+        "journal": SqlIdentity(database, context.job.name).journal_id(),
+        "mapping": context.checked.mapping.revision,
+        "table": definition(design, context.job.target.options),
+    }
+    return publication.publish(opened.entities, about)
+
+
+def _stopped(opened: Opened, run: Run) -> str:
+    pages, _ = pages_of(opened.journal, run)
+    return f"stopped; {pages:,} page(s) are written to {opened.files.name}, and the same command goes on from there"
+
+
+def _print(
+    opened: Opened, result: BackfillResult, manifest: Manifest | None, *, whole_keys: bool, as_json: bool
+) -> int:
+    """The exit code: nothing was published where rows are missing."""
+    if as_json:
+        print_json(_data(opened, result, manifest))
+        return DIFFERENT if manifest is None else CLEAN
+    print_backfill(stdout(), result)
+    unmasked = opened.journal.findings(result.run, SHOWN)
+    printed = findings_to_print(unmasked, opened.context.checked.mapping, whole_keys=whole_keys)
+    print_findings(stdout(), printed, result.findings)
+    tell_masked(printed, unmasked)
+    if manifest is None:
+        what = "nothing was published: items of these rows would be missing, or replace each other"
+        say(f"{what}; fix the rows (`migrator findings`), and run the same command again")
+        return DIFFERENT
+    sizes = f"{manifest.items:,} items in {len(manifest.parts):,} file(s), {manifest.json_bytes / _MB:,.1f} MB without gzip"
+    print_folded(
+        f"{opened.files.name}: {sizes}{_cost(opened, manifest)}; next: `migrator table import JOB --from …`"
+    )
+    return CLEAN
+
+
+def _cost(opened: Opened, manifest: Manifest) -> str:
+    """What the import costs; '' where that is not known."""
+    options = opened.context.job.target.options
+    price = price_of(job_wiring.region_of(opened.context.job), options.table_class)
+    if price is None or price.import_gb is None:
+        return ""
+    cost = usd(price.import_gb * manifest.json_bytes / _GB)
+    return f", {cost} to import in {price.region} (prices of {price.source})"
+
+
+def _data(opened: Opened, result: BackfillResult, manifest: Manifest | None) -> dict[str, Any]:
+    published = {"items": 0, "files": 0, "json_bytes": 0}
+    if manifest is not None:
+        published = {
+            "items": manifest.items,
+            "files": len(manifest.parts),
+            "json_bytes": manifest.json_bytes,
+        }
+    return {
+        "run": result.run.id,
+        "place": opened.files.name,
+        "published": manifest is not None,
+        **published,
+        "rows": result.total.rows,
+        "refused": result.total.refused,
+        "findings": result.findings,
+    }

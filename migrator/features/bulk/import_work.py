@@ -1,0 +1,194 @@
+"""`migrator table import`: DynamoDB imports exported files into a table that is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import click
+
+from migrator.features.bulk.export_work import Opened, open_bulk
+from migrator.cli.command_line import print_json
+from migrator.cli.options import print_folded, shown_live
+from migrator.cli.runs import RunEnd
+from migrator.journal.identity import SqlIdentity
+from migrator.mapping.model.files import PARTS, Imported, ImportState, Manifest
+from migrator.mapping.model.edges import TableState
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.journal import Run, RunIdentity
+from migrator.mapping.model.table import TableDesign
+from migrator.stages.process.session import begin, identity_of
+from migrator.runtime.logs import get_logger
+from migrator.features.bulk.export import state_of
+from migrator.features.bulk.imports import (
+    Export,
+    Import,
+    exported,
+    need_absent,
+    need_files,
+    need_importable,
+    need_untouched,
+)
+from migrator.dynamodb.admin.imports import DynamoImports
+from migrator.dynamodb.files import S3Files
+from migrator.features.bulk import edges as bulk_wiring
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session.job import CommandJob, Target
+
+_log = get_logger("import")
+
+
+def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
+    """The exit code of `migrator table import`."""
+    if not place.startswith("s3:"):
+        what = "DynamoDB imports from S3 alone"
+        raise SettingsError(
+            f"{what}; copy the folder there, such as `aws s3 sync {place} s3://bucket/prefix`"
+        )
+    with CommandJob(job) as command_job, ExitStack() as stack:
+        opened = open_bulk(stack, command_job, "import", place, None)
+        read, mapping = command_job.job, opened.context.checked.mapping
+        target = job_wiring.open_target(read, mapping.table, opened.stop.is_set)
+        need_importable(target.design)
+        export = _export(opened)
+        latest, there = (
+            opened.journal.find_run(_identity(opened, target.design)),
+            target.admin.state(target.design),
+        )
+        if there is not None and _is_done(opened, latest, there):
+            click.echo(
+                f"run {latest.id if latest else 0} has imported table {target.design.name}: nothing left to do",
+                err=True,
+            )
+            return _print(
+                Imported(latest.id if latest else 0, target.design.name, export.manifest.items),
+                as_json=as_json,
+            )
+        need_absent(latest, there, target.design.name)
+        if there is None:
+            need_untouched(export, opened.journal, opened.ticket)
+            need_files(opened.files, export.manifest, read.tuning.workers, opened.stop)
+        imports = _imports(opened, target)
+        if dry_run:
+            return _print_request(imports, export.manifest, as_json=as_json)
+        run = begin(opened.journal, _identity(opened, target.design), again=True, after=0)
+        shown = _Shown(export.manifest.items)
+        with RunEnd(opened.journal, run, read.hooks), shown_live(lambda: shown.line):
+            imported = _stage(opened, target, export, imports, shown.see).run(run, export)
+    return _print(imported, as_json=as_json)
+
+
+def _export(opened: Opened) -> Export:
+    name = opened.context.job.name
+    revision = identity_of(
+        "export", opened.context, opened.place, opened.entities, installation=opened.installation
+    ).revision
+    journal_id = SqlIdentity(opened.journal.database, name).journal_id()
+    return exported(opened.files, opened.journal, name, journal_id, revision)
+
+
+def _identity(opened: Opened, design: TableDesign) -> RunIdentity:
+    return identity_of(
+        "import", opened.context, opened.place, opened.entities, design.name, installation=opened.installation
+    )
+
+
+def _is_done(opened: Opened, latest: Run | None, there: TableState) -> bool:
+    """Whether the table is what the last import made."""
+    if latest is None or latest.state != "done":
+        return False
+    return state_of(opened.journal, latest).get("table_id") == there.table_id
+
+
+def _imports(opened: Opened, target: Target) -> DynamoImports:
+    assert isinstance(opened.files, S3Files)
+    return bulk_wiring.imports_of(opened.context.job, target, opened.files, PARTS, opened.stop.is_set)
+
+
+def _stage(
+    opened: Opened,
+    target: Target,
+    export: Export,
+    imports: DynamoImports,
+    told: Callable[[ImportState], None],
+) -> Import:
+    context, journal = opened.context, opened.journal
+    backfill = partial(
+        identity_of, "backfill", context, entities=opened.entities, installation=opened.installation
+    )
+    writing = target.fenced(opened.check)
+    records = bulk_wiring.records_of(
+        context,
+        writing,
+        journal,
+        export.run,
+        lambda table_id: backfill(table_id=table_id),
+        opened.installation,
+    )
+    return Import(
+        imports=imports,
+        files=opened.files,
+        journal=journal,
+        design=target.design,
+        keys=bulk_wiring.keys_of(context, target, journal),
+        there=lambda: target.admin.state(target.design),
+        pages=target.pages,
+        ready=lambda: target.admin.wait(target.design),
+        finish=lambda: target.admin.finish_import(target.design, context.job.target.options),
+        records=records,
+        wait=target.store.retry.wait,
+        told=told,
+    )
+
+
+@dataclass
+class _Shown:
+    """How far an import is, of so many items: a line for people, and log lines for others."""
+
+    items: int
+    line: str = field(default="the import is asked for")
+
+    def see(self, state: ImportState) -> None:
+        self.line = (
+            f"import {state.status}: {state.imported:,} of {self.items:,} items, {state.errors:,} refused"
+        )
+        _log.info(
+            "import_seen",
+            status=state.status,
+            processed=state.processed,
+            imported=state.imported,
+            items=self.items,
+            errors=state.errors,
+        )
+
+
+def _print_request(imports: DynamoImports, manifest: Manifest, *, as_json: bool) -> int:
+    if as_json:
+        print_json({"request": imports.request, "items": manifest.items, "files": len(manifest.parts)})
+        return 0
+    parameters = imports.request["TableCreationParameters"]
+    source = imports.request["S3BucketSource"]
+    place = f"s3://{source['S3Bucket']}/{source['S3KeyPrefix']}"
+    what = f"would import {manifest.items:,} items of {len(manifest.parts):,} file(s) at {place}"
+    print_folded(f"{what} into a new table {parameters['TableName']}; the files are as they were written")
+    return 0
+
+
+def _print(imported: Imported, *, as_json: bool) -> int:
+    if imported.replaced:
+        what = f"{imported.replaced:,} key(s) changed hands while rows were exported, so one item of two is in the table"
+        click.echo(
+            f"warning: {what}; `migrator relay` makes it the right one, `migrator verify` proves it", err=True
+        )
+    if as_json:
+        print_json({
+            "run": imported.run, "table": imported.table, "items": imported.items, "replaced": imported.replaced,
+            "remembered": imported.remembered,
+        })  # fmt: skip
+    else:
+        what = f"table {imported.table} has {imported.items:,} imported items, all pages count as done"
+        print_folded(f"{what}; next: `migrator relay` where capture is installed, then `migrator verify`")
+    return 0

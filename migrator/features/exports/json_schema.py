@@ -1,0 +1,191 @@
+"""A mapping's item types as a JSON Schema (draft 2020-12), of items as plain JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from migrator.mapping.items.filters import unit_of
+from migrator.mapping.items.templates import format_width
+from migrator.mapping.model.facts import Kind, KindName
+from migrator.mapping.model.mapping import Const, Ref, Template
+from migrator.mapping.model.table import KeyAttribute, TableDesign
+from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel
+
+_DATE = r"\d{4}-\d{2}-\d{2}"
+_MOMENT = r"^\d{4}-?\d{2}-?\d{2}T\d{2}:?\d{2}:?\d{2}(\.\d{3,6})?Z?$"
+"""A time as any form of the filter `iso` writes it."""
+_BASE64 = {"type": "string", "contentEncoding": "base64"}
+_KINDS: dict[KindName, Mapping[str, Any]] = {
+    "integer": {"type": "integer"},
+    "number": {"type": "number"},
+    "float": {"type": "number"},
+    "text": {"type": "string"},
+    "boolean": {"type": "boolean"},
+    "date": {"type": "string", "pattern": f"^{_DATE}$"},
+    "time": {"type": "string", "pattern": r"^\d{2}:\d{2}:\d{2}(\.\d{1,6})?$"},
+    "uuid": {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"},
+    "bits": {"type": "string", "pattern": "^[01]*$"},
+    "binary": _BASE64,
+    "set": {"type": "array", "items": {"type": "string"}},
+}
+_TEXTS: dict[KindName, str] = {
+    "integer": r"-?\d+",
+    "number": r"-?\d+(\.\d+)?",
+    "date": _DATE,
+    "uuid": "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    "boolean": "(true|false)",
+}
+"""What a value of a kind looks like in a template."""
+_BUCKETS = {"hour": r"\d{4}-\d{2}-\d{2}T\d{2}", "day": _DATE, "month": r"\d{4}-\d{2}", "year": r"\d{4}"}
+
+
+def json_schema(model: Model, head: Sequence[str]) -> str:
+    definitions: dict[str, Any] = {}
+    for name, row, item in _named(model):
+        definitions[name] = _item(model.table, row, item)
+    whole = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$comment": " ".join(head),
+        "title": f"Items of the table {model.table.name}",
+        "description": (
+            "Items as plain JSON, as the SDKs' document clients give them: numbers as numbers, bytes as Base64, times as "
+            "ISO 8601, no value as no attribute. Migrator's own items (tombstones, _control) are not described."
+        ),
+        "oneOf": [{"$ref": f"#/$defs/{_pointer(name)}"} for name in definitions],
+        "$defs": definitions,
+    }
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def _named(model: Model) -> Iterator[tuple[str, RowModel, ItemType]]:
+    """Item types with a name that none before has: those of several schemas have one type."""
+    taken: set[str] = set()
+    for row in model.rows:
+        for item in row.items:
+            names = (item.name, *(f"{item.name} {number}" for number in range(2, 10_000)))
+            name = next(name for name in names if name not in taken)
+            taken.add(name)
+            yield name, row, item
+
+
+def _pointer(name: str) -> str:
+    """A name in a JSON Pointer that is a URI's fragment."""
+    escaped = name.replace("~", "~0").replace("/", "~1").encode()
+    plain = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+    return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in escaped)
+
+
+def _item(table: TableDesign, row: RowModel, item: ItemType) -> dict[str, Any]:
+    properties: dict[str, Any] = {part.attribute.name: _key(row, part) for part in item.key}
+    properties[table.type_attribute] = {"const": item.name}
+    together: dict[str, list[str]] = {}
+    for index in item.indexes:
+        names = [part.attribute.name for part in index.parts]
+        properties |= {part.attribute.name: _key(row, part) for part in index.parts}
+        together |= {name: [other for other in names if other != name] for name in names if len(names) > 1}
+    properties |= {attribute.name: _attribute(attribute) for attribute in item.attributes}
+    if item.expiry and table.ttl:
+        properties[table.ttl] = {
+            "type": "integer",
+            "description": "When the item expires, in seconds since 1970.",
+        }
+    properties |= _own(table)
+    required = [part.attribute.name for part in item.key] + [table.type_attribute]
+    required += [attribute.name for attribute in item.attributes if attribute.required]
+    described = {"type": "object", "properties": properties, "required": list(dict.fromkeys(required))}
+    if together:
+        described["dependentRequired"] = together
+    return described | {"additionalProperties": False}
+
+
+def _own(table: TableDesign) -> dict[str, Any]:
+    return {
+        table.source_attribute: {
+            "type": "string",
+            "description": "Migrator's own: the row that made the item.",
+        },
+        table.ticket_attribute: {"type": "integer", "description": "Migrator's own: when the row was read."},
+        table.revision_attribute: {
+            "type": "string",
+            "description": "Migrator's own: the mapping's revision.",
+        },
+    }
+
+
+def _attribute(attribute: Attribute) -> Mapping[str, Any]:
+    if attribute.stored is not None:
+        pointer = {"type": "object", "description": "Where the value is in S3."}
+        return {"anyOf": [_kind(attribute.kind), pointer]}
+    value = attribute.expression
+    if isinstance(value, Const):
+        return {"const": json.loads(json.dumps(value.value, default=float))}
+    return _kind(attribute.kind)
+
+
+def _kind(kind: Kind | None) -> Mapping[str, Any]:
+    if kind is None:
+        return {}
+    if kind.name == "timestamp":
+        return {"type": "string", "pattern": _MOMENT}
+    if kind.name == "list":
+        return {
+            "type": "array",
+            "items": {"anyOf": [_kind(kind.element), {"type": "null"}]} if kind.element else {},
+        }
+    if kind.name == "map" and kind.fields:
+        fields = {name: _kind(of) for name, of in kind.fields}
+        return {"type": "object", "properties": fields, "additionalProperties": False}
+    if kind.name == "map":
+        return {"type": "object", "additionalProperties": _kind(kind.element)}
+    return _KINDS.get(kind.name, {})
+
+
+# ── keys ──
+
+
+def _key(row: RowModel, part: KeyPart) -> Mapping[str, Any]:
+    if part.attribute.type != "text":
+        return {"type": "number"} if part.attribute.type == "number" else _BASE64
+    return _template(row, part.attribute, part.template)
+
+
+def _template(row: RowModel, attribute: KeyAttribute, template: Template) -> Mapping[str, Any]:
+    if not template.refs:
+        return {"const": "".join(part for part in template.parts if isinstance(part, str))}
+    pieces = (_literal(part) if isinstance(part, str) else _looks(row, part) for part in template.parts)
+    return {"type": "string", "pattern": f"^{''.join(pieces)}$"}
+
+
+def _literal(text: str) -> str:
+    """A text in a pattern of ECMA 262, which knows fewer escapes than Python."""
+    return re.sub(r"[\\^$.*+?()\[\]{}|/]", lambda found: f"\\{found[0]}", text)
+
+
+def _looks(row: RowModel, ref: Ref) -> str:
+    """A pattern of the texts that a reference gives, as narrow as is sure."""
+    if ref.format is not None and not ref.filters:
+        width, decimals = format_width(ref.format)
+        return rf"\d{{{width - decimals - 1}}}\.\d{{{decimals}}}" if decimals else rf"\d{{{width}}}"
+    last = ref.filters[-1] if ref.filters else None
+    if last is not None and (unit := unit_of(last)):
+        return _BUCKETS[unit]
+    if last is not None and last.name == "shard":
+        return rf"\d{{{len(str(int(last.args[0]) - 1))}}}"
+    if last is not None and last.name == "iso":
+        return _ISO[",".join(last.args)]
+    kinds = {value.path: value.kind.name for value in row.values}
+    plain = not ref.filters and len(ref.paths) == 1
+    # A text may be empty between other parts of a key.
+    return _TEXTS.get(kinds.get(ref.paths[0], "plain"), r"[\s\S]*") if plain else r"[\s\S]*"
+
+
+_ISO = {
+    "": rf"{_DATE}T\d{{2}}:\d{{2}}:\d{{2}}\.\d{{6}}Z?",
+    "s": rf"{_DATE}T\d{{2}}:\d{{2}}:\d{{2}}Z?",
+    "ms": rf"{_DATE}T\d{{2}}:\d{{2}}:\d{{2}}\.\d{{3}}Z?",
+    "basic": r"\d{8}T\d{6}Z?",
+    "ms,basic": r"\d{8}T\d{6}\.\d{3}Z?",
+}

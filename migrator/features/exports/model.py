@@ -1,0 +1,395 @@
+"""What generated code must know of a mapping: rows with their values, items with their keys, patterns with their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from migrator.mapping.check.keys import result_kind, types_read
+from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.items import watched_names
+from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.handed import kinds_for
+from migrator.mapping.model.facts import Column, EntityPlan, Kind, column_of, kept_columns, kind_of
+from migrator.mapping.model.mapping import (
+    Condition,
+    Const,
+    Each,
+    Entity,
+    Expiry,
+    Expression,
+    ItemDesign,
+    MapOf,
+    Part,
+    Pattern,
+    Ref,
+    Stored,
+    Template,
+    paths_in,
+    uses_in,
+)
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+
+Origin = Literal["row", "parent", "children", "sql", "transform"]
+"""Where a row's value comes from: its own column, a joined parent, rows that were collected or climbed to, SQL of the
+mapping's `columns`, its Python function."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowValue:
+    """A value that items are made of. `path`: as the templates' references name it; `children`: of a list's rows."""
+
+    path: str
+    kind: Kind
+    nullable: bool
+    origin: Origin
+    children: tuple[RowValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """A key attribute and what makes its value: literals, and references with their formats and filters."""
+
+    attribute: KeyAttribute
+    template: Template
+
+
+@dataclass(frozen=True, slots=True)
+class IndexKey:
+    """An item's place in an index: attributes that are no key of the table's. The item is not in it, and has none of
+    them, where one of `when` does not hold or a value is NULL."""
+
+    index: Index
+    parts: tuple[KeyPart, ...]
+    when: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute of an item that is no key.
+
+    `kind`: what its value is; a time whose text an item holds is of its kind of time, so that it can be restored. Of a
+    map its `fields`, of a list its `element`; None where that cannot be told. `required`: every item of the type has it.
+    `stored`: a value of more than so many bytes is in S3, and the item has a pointer to it; None: never.
+    """
+
+    name: str
+    expression: Expression
+    kind: Kind | None
+    required: bool
+    stored: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemType:
+    """`name`: what the table's type attribute holds. `plain_keys`: of `attributes` those that are keys of an index."""
+
+    name: str
+    entity: str
+    key: tuple[KeyPart, ...]
+    indexes: tuple[IndexKey, ...]
+    attributes: tuple[Attribute, ...]
+    plain_keys: frozenset[str]
+    when: tuple[Condition, ...]
+    expiry: Expiry | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowModel:
+    """What one row of an entity becomes. `name`: the entity's, with @schema where the mapping reads several.
+
+    `key`: paths of the values that name the row, in their order. `where`: a row for which one does not hold has no items.
+    `values`: all that keys, attributes and conditions need, those of `key` first. `version`: (attribute, path) of the
+    number that counts the row's changes.
+    """
+
+    name: str
+    entity: Entity
+    key: tuple[str, ...]
+    where: tuple[Condition, ...]
+    values: tuple[RowValue, ...]
+    items: tuple[ItemType, ...]
+    version: tuple[str, str] | None
+
+    def value(self, path: str) -> RowValue:
+        return next(value for value in self.values if value.path == path)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One attribute of an answer. `restored`: what its text is to become (a time, a UUID), a number's kind; None: it stays
+    as the item has it."""
+
+    name: str
+    kind: Kind | None
+    restored: Kind | None
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartModel:
+    part: Part
+    attributes: tuple[Answered, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PatternModel:
+    """`index`: what is asked, the table being an index without a name. Its templates name the pattern's parameters.
+    `pages`: whether its answer can be given page by page. `types`: item types that its key can give."""
+
+    pattern: Pattern
+    index: Index
+    parts: tuple[PartModel, ...]
+    types: tuple[str, ...]
+
+    @property
+    def pages(self) -> bool:
+        pattern = self.pattern
+        taken = {"cursor", "size"} & {param.name for param in pattern.params}
+        is_plain = pattern.operation == "query" and pattern.near is None and not pattern.parts[0].name
+        return is_plain and not taken
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """`maps`, `timezone`: what filters need beside their values, with the table's separator."""
+
+    table: TableDesign
+    revision: str
+    rows: tuple[RowModel, ...]
+    patterns: tuple[PatternModel, ...]
+    maps: Mapping[str, Mapping[str, str]]
+    timezone: str | None
+
+
+def model_of(
+    mapping: MappingModel, plans: Sequence[EntityPlan], table: TableDesign, *, patterns: bool = True
+) -> Model:
+    """The description. `plans`: of all entities; `table`: the mapping's under the name that the job gives it.
+
+    `patterns`: whether the access patterns are described, too.
+    """
+    rows = tuple(_row(mapping, plan) for plan in plans)
+    asked = mapping.patterns.values() if patterns else ()
+    designs = Designs(plans)
+    described = tuple(_pattern(mapping, designs, rows, pattern) for pattern in asked)
+    return Model(table, mapping.revision, rows, described, mapping.maps, mapping.timezone)
+
+
+# ── rows ──
+
+
+def _row(mapping: MappingModel, plan: EntityPlan) -> RowModel:
+    entity = plan.entity
+    key = tuple(column.name for column in plan.key)
+    version = None if entity.version is None else (entity.version.attribute, entity.version.column)
+    return RowModel(
+        entity.name,
+        entity,
+        key,
+        entity.where,
+        tuple(_value(plan, path) for path in _paths(plan, key)),
+        tuple(_item(mapping, plan, item) for item in entity.items),
+        version,
+    )
+
+
+def _paths(plan: EntityPlan, key: Iterable[str]) -> list[str]:
+    """Paths of the values that the row's items need, each once; a list is one of them."""
+    entity = plan.entity
+    lists = entity.lists
+    named = [*key, *(condition.path for condition in entity.where)]
+    for item in entity.items:
+        named += [condition.path for condition in item.when]
+        named += [condition.path for entry in item.entries for condition in entry.when]
+        named += [item.expiry.path] if item.expiry else []
+        named += kept_columns(plan, item)
+        named += paths_in(_expressions(plan, item))
+    heads = [path.partition(".")[0] for path in named]
+    return list(
+        dict.fromkeys(head if head in lists else path for head, path in zip(heads, named, strict=True))
+    )
+
+
+def _expressions(plan: EntityPlan, item: ItemDesign) -> list[Expression]:
+    keys = [*item.key, *(value for entry in item.entries for value in entry.values)]
+    return [*keys, *plan.entity.attributes.values(), *item.attributes.values()]
+
+
+def _value(plan: EntityPlan, path: str) -> RowValue:
+    for collection in plan.collections:
+        if collection.collection.alias == path and collection.collection.is_list:
+            children = tuple(
+                RowValue(slot.path, slot.column.kind, slot.column.nullable or bool(slot.alias), "children")
+                for slot in collection.slots
+            )
+            return RowValue(path, Kind("list", element=Kind("map")), False, "children", children)
+    column = column_of(path, plan) or plan.table.column(path)
+    return RowValue(path, _known(plan, path, column), _nullable(plan, path), _origin(plan, path, column))
+
+
+def _known(plan: EntityPlan, path: str, column: Column | None) -> Kind:
+    kind = kind_of(path, plan)
+    return kind if kind is not None else column.kind if column is not None else Kind("plain")
+
+
+def _origin(plan: EntityPlan, path: str, column: Column | None) -> Origin:
+    if path in plan.transformed:
+        return "transform"
+    if any(collection.collection.alias == path for collection in plan.collections):
+        return "children"
+    if column is not None and column.sql is not None:
+        return "sql"
+    return "row" if path in {known.name for known in plan.table.columns} else "parent"
+
+
+def _nullable(plan: EntityPlan, path: str) -> bool:
+    if path in {column.name for column in plan.key}:
+        return False
+    for collection in plan.collections:
+        if collection.collection.alias == path:
+            return collection.collection.kind not in ("count", "list", "climb")
+    own = plan.table.column(path)
+    # Of a parent nothing is sure: it is joined by LEFT JOIN, and the foreign key may be NULL or not enforced.
+    return own.nullable if own is not None else True
+
+
+# ── items ──
+
+
+def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType:
+    table = mapping.table
+    written = {**plan.entity.attributes, **item.attributes}
+    kept: dict[str, Expression] = {
+        name: Ref((name,)) for name in kept_columns(plan, item) if name not in written
+    }
+    # Without these there is no item: NULL fails its condition, or refuses the row.
+    sure = {condition.path for condition in item.when if None not in (condition.allowed or ())}
+    sure |= {ref.paths[0] for template in item.key for ref in template.refs if not _takes_null(ref)}
+    return ItemType(
+        item.type,
+        plan.entity.name,
+        _parts(table.key, item.key),
+        tuple(
+            IndexKey(index, _parts(index.own_attributes(table), entry.values), entry.when)
+            for entry in item.entries
+            if (index := table.asked(entry.index)) is not None
+        ),
+        tuple(_attribute(plan, name, value, sure) for name, value in {**kept, **written}.items()),
+        frozenset(watched_names(plan, table, item)),
+        item.when,
+        item.expiry,
+    )
+
+
+def _parts(attributes: Sequence[KeyAttribute], templates: Sequence[Template]) -> tuple[KeyPart, ...]:
+    return tuple(KeyPart(*pair) for pair in zip(attributes, templates, strict=True))
+
+
+def _attribute(plan: EntityPlan, name: str, value: Expression, sure: set[str]) -> Attribute:
+    if isinstance(value, Stored):
+        kind = attribute_kind(value.value, plan)
+        return Attribute(name, value, kind, _required(plan, value.value, sure), value.over)
+    return Attribute(name, value, attribute_kind(value, plan), _required(plan, value, sure))
+
+
+def attribute_kind(value: Expression, plan: EntityPlan, collection: str | None = None) -> Kind | None:
+    """What an attribute's value is: times that are written whole are times; maps and lists with what is in them.
+
+    `collection`: the list whose rows the expression's paths are of.
+    """
+    if isinstance(value, MapOf):
+        return Kind("map", fields=_fields(value.entries, plan, collection))
+    if isinstance(value, Each):
+        return Kind("list", element=Kind("map", fields=_fields(value.attributes, plan, value.collection)))
+    if isinstance(value, Stored):
+        return attribute_kind(value.value, plan, collection)
+    if isinstance(value, Ref):
+        of_row = (
+            value if collection is None else Ref((f"{collection}.{value.paths[0]}",), None, value.filters)
+        )
+        whole = [FILTERS[used.name].moment for used in value.filters]
+        of_time = kind_of(of_row.paths[0], plan) if all(whole) and value.format is None else None
+        return of_time or result_kind(of_row if value.format is None else value, plan)
+    return result_kind(value, plan)
+
+
+def _fields(
+    entries: Mapping[str, Expression], plan: EntityPlan, collection: str | None
+) -> tuple[tuple[str, Kind], ...]:
+    return tuple(
+        (name, attribute_kind(value, plan, collection) or Kind("plain")) for name, value in entries.items()
+    )
+
+
+def _required(plan: EntityPlan, value: Expression, sure: set[str]) -> bool:
+    if isinstance(value, (MapOf, Each)):
+        return True
+    if isinstance(value, Const):
+        return value.value is not None
+    return all(_set(plan, use.ref, sure) for use in uses_in(value))
+
+
+def _set(plan: EntityPlan, ref: Ref, sure: set[str]) -> bool:
+    """Whether the reference has a value in every row."""
+    if _takes_null(ref):
+        return True
+    alias, _, _ = ref.paths[0].partition(".")
+    if alias in plan.entity.lists:
+        return all(FILTERS[used.name].gives.name == "integer" for used in ref.filters if _combines(used.name))
+    return all(path in sure or not _nullable(plan, path) for path in ref.paths)
+
+
+def _takes_null(ref: Ref) -> bool:
+    return any(FILTERS[used.name].null for used in ref.filters)
+
+
+def _combines(name: str) -> bool:
+    return FILTERS[name].of_list
+
+
+# ── patterns ──
+
+
+def _pattern(
+    mapping: MappingModel, designs: Designs, rows: Sequence[RowModel], pattern: Pattern
+) -> PatternModel:
+    index = mapping.table.asked(pattern.index)
+    assert index is not None, "checked with the mapping"
+    types = sorted({type_ for read in types_read(mapping, pattern).values() for type_ in read})
+    parts = []
+    for part in pattern.parts:
+        items = [
+            item
+            for row in rows
+            for item in row.items
+            if item.name == part.type or (not part.type and item.name in types)
+        ]
+        restored = kinds_for(designs, part)
+        attributes = tuple(
+            _answered(mapping.table, items, name, restored.get(name)) for name in part.attributes
+        )
+        parts.append(PartModel(part, attributes))
+    return PatternModel(pattern, index, tuple(parts), tuple(types))
+
+
+def _answered(table: TableDesign, items: Sequence[ItemType], name: str, restored: Kind | None) -> Answered:
+    found = [attribute for item in items for attribute in item.attributes if attribute.name == name]
+    # Of a table's or an index's key, its type attribute or its TTL.
+    keys = {part.attribute.name: part.attribute for item in items for part in item.key}
+    keys |= {
+        part.attribute.name: part.attribute for item in items for key in item.indexes for part in key.parts
+    }
+    if not found and name in keys:
+        kinds = {"text": Kind("text"), "number": Kind("number"), "binary": Kind("binary")}
+        is_base = name in {attribute.name for attribute in table.key}
+        return Answered(name, kinds[keys[name].type], None, not is_base)
+    if not found and name == table.type_attribute:
+        return Answered(name, Kind("text"), None, False)
+    if not found:
+        return Answered(name, Kind("integer") if name == table.ttl else None, None, True)
+    of_all = {attribute.kind for attribute in found}
+    is_sure = len(found) == len(items) and all(attribute.required for attribute in found)
+    return Answered(name, of_all.pop() if len(of_all) == 1 else None, restored, not is_sure)

@@ -1,0 +1,263 @@
+"""The table as a model of NoSQL Workbench, format 3.0: keys, indexes, a facet for each item type, and sample items."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from migrator.mapping.items.items import CompiledEntity, items_for
+from migrator.mapping.items.wire import encode_item
+from migrator.mapping.language.redaction import Redaction, mask
+from migrator.runtime.errors import RowError, SettingsError
+from migrator.mapping.model.facts import Column, EntityPlan, Kind
+from migrator.mapping.model.mapping import Ref, Template
+from migrator.mapping.model.table import Index, Item, KeyAttribute, RowTree, TableDesign
+from migrator.features.exports.file import Definition
+from migrator.features.exports.model import ItemType, Model
+
+VERSION = "3.0"
+SAMPLES = 2
+"""Rows that each entity shows."""
+_ON_A_DAY = "Jan 01, 2020, 12:00 AM"
+"""Instead of the day of the export: the same mapping makes the same file."""
+
+_TYPES = {"text": "S", "number": "N", "binary": "B"}
+_TYPES_OF_KINDS = {
+    **dict.fromkeys(("integer", "number", "float"), "N"),
+    **dict.fromkeys(("json", "map"), "M"),
+    **dict.fromkeys(("list", "set"), "L"),
+    "boolean": "BOOL",
+    "binary": "B",
+}
+"""Of all other kinds an item has a text."""
+
+
+def workbench_file(
+    model: Model, definition: Definition, samples: Mapping[str, Sequence[Item]], head: Sequence[str]
+) -> str:
+    """`definition`: of the table, which says how it is billed; `samples`: items by their type.
+
+    Raises: SettingsError, with all that the format has no words for.
+    """
+    _refuse(model.table)
+    table = model.table
+    types = _by_name(model)
+    facets = [_facet(table, name, items, samples.get(name, ())) for name, items in types.items()]
+    data = {
+        "TableName": table.name,
+        "KeyAttributes": _keys(table.key[:1], table.key[1:]),
+        "NonKeyAttributes": [
+            {"AttributeName": name, "AttributeType": type_} for name, type_ in _attributes(model).items()
+        ],
+        "TableFacets": facets,
+        "GlobalSecondaryIndexes": [_index(index) for index in table.indexes],
+        "DataAccess": {"MySql": {}},
+        "BillingMode": definition["BillingMode"],
+    }
+    if units := definition.get("ProvisionedThroughput"):
+        data["ProvisionedCapacitySettings"] = {"ProvisionedThroughput": units}
+    metadata = {
+        "Author": "migrator",
+        "DateCreated": _ON_A_DAY,
+        "DateLastModified": _ON_A_DAY,
+        "Description": " ".join(head),
+        "AWSService": "Amazon DynamoDB",
+        "Version": VERSION,
+    }
+    written = {"ModelName": table.name, "ModelMetadata": metadata, "DataModel": [data]}
+    return json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+
+
+def _refuse(table: TableDesign) -> None:
+    faults = [
+        f"index {index.name} is a local one"
+        if index.local
+        else f"the key of index {index.name} has several attributes"
+        for index in table.indexes
+        if index.local or len(index.partition) > 1 or len(index.sort) > 1
+    ]
+    if faults:
+        what = "; ".join(faults)
+        raise SettingsError(
+            f"a model of NoSQL Workbench cannot say this: {what}; export it without, or for CloudFormation"
+        )
+
+
+def _keys(partition: Sequence[KeyAttribute], sort: Sequence[KeyAttribute]) -> dict[str, dict[str, str]]:
+    named = [("PartitionKey", partition), ("SortKey", sort)]
+    return {
+        name: {"AttributeName": attribute.name, "AttributeType": _TYPES[attribute.type]}
+        for name, attributes in named
+        for attribute in attributes
+    }
+
+
+def _index(index: Index) -> dict[str, Any]:
+    projection: dict[str, Any] = {
+        "ProjectionType": {"all": "ALL", "keys": "KEYS_ONLY"}.get(str(index.projection), "INCLUDE")
+    }
+    if isinstance(index.projection, tuple):
+        projection["NonKeyAttributes"] = list(index.projection)
+    return {
+        "IndexName": index.name,
+        "KeyAttributes": _keys(index.partition, index.sort),
+        "Projection": projection,
+    }
+
+
+def _by_name(model: Model) -> dict[str, list[ItemType]]:
+    """Item types by name; several entities (schemas) may make items of one type."""
+    named: dict[str, list[ItemType]] = {}
+    for row in model.rows:
+        for item in row.items:
+            named.setdefault(item.name, []).append(item)
+    return named
+
+
+def _facet(
+    table: TableDesign, name: str, items: Sequence[ItemType], samples: Sequence[Item]
+) -> dict[str, Any]:
+    aliases = [alias_of(part.template) for part in items[0].key]
+    keys = ("PartitionKeyAlias", "SortKeyAlias")
+    return {
+        "FacetName": name,
+        "KeyAttributeAlias": dict(zip(keys, aliases, strict=False)),
+        "TableData": [_wired(item) for item in samples],
+        "NonKeyAttributes": list(
+            dict.fromkeys(attribute for item in items for attribute in _of_item(table, item))
+        ),
+        "DataAccess": {"MySql": {}},
+    }
+
+
+def alias_of(template: Template) -> str:
+    """The template as it is written; of one plain reference its name alone, as people write facets.
+
+    A name of capitals alone keeps its braces: a facet's PROFILE is a text that all its items share.
+    """
+    if len(template.parts) == 1 and isinstance(ref := template.parts[0], Ref):
+        path = ref.paths[0]
+        if ref == Ref((path,)) and path.isidentifier() and not path.isupper():
+            return path
+    return template.source
+
+
+def _of_item(table: TableDesign, item: ItemType) -> list[str]:
+    of_indexes = [part.attribute.name for key in item.indexes for part in key.parts]
+    ttl = [table.ttl] if table.ttl and item.expiry else []
+    return [table.type_attribute, *(attribute.name for attribute in item.attributes), *of_indexes, *ttl]
+
+
+def _attributes(model: Model) -> dict[str, str]:
+    """Types of all attributes but the table's key; of an attribute that two item types have, the first one's."""
+    table, found = model.table, {model.table.type_attribute: "S"}
+    in_indexes = {key.name: _TYPES[key.type] for index in table.indexes for key in index.attributes}
+    for row in model.rows:
+        for item in row.items:
+            for attribute in item.attributes:
+                kind = attribute.kind.name if attribute.kind else "text"
+                found.setdefault(attribute.name, _TYPES_OF_KINDS.get(kind, "S"))
+    found |= in_indexes | ({table.ttl: "N"} if table.ttl else {})
+    return {name: type_ for name, type_ in found.items() if name not in {key.name for key in table.key}}
+
+
+def _wired(item: Item) -> dict[str, Any]:
+    """The item as DynamoDB's JSON, bytes in base 64."""
+    return json.loads(json.dumps(encode_item(item), default=lambda raw: base64.b64encode(raw).decode()))  # type: ignore[no-any-return]
+
+
+# ── sample items, made by the mapping of rows that are made up, or of real ones ──
+
+
+def made_up(entities: Iterable[CompiledEntity], table: TableDesign) -> dict[str, list[Item]]:
+    """Items by their type. A row whose made-up values the mapping refuses has none."""
+    found: dict[str, list[Item]] = {}
+    for entity in entities:
+        for number in range(1, SAMPLES + 1):
+            _add(found, entity, _row(entity.plan, number), table)
+    return found
+
+
+def real(
+    entity: CompiledEntity, rows: Iterable[RowTree], table: TableDesign, redaction: Redaction
+) -> dict[str, list[Item]]:
+    """Items of rows by their type, with what a pattern redacts masked; none of a type whose keys are made of it."""
+    found: dict[str, list[Item]] = {}
+    for row in rows:
+        _add(found, entity, row, table)
+    for design in entity.plan.entity.items:
+        templates = [*design.key, *(value for entry in design.entries for value in entry.values)]
+        if any(redaction.hides_key(entity.plan, template) for template in templates):
+            found.pop(design.type, None)
+        hidden = redaction.hidden(entity.plan, design)
+        keys = {
+            key.name for key in (*table.key, *(key for index in table.indexes for key in index.attributes))
+        }
+        if hidden & keys:
+            found.pop(design.type, None)
+        for item in found.get(design.type, ()):
+            item.update({name: mask(str(item[name])) for name in hidden & item.keys()})
+    return found
+
+
+def _add(found: dict[str, list[Item]], entity: CompiledEntity, row: RowTree, table: TableDesign) -> None:
+    try:
+        items = items_for(entity, row)
+    except RowError:
+        return
+    for item in items:
+        shown = {name: value for name, value in item.items() if name not in table.own_attributes}
+        found.setdefault(table.type_of(item), []).append(shown)
+
+
+def _row(plan: EntityPlan, number: int) -> RowTree:
+    """The row tree of a row with this number; what a condition wants, it has."""
+    wanted = {
+        condition.path: condition.allowed
+        for conditions in (plan.entity.where, *(item.when for item in plan.entity.items))
+        for condition in conditions
+        if condition.allowed
+    }
+    root = [
+        wanted[slot.path][0] if slot.path in wanted else _value(slot.column, number) for slot in plan.slots
+    ]
+    collections: list[Any] = []
+    for collection in plan.collections:
+        if collection.collection.is_list:
+            collections.append((tuple(_value(slot.column, number) for slot in collection.slots),))
+        else:
+            is_count = collection.column is None
+            collections.append(number if is_count else _value(collection.column, number))  # type: ignore[arg-type]
+    return (*root, *collections)
+
+
+def _value(column: Column, number: int) -> Any:
+    return _made(column.kind, column.name, number)
+
+
+_MADE: Mapping[str, Callable[[int], Any]] = {
+    "integer": int,
+    "number": Decimal,
+    "float": float,
+    "boolean": lambda number: number == 1,
+    "date": lambda number: date(2020, 1, number),
+    "time": lambda number: time(number),
+    "timestamp": lambda number: datetime(2020, 1, number),
+    "uuid": lambda number: UUID(int=number),
+    "binary": lambda number: bytes([number]),
+    "json": lambda _: "{}",
+    "bits": str,
+    "list": lambda _: [],
+    "map": lambda _: {},
+}
+
+
+def _made(kind: Kind, name: str, number: int) -> Any:
+    """A value of the kind, as a driver gives one; of a text the column's name with the number."""
+    maker = _MADE.get(kind.name)
+    return f"{name}-{number}"[-(kind.length or 40) :] if maker is None else maker(number)

@@ -1,0 +1,1 @@
+"""Designs a mapping for questions that a database is asked: keys, indexes, access patterns. Pure."""

@@ -1,0 +1,373 @@
+"""Where rows and questions go: each table's home in the base table, entries in indexes, and an access pattern a question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from migrator.features.init.design.access import Need, Needs, NoKey, tail_of
+from migrator.features.init.design.keys import Names, Piece, equal_form, joined_key, span_of
+from migrator.mapping.model.questions import (
+    Bound,
+    Figures,
+    Question,
+    Statement,
+    Unserved,
+    free_name,
+    parent_keys,
+    plain_name,
+    row_key,
+)
+from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
+from migrator.mapping.model.mapping import Operation, Order
+
+LARGEST_COLLECTION = 100_000
+"""Rows of one parent that stand in its partition."""
+
+
+_OF_CHILDREN = (
+    "of a row that is not there SQL says 0 or NULL, and this nothing: take no answer for that; each change of {} writes its"
+    " parent's item"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The base key of a table's items: `partition` and `sort` templates; `parent`: the foreign key to the row whose
+    partition it is, None for one of its own. `rest`: of the row's key what stands in the sort key."""
+
+    table: str
+    partition: tuple[str, tuple[Piece, ...]]
+    sort: tuple[str, tuple[Piece, ...]]
+    parent: ForeignKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The keys of a table's items in one index. `number`: of the index, from 1. `closed`: its sort key ends in '#', so that
+    each value of a range has keys behind it."""
+
+    partition: tuple[str, tuple[Piece, ...]]
+    sort: tuple[str, tuple[Piece, ...]]
+    when: tuple[tuple[str, tuple[str | int | bool | None, ...] | None], ...] = ()
+    bucket: Piece | None = None
+    number: int = 0
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One question as an access pattern. `condition`: of the sort key, an operator and its templates."""
+
+    name: str
+    question: Question
+    operation: Operation
+    key: str
+    condition: tuple[str, tuple[str, ...]]
+    index: int = 0
+    descending: bool = False
+    order: Order = "exact"
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Design:
+    """`homes` by table; `entries` by table, numbered; tables without a key have neither."""
+
+    names: Names
+    homes: Dict[str, Home]
+    entries: Dict[str, tuple[Entry, ...]]
+    accesses: tuple[Access, ...]
+    unserved: tuple[Unserved, ...]
+    without_key: tuple[str, ...]
+
+    @property
+    def indexes(self) -> int:
+        return max((entry.number for entries in self.entries.values() for entry in entries), default=0)
+
+
+def design_of(
+    questions: Sequence[Question],
+    facts: SchemaFacts,
+    figures: Figures,
+    *,
+    max_indexes: int,
+    but: frozenset[str] = frozenset(),
+) -> Design:
+    """The design for the questions, the same for any order of them. `but`: tables that are left out."""
+    ordered = sorted(questions, key=lambda question: (-question.statement.calls, question.sql))
+    placing = _Placing(facts, figures, Names.of(facts), max_indexes)
+    for name in sorted(set(facts.tables) - but):
+        placing.add_table(facts.tables[name], [question for question in ordered if question.table == name])
+    return placing.design(ordered)
+
+
+@dataclass
+class _Placing:
+    """A design as it is made."""
+
+    facts: SchemaFacts
+    figures: Figures
+    names: Names
+    max_indexes: int
+    homes: dict[str, Home] = field(default_factory=dict)
+    entries: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
+    accesses: list[Access] = field(default_factory=list)
+    unserved: list[Unserved] = field(default_factory=list)
+    without_key: list[str] = field(default_factory=list)
+
+    def add_table(self, table: TableFacts, questions: Sequence[Question]) -> None:
+        if not row_key(table):
+            self.without_key.append(table.name)
+            self.unserved += [
+                Unserved(question.statement, "key", "its table has no key") for question in questions
+            ]
+            return
+        self.homes[table.name] = home = self._home(table, questions)
+        needs: list[tuple[Question, Need]] = []
+        for question in questions:
+            try:
+                access = self._at_home(question, home)
+                if access is None:
+                    needs.append((question, Needs(self.facts, self.figures).of(question)))
+                else:
+                    self.accesses.append(access)
+            except NoKey as no_key:
+                self.unserved.append(Unserved(question.statement, no_key.reason, no_key.what))
+        self._index(table, needs)
+
+    def design(self, questions: Sequence[Question]) -> Design:
+        """With each access named, by the order of its question."""
+        places = {id(question): place for place, question in enumerate(questions)}
+        named: dict[str, Access] = {}
+        for access in sorted(self.accesses, key=lambda access: places[id(access.question)]):
+            name = free_name(self._name(access.question), named)
+            named[name] = replace(access, name=name)
+        unserved = tuple(sorted(self.unserved, key=lambda other: _place(other.statement)))
+        return Design(
+            self.names,
+            self.homes,
+            self.entries,
+            tuple(named.values()),
+            unserved,
+            tuple(sorted(self.without_key)),
+        )
+
+    def _name(self, question: Question) -> str:
+        if question.statement.name:
+            return plain_name(question.statement.name)
+        entity = self.names.entities[question.table]
+        if question.total is not None and not question.order:
+            by = "_".join(plain_name(own) for own, _ in question.total.on)
+            return f"{question.total.kind}_{self.names.entities[question.total.table]}_by_{by}"
+        equal = [plain_name(condition.path[1]) for condition in question.of("=", "in") if condition.params]
+        if set(row_key(self.facts.tables[question.table])) == {
+            condition.path[1] for condition in question.of("=", "in")
+        }:
+            return f"get_{entity}"
+        columns = equal or [plain_name(path[1]) for path, _ in question.order[:1]]
+        word = "top" if question.limit is not None and not equal else "list"
+        return f"{word}_{entity}_by_{'_'.join(columns)}" if columns else f"{word}_{entity}"
+
+    # ── the base table ──
+
+    def _home(self, table: TableFacts, questions: Sequence[Question]) -> Home:
+        """With the parent where most are answered there, or where its key begins with the parent's."""
+        key = set(row_key(table))
+        own = sum(question.statement.calls for question in questions if _asked(question) == key)
+        best, home = (0.0, False), self._home_with(table, None)
+        for foreign in parent_keys(self.facts, table):
+            if not self._may_hold(table, foreign):
+                continue
+            there = self._home_with(table, foreign)
+            calls = sum(
+                question.statement.calls for question in questions if self._is_answered(question, there)
+            )
+            identifying = set(foreign.columns) < key
+            if (identifying or calls > own) and (calls, identifying) > best:
+                best, home = (calls, identifying), there
+        return home
+
+    def _is_answered(self, question: Question, home: Home) -> bool:
+        try:
+            return self._at_home(question, home) is not None
+        except NoKey:
+            return False
+
+    def _may_hold(self, table: TableFacts, foreign: ForeignKey) -> bool:
+        nullable = {column.name for column in table.columns if column.nullable}
+        most = self.figures.fan_out.get((table.name, foreign.columns), 0)
+        return (
+            foreign.table != table.name and not nullable & set(foreign.columns) and most <= LARGEST_COLLECTION
+        )
+
+    def _home_with(self, table: TableFacts, parent: ForeignKey | None) -> Home:
+        word = self.names.words[table.name]
+        if parent is None:
+            pieces = self._pieces(table, row_key(table))
+            return Home(table.name, (word, pieces), ("META", ()))
+        ours = dict(zip(parent.referred, parent.columns, strict=True))
+        columns = [ours[name] for name in row_key(self.facts.tables[parent.table])]
+        pieces = self._pieces(table, columns)
+        rest = tail_of(table, self.figures, frozenset(("", name) for name in columns))
+        return Home(table.name, (self.names.words[parent.table], pieces), (word, rest), parent)
+
+    def _pieces(self, table: TableFacts, names: Sequence[str]) -> tuple[Piece, ...]:
+        columns = [column for name in names if (column := table.column(name)) is not None]
+        return tuple(self._piece(table, column, several=len(columns) > 1) for column in columns)
+
+    def _piece(self, table: TableFacts, column: Column, *, several: bool) -> Piece:
+        form = equal_form(column, span_of(self.figures, table.name, column.name), several=several)
+        return Piece(("", column.name), ("|escape" if several else "") if form is None else form)
+
+    def _at_home(self, question: Question, home: Home) -> Access | None:
+        """The access to the base table that answers the question; None where an index must."""
+        of_each = question.total is not None and bool(question.order)
+        plain = not question.constants and not question.required and not of_each
+        asked = {condition.path[1]: condition for condition in question.of("=", "in")}
+        if (
+            not plain
+            or len(asked) != len(question.conditions)
+            or any(c.path[0] or c.lowered for c in asked.values())
+        ):
+            return None
+        params = {name: condition.params[0] for name, condition in asked.items()}
+        lists = [condition for condition in asked.values() if condition.bound == "in"]
+        pieces = (*home.partition[1], *home.sort[1])
+        if set(params) == {piece.path[1] for piece in pieces} == set(row_key(self.facts.tables[home.table])):
+            if len(lists) > 1:
+                raise NoKey("list")
+            key, sort = (_asking(*part, params) for part in (home.partition, home.sort))
+            operation: Operation = "batch_get" if lists else "get"
+            order: Order = "any" if lists else "exact"
+            notes = () if question.total is None else (_OF_CHILDREN.format(question.total.table),)
+            return Access("", question, operation, key, ("equal", (sort,)), order=order, notes=notes)
+        if lists or home.parent is None or set(params) != {piece.path[1] for piece in home.partition[1]}:
+            return None
+        return self._collection(question, home, params)
+
+    def _collection(self, question: Question, home: Home, params: Dict[str, str]) -> Access | None:
+        """The children in a parent's partition, where their sort key keeps the order."""
+        need = Needs(self.facts, self.figures).of(question)
+        rest = home.sort[1]
+        if need.sort != rest[: len(need.sort)]:
+            return None
+        key = _asking(*home.partition, params)
+        condition = _every(home.sort)
+        return Access("", question, "query", key, condition, 0, need.descending, need.order, need.notes)
+
+    # ── indexes ──
+
+    def _index(self, table: TableFacts, needs: Sequence[tuple[Question, Need]]) -> None:
+        """Entries for what the base table does not answer: equal ones once, the most asked first."""
+        made: list[Entry] = []
+        # What needs a sort key of its own first, so that what takes any finds one.
+        for question, need in sorted(
+            needs, key=lambda pair: (not pair[1].sort, -pair[0].statement.calls, pair[0].sql)
+        ):
+            entry = self._entry(table, question, need)
+            number = next((place for place, other in enumerate(made, 1) if _serves(other, entry, need)), 0)
+            if not number and len(made) >= self.max_indexes:
+                self.unserved.append(Unserved(question.statement, "index"))
+                continue
+            if not number:
+                made.append(replace(entry, number=len(made) + 1))
+                number = len(made)
+            self.accesses.append(_indexed(question, need, made[number - 1]))
+        self.entries[table.name] = tuple(made)
+
+    def _entry(self, table: TableFacts, question: Question, need: Need) -> Entry:
+        before = frozenset(piece.path for piece in (*need.partition, *need.sort))
+        sort = (*need.sort, *tail_of(table, self.figures, before))
+        word = self._partition_word(table, question, need)
+        closed = len(sort) == 1 and bool(question.of("<", "<=", ">", ">="))
+        pieces = (*need.partition, *([need.bucket] if need.bucket else []))
+        return Entry(
+            (word, pieces), (self.names.words[table.name], sort), need.when, need.bucket, closed=closed
+        )
+
+    def _partition_word(self, table: TableFacts, question: Question, need: Need) -> str:
+        """The parent's word where the row is asked by its only way to this parent; else one that says the columns."""
+        own = self.names.words[table.name]
+        columns = [piece.path[1] for piece in need.partition if not piece.path[0]]
+        ways = [key for key in table.foreign_keys if set(key.columns) == set(columns)]
+        alike = [key for key in table.foreign_keys if ways and key.table == ways[0].table]
+        if len(ways) == 1 == len(alike) and len(need.partition) == 1 and ways[0].table in self.names.words:
+            return (
+                self.names.words[ways[0].table]
+                if not need.when and ways[0].table != table.name
+                else _worded(own, columns)
+            )
+        if set(columns) == set(row_key(table)) and len(columns) == len(need.partition) and not need.when:
+            return own
+        extra = [name for name, _ in need.when]
+        total = [question.total.alias] if question.total is not None else []
+        paths = ["_".join(filter(None, piece.path)) for piece in need.partition]
+        return _worded(own, [*paths, *extra, *total, *(["month"] if need.bucket else [])])
+
+
+def _worded(word: str, columns: Sequence[str]) -> str:
+    if not columns:
+        return f"ALL_{word}"
+    return "_".join([word, "BY", *(plain_name(name).upper() for name in columns)])
+
+
+def _place(statement: Statement) -> tuple[float, str]:
+    return -statement.calls, statement.sql
+
+
+def _asked(question: Question) -> set[str]:
+    """Columns of the row itself that are asked by equality with a parameter."""
+    return {
+        condition.path[1]
+        for condition in question.of("=", "in")
+        if condition.params and not condition.path[0]
+    }
+
+
+def _serves(entry: Entry, wanted: Entry, need: Need) -> bool:
+    """Whether the entry answers what the wanted one would."""
+    same = (entry.partition, entry.when) == (wanted.partition, wanted.when)
+    return (
+        same
+        and entry.closed >= wanted.closed
+        and (not need.sort or entry.sort[1][: len(need.sort)] == need.sort)
+    )
+
+
+def _asking(word: str, pieces: Sequence[Piece], params: Dict[str, str]) -> str:
+    return joined_key(word, [piece.of(params[piece.path[1]]) for piece in pieces])
+
+
+def _indexed(question: Question, need: Need, entry: Entry) -> Access:
+    by_path = {condition.path: condition.params[0] for condition in question.of("=") if condition.params}
+    ranges = {condition.bound: condition.params[0] for condition in question.of("<", "<=", ">", ">=")}
+    values = [piece.of(by_path[piece.path]) for piece in need.partition]
+    if need.bucket is not None:
+        lower, upper = (next(name for bound, name in ranges.items() if bound[0] == side) for side in "><")
+        values.append("{*" + f"{lower},{upper}{need.bucket.form}" + "}")
+    key = joined_key(entry.partition[0], values)
+    condition = _range(entry, ranges) if ranges else _every(entry.sort)
+    return Access(
+        "", question, "query", key, condition, entry.number, need.descending, need.order, need.notes
+    )
+
+
+def _every(sort: tuple[str, tuple[Piece, ...]]) -> tuple[str, tuple[str, ...]]:
+    """All sort keys of this form: nothing stands behind the word of one without values."""
+    word, pieces = sort
+    return ("begins_with", (f"{word}#",)) if pieces else ("equal", (word,))
+
+
+def _range(entry: Entry, ranges: Dict[Bound, str]) -> tuple[str, tuple[str, ...]]:
+    """From the first key in the range to the last one: behind a value keys go on with '#', and '~' is behind all of them."""
+    word, first = entry.sort[0], entry.sort[1][0]
+    low, high = f"{word}#", f"{word}#~"
+    for bound, param in ranges.items():
+        value = f"{word}#{first.of(param)}"
+        if bound[0] == ">":
+            low = value if bound == ">=" else f"{value}#~"
+        else:
+            high = value if bound == "<" else f"{value}#~"
+    return "between", (low, high)

@@ -1,0 +1,256 @@
+"""A design as the text of a mapping file: entities, items and patterns, with comments that say why and how often."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass, field
+
+from migrator.features.init.design.keys import joined_key
+from migrator.features.init.design.placing import Access, Design, Entry
+from migrator.mapping.model.questions import Figures, Joined, Path, Question, Statement, Total, free_name
+from migrator.mapping.model.facts import SchemaFacts, TableFacts
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
+
+
+def text_of(value: object) -> str:
+    """A YAML scalar, or a flow sequence of such."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(text_of, value))}]"
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.isascii() and value.lower() not in _WORDS:
+        return value
+    return quoted(value)
+
+
+_NOT_PRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def quoted(value: object) -> str:
+    """A value as JSON that is also YAML: letters beyond the BMP stand for themselves, as YAML takes no half of a pair."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _NOT_PRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def frequency(*statements: Statement) -> str:
+    """How often they are asked together: calls of the log, and calls a second where that is known."""
+    calls, rates = sum(statement.calls for statement in statements), [each.per_s for each in statements]
+    counted = f"{calls:g} call" if calls == 1 else f"{calls:,.10g} calls"
+    if None in rates:
+        return counted
+    per_s = sum(rate for rate in rates if rate is not None)
+    return f"{per_s:.3g}/s" if per_s == calls else f"{counted}, {per_s:.3g}/s"
+
+
+_UNITS = (("s", 1), ("min", 60), ("h", 3_600), ("day", 86_400))
+
+
+def _rate(per_s: float) -> str:
+    """In the first unit in which it is one at least, as `frequency:` takes it."""
+    unit, seconds = next(((unit, of) for unit, of in _UNITS if per_s * of >= 1), _UNITS[-1])
+    number = per_s * seconds
+    return f"{number:.0f}/{unit}" if number >= 100 else f"{round(number, 2):.3g}/{unit}"
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes the mapping of a design. `remarks`: a comment for a pattern, by its name."""
+
+    design: Design
+    facts: SchemaFacts
+    figures: Figures
+    table: str
+    remarks: Dict[str, str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """The whole file."""
+        lines = [*self._head(), "entities:"]
+        for table in sorted(self.design.homes):
+            lines += self._entity(self.facts.tables[table])
+        if self.design.accesses:
+            lines += ["", "access_patterns:"]
+        for access in self.design.accesses:
+            lines += self._pattern(access)
+        return "\n".join(lines) + "\n"
+
+    def _head(self) -> Iterator[str]:
+        names = self.design.names
+        yield "# Proposed by `migrator init` from the source's schema and the statements that it is asked."
+        yield "# The worksheet beside it says which statement is served how, and what is to decide."
+        yield "mapping: 1"
+        yield "table:"
+        yield f"  name: {text_of(self.table)}"
+        yield f"  key: {text_of([names.partition, names.sort])}"
+        yield f"  type: {text_of(names.type)}"
+        yield f"  ttl: {text_of(names.ttl)}  # by it DynamoDB takes away tombstones, which deleted rows leave for a week"
+        if self.design.indexes:
+            yield "  indexes:"
+        for number in range(1, self.design.indexes + 1):
+            yield f"    GSI{number}: {{key: [GSI{number}PK, GSI{number}SK]}}"
+        yield ""
+
+    # ── entities ──
+
+    def _entity(self, table: TableFacts) -> Iterator[str]:
+        accesses = [access for access in self.design.accesses if access.question.table == table.name]
+        joins, totals = self._joins(accesses), self._totals(accesses)
+        name, home = self.design.names.entities[table.name], self.design.homes[table.name]
+        calls = frequency(*(access.question.statement for access in accesses))
+        yield f"  # {self._rows(table)}; {f'{calls} of {len(accesses)} pattern(s)' if accesses else 'nobody asks for it'}"
+        yield f"  {text_of(name)}:"
+        if name != table.name:
+            yield f"    table: {text_of(table.name)}"
+        if table.primary_key not in table.proved:
+            yield f"    key: {text_of([piece.path[1] for piece in (*home.partition[1], *home.sort[1])])}"
+        yield from (f"    {line}" for line in _joined_lines(joins))
+        yield from (f"    {line}" for line in _total_lines(totals))
+        yield "    items:"
+        yield f"      {text_of(self.design.names.types[table.name])}:"
+        yield f"        key: {text_of([_stored(home.partition), _stored(home.sort)])}{self._why_there(table)}"
+        for entry in self.design.entries.get(table.name, ()):
+            yield f"        GSI{entry.number}: {_entry_text(entry)}{self._asked_by(table, entry)}"
+        yield f"        keep: {_kept(table)}"
+        attributes = {
+            attribute: ".".join(filter(None, path)) for path, attribute in self._attributes(accesses).items()
+        }
+        if attributes:
+            yield "        attributes:"
+        for attribute, path in sorted(attributes.items()):
+            yield f"          {text_of(attribute)}: {text_of(_path_text(path))}"
+
+    def _rows(self, table: TableFacts) -> str:
+        rows = self.figures.rows.get(table.name)
+        if rows is None:
+            return "rows not counted"
+        return f"{'' if table.name in self.figures.exact else 'about '}{rows:,} row(s)"
+
+    def _why_there(self, table: TableFacts) -> str:
+        parent = self.design.homes[table.name].parent
+        return (
+            "" if parent is None else f"  # in the partition of its {self.design.names.types[parent.table]}"
+        )
+
+    def _asked_by(self, table: TableFacts, entry: Entry) -> str:
+        names = [
+            access.name
+            for access in self.design.accesses
+            if access.question.table == table.name and access.index == entry.number
+        ]
+        return f"  # {', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
+
+    def _joins(self, accesses: Sequence[Access]) -> list[Joined]:
+        """Parents of which items hold anything, and those between, once each."""
+        return list(
+            {joined.alias: joined for access in accesses for joined in access.question.joins}.values()
+        )
+
+    def _totals(self, accesses: Sequence[Access]) -> list[Total]:
+        totals = (access.question.total for access in accesses)
+        return list({total.alias: total for total in totals if total is not None}.values())
+
+    def _attributes(self, accesses: Sequence[Access]) -> dict[Path, str]:
+        """Attributes beside the row's own columns, by what they are made of."""
+        made: dict[Path, str] = {}
+        for access in accesses:
+            made |= {
+                path: name
+                for path, name in attributes_of(access.question, self.facts).items()
+                if path not in made
+            }
+        return made
+
+    # ── access patterns ──
+
+    def _pattern(self, access: Access) -> Iterator[str]:
+        question = access.question
+        notes = "; ".join([frequency(question.statement), *access.notes])
+        yield f"  # {notes}"
+        if access.name in self.remarks:
+            yield f"  # {self.remarks[access.name]}"
+        yield f"  {text_of(access.name)}:"
+        if question.params:
+            params = ", ".join(f"{text_of(name)}: {type_}" for name, type_ in question.params)
+            yield f"    params: {{{params}}}"
+        yield f"    {access.operation}: {_request(access)}"
+        names = attributes_of(question, self.facts)
+        yield f"    returns: {text_of([names.get(path, path[1]) for path in question.outputs])}"
+        if access.order == "any":
+            yield "    order: any"
+        if question.statement.per_s:
+            yield f"    frequency: {_rate(question.statement.per_s)}"
+        if question.statement.p99_ms is not None:
+            yield f"    budget: {{p99_ms: {question.statement.p99_ms:g}}}"
+        yield f"    sql: {quoted(question.sql)}"
+
+
+def attributes_of(question: Question, facts: SchemaFacts) -> dict[Path, str]:
+    """The names of attributes for what is no column of the row itself."""
+    columns = [column.name for column in facts.tables[question.table].columns]
+    made: dict[Path, str] = {}
+    for path in question.outputs:
+        if path[0]:
+            made[path] = free_name(f"{path[0]}_{path[1]}", columns)
+        elif question.total is not None and path[1] == question.total.alias:
+            made[path] = path[1]
+    return made
+
+
+def _request(access: Access) -> str:
+    operator, values = access.condition
+    if access.operation != "query":
+        return f"{{key: {text_of([access.key, *values])}}}"
+    value = text_of(values[0]) if len(values) == 1 else text_of(values)
+    words = [f"index: GSI{access.index}"] if access.index else []
+    sort = value if operator == "equal" else f"{{{operator}: {value}}}"
+    words.append(f"key: [{text_of(access.key)}, {sort}]")
+    words += ["descending: true"] if access.descending else []
+    words += [f"limit: {access.question.limit}"] if access.question.limit is not None else []
+    return f"{{{', '.join(words)}}}"
+
+
+def _stored(part: tuple[str, Sequence]) -> str:  # type: ignore[type-arg]
+    word, pieces = part
+    return joined_key(word, [piece.stored for piece in pieces])
+
+
+def _entry_text(entry: Entry) -> str:
+    key = text_of([_stored(entry.partition), _stored(entry.sort) + ("#" if entry.closed else "")])
+    if not entry.when:
+        return key
+    if entry.when[0][1] is None:
+        return f"{{key: {key}, when: {text_of([name for name, _ in entry.when])}}}"
+    values = ", ".join(
+        f"{text_of(name)}: {text_of(values[0])}" for name, values in entry.when if values is not None
+    )
+    return f"{{key: {key}, when: {{{values}}}}}"
+
+
+def _kept(table: TableFacts) -> str:
+    unknown = [column.name for column in table.columns if column.kind.name == "unknown"]
+    return f"{{except: {text_of(unknown)}}}" if unknown else "all"
+
+
+def _joined_lines(joins: Sequence[Joined]) -> Iterator[str]:
+    if joins:
+        yield "join:"
+    for joined in joins:
+        on = ", ".join(
+            f"{text_of(f'{joined.parent}.{own}' if joined.parent else own)}: {text_of(of)}"
+            for own, of in joined.on
+        )
+        yield f"  {text_of(joined.alias)}: {{table: {text_of(joined.table)}, on: {{{on}}}}}"
+
+
+def _total_lines(totals: Sequence[Total]) -> Iterator[str]:
+    if totals:
+        yield "collect:"
+    for total in totals:
+        by = text_of([own for own, _ in total.on])
+        yield f"  {text_of(total.alias)}: {{{total.kind}: {text_of(total.column)}, of: {text_of(total.table)}, by: {by}}}"
+
+
+def _path_text(path: str) -> str:
+    return '"' + path.replace('"', '""') + '"' if re.search(r"[,:|{}'\"]", path) else path

@@ -1,0 +1,425 @@
+"""`migrator init`: a mapping, a job and a worksheet for a database, from its schema and the statements that it is asked."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+from migrator.cli.command_line import print_json
+from migrator.features.init.init_documents import init_documents
+from migrator.commands.query_work import replay_progress
+from migrator.cli.options import print_folded, progress, stop_on_signals
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
+from migrator.features.init.design.placing import Design
+from migrator.features.init.design.proposal import (
+    Asked,
+    Proposal,
+    default_statements,
+    proposal_of,
+    remarked,
+    wanted_of,
+)
+from migrator.mapping.model.questions import Figures, Question, Statement, Unserved
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.language.parse import examine_mapping
+from migrator.mapping.capacity.model import PatternReads
+from migrator.mapping.model.edges import Source
+from migrator.runtime.errors import (
+    CLEAN,
+    DIFFERENT,
+    Fault,
+    Interrupted,
+    MappingError,
+    SettingsError,
+    SourceError,
+    StoppedError,
+    TooSlowError,
+)
+from migrator.mapping.model.facts import SchemaFacts
+from migrator.mapping.model.results import PatternReplay, Proof
+from migrator.features.init.worksheet import Sheet, ending, summary, summary_text, worksheet
+from migrator.stages.process.session import Session, identity_of
+from migrator.stages.process.write_path import PathChoice
+from migrator.runtime.system import how_to_install
+from migrator.settings.job import Job, TargetSettings, Tuning, load_job
+from migrator.settings.source import SourceSettings
+from migrator.source.engines.connect import engine_of
+from migrator.source.workload.files import statements_of
+from migrator.source.workload.listed import listed_questions
+from migrator.source.workload.reading import question_of
+from migrator.source.workload.statements import merged, recorded_statements
+from migrator.source.workload.statistics import figures_of
+from migrator.stages.backfill.estimate import sends_nothing
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.design.sizing import Bounds, Sizing
+from migrator.stages.patterns.question import statement_faults
+from migrator.stages.patterns.replay import Replay, ReplayOptions
+from migrator.dynamodb import embedded
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session.job import JobContext, open_database
+
+LARGEST_FILE = 200_000_000
+"""Bytes of a file of statements."""
+
+_ROWS_SIZED = 20_000
+"""Tables of more rows are sized by a sample."""
+_ROWS_SAMPLED = 2_000
+QUESTIONS = 25
+"""For each pattern, when it is sized and when it is proved."""
+_JOB = """\
+# Moves what {mapping} says; MIGRATOR_SOURCE_URL says where the database is.
+job: 1
+mapping: {mapping}
+source: {{url: "${{MIGRATOR_SOURCE_URL}}"}}
+target: {{endpoint: "${{MIGRATOR_ENDPOINT_URL:-embedded}}"}}
+"""
+
+
+@dataclass(frozen=True)
+class Files:
+    """The three files that are written."""
+
+    mapping: Path
+    job: Path
+    worksheet: Path
+
+    @classmethod
+    def of(cls, out: Path, *, force: bool) -> Files:
+        """Raises: SettingsError where `out` is no name of a mapping, or one of the files is there (but with `force`)."""
+        if out.suffix not in (".yaml", ".yml"):
+            raise SettingsError(f"{out}: a mapping is a YAML file; write --out shop.yaml")
+        if not out.parent.is_dir():
+            raise SettingsError(f"{out.parent}: there is no such folder; make it, or name another --out")
+        files = cls(out, out.with_name(f"{out.stem}.job.yaml"), out.with_name(f"{out.stem}.patterns.md"))
+        there = [str(path) for path in files.all if path.exists() and not force]
+        if there:
+            what = f"{', '.join(there)}: there already"
+            raise SettingsError(f"{what}; name another file with --out, or add --force to replace them")
+        return files
+
+    @property
+    def all(self) -> tuple[Path, Path, Path]:
+        return self.mapping, self.job, self.worksheet
+
+    def write(self, proposal: Proposal, sheet: str) -> None:
+        """Raises: SettingsError where one cannot be written."""
+        texts = proposal.text, _JOB.format(mapping=self.mapping.name), sheet
+        for path, text in zip(self.all, texts, strict=True):
+            try:
+                path.write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise SettingsError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def init(
+    source: str,
+    statements: str | None,
+    listed: Path | None,
+    out: Path,
+    table: str | None,
+    max_indexes: int,
+    rows_exact: int,
+    leave_out: tuple[str, ...],
+    force: bool,
+    prove: bool,
+    as_json: bool,
+) -> int:
+    """The exit code of `migrator init`."""
+    if (path := Path(source)).suffix in (".yaml", ".yml") and path.is_file():
+        job = load_job(path, os.environ)
+        return init_documents(job, out, table or _table_name(out.stem), force=force, as_json=as_json)
+    files = Files.of(out, force=force)
+    with ExitStack() as until:
+        asking = _Asking.of(source, until, files.mapping.name, table or _table_name(out.stem))
+        asking = asking.without(leave_out)
+        asked, sheet = asking.sheet(statements, listed, max_indexes=max_indexes, rows_exact=rows_exact)
+    files.write(sheet.proposal, worksheet(sheet))
+    if prove:
+        sheet = _proved(source, files, asked, sheet)
+        files.write(sheet.proposal, worksheet(sheet))
+    names = [str(path) for path in files.all]
+    if as_json:
+        print_json({**summary(sheet), "files": names})
+    else:
+        print_folded(f"{', '.join(names)}: written")
+        print_folded(summary_text(sheet))
+        if last := ending(sheet, names[0]):
+            print_folded(last)
+    return DIFFERENT if sheet.not_served or not sheet.proof.clean else CLEAN
+
+
+def _proved(source: str, files: Files, asked: Asked, sheet: Sheet) -> Sheet:
+    """The sheet with what a proof came to, and the mapping with what differs beside its patterns."""
+    if not sheet.served:
+        return replace(sheet, proof=Proof(missing="no question is served"))
+    try:
+        proof = proof_of(source, files.mapping, sheet.proposal.design, sheet.figures)
+    except (Interrupted, SourceError, StoppedError) as error:
+        what = "stopped" if isinstance(error, Interrupted) else f"the proof stopped: {error}"
+        advice = "the files are written, and nothing is proved: give the same command with --force, or with --no-prove"
+        kind = Interrupted if isinstance(error, Interrupted) else StoppedError
+        raise kind(f"{what}; {advice}") from None
+    remarks = {
+        access.name: difference for access in sheet.served if (difference := proof.difference(access.name))
+    }
+    return replace(sheet, proof=proof, proposal=remarked(sheet.proposal, asked, remarks))
+
+
+def _table_name(stem: str) -> str:
+    """A name that DynamoDB takes for a table."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in stem)
+    return "".join(word.capitalize() for word in plain.split()).ljust(3, "_")[:255]
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """The questions that a proposal asks a source. `file`: the mapping's name; `table`: its own name for its table."""
+
+    source: Source
+    facts: SchemaFacts
+    file: str
+    table: str
+
+    @classmethod
+    def of(cls, url: str, until: ExitStack, file: str, table: str) -> _Asking:
+        source = until.enter_context(open_database(SourceSettings.model_construct(url=url)))
+        return cls(source, source.facts(), file, table)
+
+    def without(self, names: Sequence[str]) -> _Asking:
+        """Raises: SettingsError for a table that the source does not have."""
+        known = {name for table in self.facts.tables.values() for name in (table.name, table.real)}
+        if unknown := [name for name in names if name not in known and name not in self.facts.left_out]:
+            raise SettingsError(f"--leave-out: the source has no table {', '.join(map(repr, unknown))}")
+        return replace(self, facts=self.facts.without(names))
+
+    def sheet(
+        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
+    ) -> tuple[Asked, Sheet]:
+        """What a proposal was made from, and the proposal with all that the worksheet says, without
+        what cannot be read."""
+        words = (statements, listed)
+        try:
+            return self._sheet(*words, max_indexes=max_indexes, rows_exact=rows_exact)
+        except SourceError:
+            if not (broken := list(self._broken())):
+                raise
+            rest = replace(self, facts=self.facts.without(broken, "reading it fails"))
+            return rest._sheet(*words, max_indexes=max_indexes, rows_exact=rows_exact)
+
+    def _broken(self) -> Iterator[str]:
+        """Real names of views and foreign tables, which have no primary key, of which no row can be read."""
+        for table in self.facts.tables.values():
+            if not table.primary_key:
+                try:
+                    self.source.query(
+                        f"SELECT * FROM {self._quoted(table.real)} LIMIT 1", {}, what=table.real
+                    )
+                except SourceError:
+                    yield table.real
+
+    def _sheet(
+        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
+    ) -> tuple[Asked, Sheet]:
+        if not self.facts.tables:
+            raise SettingsError("source: there is no table in it; name a database or a schema that has some")
+        sent, in_words = self._asked(statements, listed)
+        read = [question_of(statement, self.facts) for statement in sent]
+        questions = [question for question in read if isinstance(question, Question)]
+        figures = self._figures(questions, rows_exact)
+        asked = Asked(questions, self.facts, figures, self.table, max_indexes, self._faults)
+        proposal = proposal_of(asked)
+        unread = [statement for statement in read if isinstance(statement, Unserved)]
+        unserved = (*in_words, *unread, *proposal.unserved)
+        reads, left_out = self._reads(proposal), self.facts.left_out
+        return asked, Sheet(self.file, proposal, unserved, figures, reads=reads, left_out=left_out)
+
+    def _figures(self, questions: Sequence[Question], rows_exact: int) -> Figures:
+        """Raises: SettingsError where this user may not read some tables, with what lets it."""
+        try:
+            ask = partial(self.source.query, what="the figures of its tables")
+            return figures_of(ask, self.facts, wanted_of(questions, self.facts), rows_exact)
+        except SourceError:
+            tables = [table for table in self.facts.tables.values() if table.primary_key]
+            selects = (f"SELECT * FROM {self._quoted(table.real)}" for table in tables)
+            if faults := [fault for select in selects if (fault := self.source.query_fault(select, {}))]:
+                raise SettingsError("\n".join(faults)) from None
+            raise
+
+    def _quoted(self, name: str) -> str:
+        quote = engine_of(self.facts.dialect).sql.quote
+        return quote + name.replace(quote, quote * 2) + quote
+
+    def _asked(self, statements: str | None, listed: Path | None) -> tuple[list[Statement], list[Unserved]]:
+        """Statements, and questions of a team's list that are told in words."""
+        if listed is None:
+            return self._statements(statements or "auto"), []
+        questions = listed_questions(
+            file_text(listed, "--worksheet takes CSV or Markdown"), listed, self.facts.dialect
+        )
+        others = self._statements(statements) if statements is not None else []
+        return merged((*questions.statements, *others), self.facts.dialect), questions.in_words
+
+    def _statements(self, where: str) -> list[Statement]:
+        if where == "none":
+            return default_statements(self.facts, self._quoted)
+        if where == "auto":
+            ask = partial(self.source.query, what="the statements that it recorded")
+            return recorded_statements(ask, self.facts.dialect)
+        statements = statements_of(file_text(Path(where)), self.facts.dialect)
+        if not statements:
+            raise SettingsError(f"{where}: there is no statement in it; {_TAKEN}")
+        return statements
+
+    def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
+        """What a call of each pattern reads, of items made of some rows of each table."""
+        if not proposal.design.accesses:
+            return {}
+        checked = check_mapping(examine_mapping(proposal.text, self.file), self.facts)
+        bounds = Bounds(rows_exact=_ROWS_SIZED, sampled=_ROWS_SAMPLED, calls=QUESTIONS)
+        sizing = Sizing(self.source, checked.mapping, checked.entities, bounds, time.time())
+        try:
+            return {reads.pattern: reads for reads in sizing.sized().patterns}
+        except TooSlowError:
+            return {}
+
+    def _faults(self, text: str) -> Sequence[Fault]:
+        """Faults of a mapping's text, by its form, by the schema, and of its SQL by the source."""
+        parsed = examine_mapping(text, self.file)
+        try:
+            checked = check_mapping(parsed, self.facts)
+        except MappingError as error:
+            return error.faults
+        return [
+            parsed.document.fault(("access_patterns", refusal.pattern, "sql"), refusal.what)
+            for refusal in statement_faults(self.source, checked.mapping)
+        ]
+
+
+_TAKEN = "--statements takes a file of SQL, auto or none"
+
+
+def file_text(path: Path, taken: str = _TAKEN) -> str:
+    """Raises: SettingsError where there is no such file, or no text in it; `taken`: what the option takes."""
+    try:
+        size_bytes = path.stat().st_size
+        if size_bytes > LARGEST_FILE:
+            raise SettingsError(
+                f"{path}: {size_bytes:,} bytes; a file of statements has at most {LARGEST_FILE:,}"
+            )
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        what = f"{path}: cannot be read ({error.strerror})"
+        raise SettingsError(f"{what}; {taken}") from None
+
+
+# ── The proof: rows moved into an embedded DynamoDB of its own, and each pattern asked of both sides ──
+
+ROWS = 100_000
+"""Of each entity at most so many rows are moved."""
+_SEED = 19
+"""The same questions each time."""
+_WORKERS = 2
+_CONNECTIONS = 4
+
+
+def proof_of(url: str, mapping: Path, design: Design, figures: Figures) -> Proof:
+    """What came of it: nothing is left behind, and the source is only read.
+
+    Raises: StoppedError and SourceError where an edge gave up; Interrupted.
+    """
+    if not embedded.is_installed():
+        return Proof(missing=f"the embedded DynamoDB is not installed; {how_to_install('local')}")
+    with ExitStack() as until:
+        stop = until.enter_context(stop_on_signals())
+        endpoint = until.enter_context(embedded.for_a_while())
+        context = until.enter_context(
+            job_wiring.open_job(_job(url, mapping, endpoint), "init", stop=stop.is_set)
+        )
+        large = {name for name in design.homes if _is_large(name, figures)}
+        return _Proving.of(until, context, stop, design).proof(large)
+
+
+def _is_large(table: str, figures: Figures) -> bool:
+    return table not in figures.exact or figures.rows.get(table, 0) > ROWS
+
+
+def _job(url: str, mapping: Path, endpoint: str) -> Job:
+    table = f"proof-{secrets.token_hex(4)}"
+    target = TargetSettings(table=table, endpoint=endpoint, region="us-east-1")
+    source = SourceSettings.model_construct(url=url)
+    return Job("init", mapping, mapping, source, target, Tuning(workers=_CONNECTIONS, give_up_after_s=60))
+
+
+@dataclass(frozen=True)
+class _Proving:
+    """A table of one proof, with nothing in it."""
+
+    context: JobContext
+    session: Session
+    stop: Event
+    design: Design
+
+    @classmethod
+    def of(cls, until: ExitStack, context: JobContext, stop: Event, design: Design) -> _Proving:
+        table = context.checked.mapping.table
+        target = job_wiring.open_target(context.job, table, stop.is_set).fenced(sends_nothing)
+        state = target.admin.create(target.design)
+        journal = SqlJournal.in_memory()
+        until.callback(journal.close)
+        session = Session(journal, target.store, state.table_id, sends_nothing, target.objects, target)
+        return cls(context, session, stop, design)
+
+    def proof(self, large: set[str]) -> Proof:
+        """`large`: tables of which some rows are moved only, so that answers would lack the others."""
+        entities, names = self.context.checked.entities, {self.design.names.entities[name] for name in large}
+        refused = self._moved([entity for entity in entities if entity.name not in names], None)
+        refused |= self._moved([entity for entity in entities if entity.name in names], ROWS)
+        apart = {
+            access.name: f"{access.question.table} has more than {ROWS:,} rows, of which a part was moved"
+            for access in self.design.accesses
+            if access.question.table in large
+        }
+        asked = [access.name for access in self.design.accesses if access.name not in apart]
+        return Proof(self._replayed(asked), apart, {name: count for name, count in refused.items() if count})
+
+    def _moved(self, entities: Sequence[CompiledEntity], limit: int | None) -> dict[str, int]:
+        """Rows of each entity that were refused."""
+        journal = self.session.journal
+        identity = identity_of("backfill", self.context, self.session.table_id, entities, f"limit={limit}")
+        stage = Backfill(
+            source=self.context.source,
+            journal=journal,
+            path=PathChoice().path(self.context, self.session),
+            progress=progress(),
+            options=BackfillOptions(_WORKERS, limit=limit),
+            stop=self.stop,
+        )
+        with stage.progress:
+            result = stage.run(journal.start_run(identity), entities)
+        return {name: tally.refused for name, tally in result.entities.items()}
+
+    def _replayed(self, names: Sequence[str]) -> dict[str, PatternReplay]:
+        mapping = self.context.checked.mapping
+        options = ReplayOptions(QUESTIONS, _SEED, settle_s=0, workers=_WORKERS)
+        shown = replay_progress()
+        assert self.session.target is not None, "of a live session"
+        stage = Replay(
+            mapping,
+            self.context.checked.read,
+            self.context.sql,
+            self.session.target.store,
+            options,
+            progress=shown,
+            stop=self.stop,
+        )
+        with shown:
+            result = stage.run([mapping.patterns[name] for name in names])
+        return {replay.pattern.name: replay for replay in result.patterns}

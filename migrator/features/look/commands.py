@@ -1,0 +1,85 @@
+"""`migrator look` and `migrator ui`: one item collection beside its rows, on a terminal and as pages."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli.command_line import Leaf, Work, job_argument, json_option, keys_option, seconds
+
+_values_option = click.option(
+    "--show-values",
+    "whole_values",
+    is_flag=True,
+    help="Print values and keys whole, but for what a pattern redacts; without it they are masked (…3f9a).",
+)
+
+
+@click.command(
+    cls=Leaf, example="jobs/shop.yaml --pk STATUS#paid --index GSI2 --show-values", for_words="--pk"
+)
+@job_argument
+@click.option(
+    "--pk",
+    "partition",
+    multiple=True,
+    metavar="KEY",
+    help="The partition key; once for each attribute, where it has several. Bytes as base64.",
+)
+@click.option("--sk", "sort", default="", metavar="KEY", help="Only items whose sort key begins with this.")
+@click.option("--index", metavar="NAME", help="Of this index (default: of the table).")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Stored items that are looked at, at most.",
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="Every attribute of every item, not only those that differ."
+)
+@keys_option
+@_values_option
+@json_option
+def look() -> Work:
+    """Show what is stored under one partition key beside what the rows make now, attribute by attribute.
+
+    Items that no row makes, items of others, tombstones and items that are missing are shown, too. Both sides are read as
+    they are at this moment, and neither is written to: where services write, look twice before you believe a difference.
+
+    Exit code 0: all is stored as the rows make it; 1: something differs, or a row is refused; 3: a side is away.
+    """
+    from migrator.features.look.work import look
+
+    return look
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --port 8123 --for 1h")
+@job_argument
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    show_default=True,
+    help="The port; 0 takes a free one.",
+)
+@click.option(
+    "--for",
+    "for_s",
+    callback=seconds,
+    metavar="DURATION",
+    help="End after this time (default: Ctrl-C ends it).",
+)
+@keys_option
+@_values_option
+@json_option
+def ui() -> Work:
+    """Serve `migrator look` and `migrator status` as pages on this machine, until Ctrl-C.
+
+    It answers on 127.0.0.1 alone, and only by the address that it prints: the token in it is new each time. The pages hold
+    no script, change nothing, and end with the command.
+
+    Exit code 0: it was ended; 2: wrong use, or the port is taken; 3: a side is away.
+    """
+    from migrator.features.look.server import ui
+
+    return ui

@@ -1,0 +1,216 @@
+"""`migrator plan`: what a mapping's table would take, measured on the rows of its source, before there is a table."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import click
+from markupsafe import Markup
+
+from migrator.cli.command_line import print_json
+from migrator.features.init.work import file_text
+from migrator.cli.options import print_folded, say, stdout, stop_on_signals
+from migrator.features.report.work import refuse_unwritable, write_page
+from migrator.mapping.capacity.ways import Host
+from migrator.mapping.items.changes import unread_tables
+from migrator.mapping.capacity.model import Capacity, Writes
+from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
+from migrator.features.plan.collections import print_views, views_data, views_fragment
+from migrator.features.plan.text import plan_data, plan_page, print_plan
+from migrator.stages.process.budget import MOST_UNASKED, usable_cores
+from migrator.settings.job import Job, TargetSettings, Tuning, is_job
+from migrator.settings.source import SourceSettings
+from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
+from migrator.source.engines.connect import identity_of
+from migrator.source.workload.fan_outs import fan_outs
+from migrator.source.workload.files import statements_of
+from migrator.source.workload.writes import told_writes
+from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
+from migrator.stages.design.sizing import Bounds, Sizing
+from migrator.stages.design.shown import Showing
+from migrator.stages.design.views import Views
+from migrator.stages.session import live
+from migrator.stages.session.job import JobContext, open_job, read_job, region_of, secret_providers
+
+_TRIGGER = re.compile(r"\bCREATE (?:OR REPLACE )?TRIGGER\b")
+_OURS = '<meta name="generator" content="migrator '
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asked for."""
+
+    source: str | None
+    statements: Path | None
+    rows_exact: int
+    region: str | None
+    whole_keys: bool
+
+
+def plan(
+    design: Path, compare: Path | None, html: Path | None, show: str | None, as_json: bool, **values: object
+) -> int:
+    """The exit code of `migrator plan`."""
+    asked = Asked(**values)  # type: ignore[arg-type]
+    if show is not None:
+        if compare is not None or html is not None:
+            raise click.UsageError("--show goes with neither --compare nor --html")
+        return _show(_job_of(design, asked), show, asked, as_json=as_json)
+    if html is not None:
+        _refuse_other_file(html)
+    jobs = [_job_of(path, asked) for path in (design, compare) if path is not None]
+    _refuse_other_source(jobs)
+    with ExitStack() as until:
+        stop = until.enter_context(stop_on_signals())
+        # Faults of the second design are told before the rows of the first one are read.
+        contexts = [until.enter_context(open_job(job, "plan", workers=1, stop=stop.is_set)) for job in jobs]
+        capacities = [_capacity(context, asked) for context in contexts]
+        collections = _collections(contexts[0], asked) if html is not None else None
+    if html is not None:
+        write_page(html, plan_page(capacities, collections))
+        say(f"{html}: written")
+    if as_json:
+        print_json(plan_data(capacities))
+    else:
+        print_plan(stdout(), capacities)
+    return DIFFERENT if capacities[0].misfits else CLEAN
+
+
+# ── what is planned ──
+
+
+def _job_of(path: Path, asked: Asked) -> Job:
+    """The job; of a mapping one that has no more than its source.
+
+    Raises: SettingsError, MappingError.
+    """
+    if is_job(path):
+        return read_job(path)
+    if asked.source is None:
+        what = f"{path}: a mapping does not say where its rows are"
+        raise SettingsError(f"{what}; add --source URL, set MIGRATOR_SOURCE_URL, or name a job")
+    source = SourceSettings.model_construct(url=asked.source)
+    return Job("plan", path, path, source, TargetSettings(), Tuning())
+
+
+def _refuse_other_source(jobs: Sequence[Job]) -> None:
+    names = [identity_of(job.source.url, secret_providers(job.path.parent)) for job in jobs]
+    if len(set(names)) > 1:
+        what = f"{jobs[1].path} reads another source than {jobs[0].path}"
+        raise SettingsError(f"{what}: two designs can be compared of the same rows alone; name one source")
+
+
+def _refuse_other_file(path: Path) -> None:
+    """Raises: SettingsError where a page cannot be written, or what stands there is no page of ours."""
+    refuse_unwritable(path)
+    if path.exists() and _OURS not in path.read_bytes()[:4_096].decode("utf-8", "replace"):
+        raise SettingsError(f"--html {path}: there already, and no page of migrator's; name another file")
+
+
+# ── item collections of real rows ──
+
+
+def _views(context: JobContext, asked: Asked) -> tuple[Views, Showing]:
+    mapping, plans = context.checked.mapping, context.plans
+    showing = Showing(mapping, plans, whole_keys=asked.whole_keys, whole_values=False)
+    return Views(mapping, context.checked.entities, showing, context.source), showing
+
+
+def _collections(context: JobContext, asked: Asked) -> Markup:
+    """A fragment of the page: the table and each index with collections of a few rows, values masked."""
+    views, showing = _views(context, asked)
+    return views_fragment([showing.view(view) for view in views.all()])
+
+
+def _show(job: Job, key: str, asked: Asked, *, as_json: bool) -> int:
+    """The item collections under one partition key, which rows would make; no other row is read."""
+    with open_job(job, "plan", workers=1) as context:
+        views, showing = _views(context, asked)
+        found, notes = views.under(key, time.time())
+        shown = [showing.view(view) for view in found]
+    if as_json:
+        print_json({"views": views_data(shown), "notes": notes})
+    else:
+        print_views(stdout(), shown)
+        print_folded("" if shown else "no row makes an item under this partition key")
+        notes += [] if shown else views.key_forms()
+    for note in notes:
+        say(note)
+    return CLEAN if shown else DIFFERENT
+
+
+# ── figures ──
+
+
+def _capacity(context: JobContext, asked: Asked) -> Capacity:
+    checked, source = context.checked, context.source
+    around = _around(context, asked)
+    bounds = Bounds(asked.rows_exact, min(asked.rows_exact, Bounds.sampled))
+    sized = Sizing(source, checked.mapping, checked.entities, bounds, time.time()).sized()
+    if checked.mapping.documents:
+        return capacity_of(checked, sized, around)
+    ask = partial(context.sql.query, what="how many rows a change concerns")
+    counted = fan_outs(ask, source.facts().dialect, checked.plans, sized.rows, asked.rows_exact)
+    return capacity_of(checked, sized, replace(around, fan_outs=counted))
+
+
+def _around(context: JobContext, asked: Asked) -> Around:
+    job, source = context.job, context.source
+    options = job.target.options
+    set_region = asked.region or region_of(job)
+    region = set_region or USUAL_REGION
+    price = price_of(region, options.table_class)
+    known = ", ".join(known_regions())
+    triggers, notes = _triggers(context)
+    if not set_region:
+        notes.append(f"no region is set: prices are those of {USUAL_REGION}; say --region for others")
+    units_per_s, limit = write_limit(job)
+    return Around(
+        mapping=str(job.mapping),
+        triggers=triggers,
+        unread_tables=unread_tables(source.facts(), context.plans, source.views()),
+        fan_outs=(),
+        writes=_writes(context, asked),
+        page_rows=job.tuning.page_rows,
+        units_per_s=units_per_s,
+        limit=limit,
+        price=price,
+        host=Host(min(usable_cores(), MOST_UNASKED), on_server=job.journal is not None),
+        unpriced="" if price else f"no price is known for the region {region}; known: {known}; say --region",
+        notes=tuple(notes),
+        whole_keys=asked.whole_keys,
+    )
+
+
+def write_limit(job: Job) -> tuple[float, str]:
+    """(write units a second that a backfill may take, what says so)."""
+    options, tuning = job.target.options, job.tuning
+    if tuning.max_write_units is not None:
+        return float(tuning.max_write_units), "the job's max_write_units"
+    if options.provisioned is not None:
+        return float(options.provisioned.write), "the provisioned capacity"
+    if options.warm_throughput is not None:
+        return float(options.warm_throughput.write), "the warm throughput"
+    return float(NEW_TABLE_UNITS), "what a new table on demand takes at once"
+
+
+def _triggers(context: JobContext) -> tuple[int, list[str]]:
+    """(triggers that capture would install, why they are not known)."""
+    try:
+        steps = live.capture_steps(context)
+    except MigratorError as error:
+        return 0, [f"the triggers of capture are not counted: {error}"]
+    return sum(len(_TRIGGER.findall(statement)) for step in steps for statement in step.statements), []
+
+
+def _writes(context: JobContext, asked: Asked) -> Writes:
+    if asked.statements is None:
+        return Writes(why="no file of SQL with rates is given: --statements FILE")
+    facts = context.source.facts()
+    return told_writes(statements_of(file_text(asked.statements), facts.dialect), facts)

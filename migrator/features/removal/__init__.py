@@ -1,0 +1,1 @@
+"""`undo`, `forget`, `purge` and `decommission`: what is taken away again."""

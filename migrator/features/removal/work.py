@@ -1,0 +1,319 @@
+"""`migrator undo` and `migrator forget`: items of a job, or all that is kept of one row, deleted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from threading import Event
+
+import click
+
+from migrator.cli.options import (
+    belonging,
+    console_on,
+    need_yes,
+    print_folded,
+    say,
+    stdout,
+    stop_on_signals,
+    stopped_says,
+)
+from migrator.cli.row_keys import entity_named, row_key
+from migrator.cli.runs import known_revision
+from migrator.journal.lease import RunLease
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import SqlWriters, newest_of
+from migrator.mapping.check.check import Checked
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.language.plan import entities_of
+from migrator.runtime.errors import DIFFERENT, MappingError, SettingsError, StoppedError, did_you_mean
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
+from migrator.mapping.model.table import SourceKey
+from migrator.cli.text import (
+    forget_data,
+    forgotten_lines,
+    hint_lines,
+    print_undo,
+    remaining_lines,
+    traces_lines,
+    undo_data,
+    what_remains,
+)
+from migrator.settings.job import Job
+from migrator.settings.transforms import read_mapping
+from migrator.stages.core.removal import AnyRevision, Forget, Undo
+from migrator.dynamodb.store import reads_only
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.job import CommandJob, JobContext, Target, write_ownership
+
+# ── `migrator undo`: what a job wrote, taken out of the table again ──
+
+
+@belonging()
+def undo(command_job: CommandJob, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
+    """The exit code of `migrator undo`."""
+    read, dry_run = command_job.job, how["dry_run"]
+    mapping = _mapping(read)
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise SettingsError(
+            "undo deletes items, and there is no terminal to ask at; say --yes, or --dry-run to count"
+        )
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        target = job_wiring.open_target(read, mapping.table, stop.is_set)
+        table_id = target.table_id()
+        journal = command_job.journal(stop.is_set)
+        chosen = _chosen(mapping, entities, read.direct, journal.writers(table_id).get(read.name, set()))
+        _refuse_older_file(read, journal, chosen - _names(mapping))
+        _refuse_late(read, mapping, journal, chosen, how)
+        names = _own(journal, read, table_id, chosen, named=bool(entities), force=how["force"])
+        if dry_run:
+            _print(_counted(_stage(read, target, names, reads_only, stop)), dry_run=True, as_json=as_json)
+            return 0
+        lease = stack.enter_context(RunLease(journal, read.name))
+        alone = target.fenced(_enter_alone(stack, read, target, journal, table_id))
+        stage = _stage(read, alone, names, lease.check, stop)
+        if not yes:
+            _need_yes(_counted(stage), target)
+        # Before the deletes: a crash between them leaves items whose pages are worked again; the other order
+        # leaves pages that count as done and whose items are gone.
+        journal.reopen_pages(read.name, table_id, sorted(names))
+        _print(_deleted(stage), dry_run=False, as_json=as_json)
+    return 0
+
+
+def _counted(stage: Undo) -> UndoCounts:
+    with stopped_says(lambda: "stopped while it counted; nothing was deleted"):
+        return stage.count()
+
+
+def _deleted(stage: Undo) -> UndoCounts:
+    def done() -> str:
+        return f"{stage.gone:,} item(s) are deleted; the others are still in the table"
+
+    try:
+        with stopped_says(lambda: f"stopped; {done()}, and the same command deletes them"):
+            return stage.delete()
+    except StoppedError as error:
+        raise StoppedError(f"{error}; {done()}") from None
+
+
+def _refuse_late(
+    job: Job, mapping: Mapping, journal: SqlJournal, chosen: frozenset[str], how: dict[str, bool]
+) -> None:
+    """Raises: SettingsError where the service may have written what goes, or callers read it; a dry run only warns."""
+    try:
+        ownership = write_ownership(job, mapping, journal)
+        ownership.refuse_taken_out()
+        if not how["force"]:
+            ownership.refuse_complete()
+            ownership.refuse_answering(chosen)
+    except SettingsError as error:
+        if not how["dry_run"]:
+            raise
+        say(f"warning: undo itself would be refused: {error}")
+
+
+def _enter_alone(
+    stack: ExitStack, job: Job, target: Target, journal: SqlJournal, table_id: str
+) -> Callable[[], None]:
+    """The check of a place among the writers, kept until the stack unwinds.
+
+    Raises: SettingsError where any writer is at work on the table.
+    """
+    writers = SqlWriters(journal.database, table_id)
+    heartbeats = stack.enter_context(live_wiring.heartbeats_of(writers, AnyRevision(), job, target))
+    writer_lease = heartbeats.enter("undo")
+    stack.push(lambda kind, *_: heartbeats.leave(writer_lease, clean=kind is None))
+    return heartbeats.check
+
+
+def _own(
+    journal: SqlJournal, job: Job, table_id: str, chosen: frozenset[str], *, named: bool, force: bool
+) -> frozenset[str]:
+    """Those of the wanted entities that this job wrote into the table, and no other job that the journal knows.
+
+    With `force` those of another job as well; what the journal knows of no job only where it was `named`, or where the
+    journal knows of nothing: the agreement to one thing is none to another.
+    Raises: SettingsError where there is none, where one that was `named` is not among them, or where another job
+    wrote one of them, too.
+    """
+    writers = journal.writers(table_id)
+    own = chosen & writers.get(job.name, set())
+    if force:
+        return chosen if named or not own else own
+    if not own or (named and own != chosen):
+        missing = f" of {', '.join(sorted(chosen - own))}" if named else ""
+        what = f"the journal knows of no backfill{missing} by job {job.name} into this table"
+        raise SettingsError(f"{what}; name the journal that it used (journal:), or say --force")
+    for other, entities in sorted(writers.items()):
+        if other != job.name and entities & own:
+            what = f"job {other} wrote {', '.join(sorted(entities & own))} into this table, too"
+            advice = "undo other entities with --entity, or say --force to delete the items of both"
+            raise SettingsError(f"{what}, and _src does not say which job an item is of; {advice}")
+    return own
+
+
+def _mapping(job: Job) -> Mapping:
+    parsed = read_mapping(job.mapping)
+    if parsed.faults:
+        raise MappingError(parsed.faults)
+    return parsed.mapping
+
+
+def _names(mapping: Mapping) -> frozenset[str]:
+    return frozenset(entity.name for entity in entities_of(mapping))
+
+
+def _chosen(
+    mapping: Mapping, names: tuple[str, ...], direct: Sequence[str], written: Collection[str]
+) -> frozenset[str]:
+    """The named entities; where none is named, all of the mapping's that the service does not write itself.
+
+    `written`: those that the job wrote, by its journal, of which the mapping may have some no more.
+    """
+    all_names = [entity.name for entity in entities_of(mapping) if entity.written not in direct]
+    for name in names:
+        if name.partition("@")[0] in direct:
+            raise SettingsError(
+                f"the service writes {name} itself (writes.direct of the job): its items are not to be undone"
+            )
+        if name not in all_names and name not in written:
+            what = f"the mapping has no entity '{name}', nor did this job write one into the table"
+            raise SettingsError(f"{what}{did_you_mean(name, [*all_names, *written])}")
+    return frozenset(names or all_names)
+
+
+def _refuse_older_file(job: Job, journal: SqlJournal, gone: Collection[str]) -> None:
+    """`gone`: entities that the mapping in hand does not have. Raises: SettingsError where the job's newest one may."""
+    newest = newest_of(journal.database, job.name)
+    if gone and newest is not None and newest.revision.mapping != known_revision(job):
+        what = (
+            f"the mapping has no entity {', '.join(sorted(gone))}, and is not the one that the job works by"
+        )
+        raise SettingsError(f"{what}; make it the newest first: `migrator capture install {job.path}`")
+
+
+def _stage(job: Job, target: Target, names: frozenset[str], check: Callable[[], None], stop: Event) -> Undo:
+    tuning = job.tuning
+    return Undo(target.store, target.design, names, check, tuning.scan_segments, tuning.workers, stop)
+
+
+def _need_yes(counts: UndoCounts, target: Target) -> None:
+    """Raises: RefusedError where the person who is shown the counts says no."""
+    print_undo(console_on(sys.stderr), counts, dry_run=True)
+    need_yes(f"Delete {counts.items:,} item(s) from table {target.design.name}?")
+
+
+def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(undo_data(counts), sort_keys=True))
+    else:
+        print_undo(stdout(), counts, dry_run=dry_run)
+
+
+# ── `migrator forget`: what is kept of one row, taken away for good ──
+
+
+@belonging()
+def forget(command_job: CommandJob, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
+    """The exit code of `migrator forget`."""
+    read = command_job.job
+    if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
+        what = "forget takes traces away for good, and there is no terminal to ask at"
+        raise SettingsError(f"{what}; say --yes, or --dry-run to count")
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        context = stack.enter_context(job_wiring.open_job(read, "forget", stop=stop.is_set))
+        compiled = entity_named(context.checked, entity)
+        stage = _forget_stage(
+            stack,
+            context,
+            command_job,
+            compiled,
+            row_key(compiled, keys),
+            stop,
+            alone=not how["dry_run"],
+        )
+        traces = stage.look()
+        remaining = what_remains(traces, in_s3=bool(compiled.contents))
+        if how["dry_run"]:
+            _print_forgotten(traces, None, remaining, as_json=as_json)
+            return 0
+        _refuse(traces, force=how["force"])
+        if not how["yes"]:
+            say("\n".join(traces_lines(traces)))
+            need_yes("Take these traces away for good?")
+        done = stage.forget(traces)
+        _print_forgotten(traces, done, remaining, as_json=as_json)
+    return 0 if done.is_all else DIFFERENT
+
+
+def _forget_stage(
+    stack: ExitStack,
+    context: JobContext,
+    command_job: CommandJob,
+    compiled: CompiledEntity,
+    key: SourceKey,
+    stop: Event,
+    *,
+    alone: bool,
+) -> Forget:
+    """`alone`: holding the job's lease, so that no run of it begins meanwhile."""
+    job = context.job
+    target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
+    table_id = target.table_id()
+    journal = command_job.journal(stop.is_set)
+    live = stack.enter_context(live_wiring.open_live(job, "forget", stop=stop.is_set, source=context.source))
+    is_captured = live_wiring.installation_of_job(live, context) is not None
+    check = stack.enter_context(RunLease(journal, job.name)).check if alone else reads_only
+    return live_wiring.forgetting(
+        context,
+        target.fenced(check),
+        journal,
+        table_id,
+        _roots(context.checked, compiled, key),
+        check=check,
+        live=live if is_captured else None,
+        stop=stop,
+    )
+
+
+def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[Root]:
+    """The row under that key, once for each entity that is made of rows of its table."""
+    plan = compiled.plan
+    others = [
+        other.name
+        for other in checked.entities
+        if other.plan.table == plan.table and other.plan.key == plan.key and other.name != compiled.name
+    ]
+    return [(name, key) for name in (compiled.name, *others)]
+
+
+def _refuse(traces: RowTraces, *, force: bool) -> None:
+    """Raises: SettingsError where something is still to be done with the row."""
+    if traces.waiting:
+        what = f"{traces.waiting:,} mark(s) of this row wait, and without them its items would stay"
+        raise SettingsError(f"{what}; run `migrator relay JOB --once` first, then forget it")
+    if traces.is_there and not force:
+        what = "the row is still in the source, and the relay would write it again"
+        raise SettingsError(f"{what}; delete it there, run `migrator relay JOB --once`, or say --force")
+    if traces.items and not force:
+        what = f"{traces.items:,} item(s) of this row are still in the table, though the row is gone"
+        advice = "run `migrator verify JOB --repair` and `migrator relay JOB --once` first, or say --force"
+        raise SettingsError(f"{what}; {advice}")
+
+
+def _print_forgotten(
+    traces: RowTraces, done: Forgotten | None, remaining: Sequence[str], *, as_json: bool
+) -> None:
+    if as_json:
+        click.echo(json.dumps(forget_data(traces, done, remaining), sort_keys=True))
+        return
+    lines = traces_lines(traces) if done is None else forgotten_lines(done)
+    print_folded("\n".join([*lines, *hint_lines(traces), *remaining_lines(remaining)]))

@@ -1,0 +1,495 @@
+"""The verdict of a report, and advice for each kind of difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from migrator.mapping.language.causes import Pair, value_cause
+from migrator.mapping.model.durations import minute
+from migrator.mapping.model.evidence import SIDES, Side
+from migrator.mapping.model.report import Group, LagReport, PatternReport, Refused, RunReport, Verdict
+
+# ── Likely causes of each kind of difference, with advice, where the values do not show more ──
+
+LATE_S = 300.0
+"""Marks that wait longer are late: a running relay has worked them by then."""
+_WRITTEN_BESIDE = "written beside capture, or a change that left no mark"
+_MEND_MAPPING = "change the mapping or the pattern's SQL; `compare:` in the pattern where both are right"
+_REPAIR = "`migrator verify JOB --repair`, then `migrator relay JOB --once`"
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """The state of the job around a difference. `waiting`: marks that no relay has worked yet, `oldest_s`: the age of the
+    oldest at `now_s` (seconds since 1970); `backfilled`: whether a backfill has ended; `captured`: whether changes leave
+    marks. `of_pattern`: the difference is between answers, not between a row and its item, so the pattern itself may be
+    wrong. `rows`: how many rows the examples come from, 0 where that is not known."""
+
+    waiting: int = 0
+    backfilled: bool = True
+    captured: bool = True
+    of_pattern: bool = True
+    oldest_s: float = 0.0
+    now_s: float = 0.0
+    rows: int = 0
+
+    def of(self, found_at: float | None) -> Circumstances:
+        """The circumstances of a difference last found at `found_at` (None: not known). In a busy source some mark nearly
+        always waits; one that is younger than the difference cannot be its cause."""
+        is_late = self.oldest_s >= LATE_S if found_at is None else self.now_s - self.oldest_s <= found_at
+        return self if is_late else replace(self, waiting=0)
+
+    @property
+    def repair(self) -> str:
+        return (
+            _REPAIR
+            if self.captured
+            else "`migrator backfill JOB --restart`, which writes every row once more"
+        )
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`likely`: '' where no cause is known."""
+
+    likely: str
+    advice: str
+
+
+SINCE_GONE = Cause(
+    "row and item are the same by now: mended since, or the change had been on its way",
+    "`migrator verify JOB` says whether all of them are",
+)
+"""The cause of differences whose examples were all read again and agree by now."""
+
+_OF_RUNS: dict[str, Cause] = {
+    "refused": Cause(
+        "the mapping refuses the row", "mend the row or the mapping; `migrator findings JOB` says why"
+    ),
+    "collision": Cause("two rows make one key", "give the key another part, or mend the rows"),
+    "unwritten": Cause("the table did not take the item", "`migrator backfill JOB` tries again"),
+    "foreign": Cause(
+        "another program wrote items into the table",
+        "remove them, or name how their keys begin in `writes: {leave: […]}` of the job",
+    ),
+    "schema": Cause("the source's schema changed during a run", "look at the mapping, then run again"),
+    "mark": Cause(
+        "a mark that the relay cannot work", "`migrator findings JOB` says why; mend the row or the mapping"
+    ),
+    "apart": Cause("more than one transaction holds", "readers may see a mix; make the row's items fewer"),
+    "count": Cause("items are missing, or are too many", "see the other differences of this entity"),
+    "sum": Cause("values differ, or items are missing", "see the other differences of this entity"),
+}
+
+
+def cause_of(kind: str, attribute: str, pairs: Sequence[Pair], around: Circumstances) -> Cause:
+    """The likely cause of all differences of a group. `pairs`: of the attribute, in the examples that there are."""
+    if kind in _OF_RUNS:
+        return _OF_RUNS[kind]
+    if kind == "error":
+        side = "DynamoDB" if attribute == "table" else "SQL"
+        return Cause(f"{side} gave no answer; the examples say why", f"mend it, then compare again ({side})")
+    if kind == "order":
+        what = "the sort key keeps another order than SQL: unpadded numbers, other letters, or no ORDER BY"
+        return Cause(what, "pad the sort key or add to ORDER BY; `order: any` where order does not matter")
+    if attribute:
+        return _of_attribute(kind, pairs, around)
+    return _of_row(kind, around)
+
+
+def _of_attribute(kind: str, pairs: Sequence[Pair], around: Circumstances) -> Cause:
+    if value_reason := value_cause(pairs):
+        mended = f"{around.repair}; find out which other program writes these items"
+        if around.of_pattern and around.rows == 1:
+            return Cause(
+                value_reason, f"one row alone shows it: {mended}; only where others do, too: {_MEND_MAPPING}"
+            )
+        return Cause(value_reason, _MEND_MAPPING if around.of_pattern else mended)
+    if around.waiting:
+        return Cause(_lagging(around), "`migrator relay JOB`, then compare again")
+    if pairs and all(item == "null" for _, item in pairs):
+        what = "the items have no such attribute: they were written before the mapping had it, or lost it"
+        return Cause(what, around.repair)
+    if pairs and all(row == "null" for row, _ in pairs):
+        what = "SQL has no value: the item kept an old one, or another program wrote it"
+        return Cause(what, around.repair)
+    return Cause("", f"look at the examples; if the item is old: {around.repair}")
+
+
+def _of_row(kind: str, around: Circumstances) -> Cause:
+    if around.waiting:
+        return Cause(_lagging(around), "`migrator relay JOB`, then compare again")
+    if kind == "missing" and not around.backfilled:
+        return Cause("no backfill has ended yet", "`migrator backfill JOB`")
+    if kind == "missing":
+        left_out = "; or the pattern's key, index or filter leaves it out" if around.of_pattern else ""
+        return Cause(f"never written or lost: {_WRITTEN_BESIDE}{left_out}", around.repair)
+    if kind == "unexpected":
+        left_out = "; or the pattern's SQL leaves it out" if around.of_pattern else ""
+        return Cause(f"its row was deleted or changed its key: {_WRITTEN_BESIDE}{left_out}", around.repair)
+    return Cause("", around.repair)
+
+
+def _lagging(around: Circumstances) -> str:
+    return f"changes on their way: {around.waiting:,} mark(s) wait for a relay"
+
+
+# ── The verdict of a report: its reasons, and the command that helps next ──
+
+_NAMED = 3
+_ERRORS = 0.003
+"""The share of calls that may fail: the default limit of cutover."""
+_UNSETTLED = 0.003
+"""The share of answers that may have differed without being settled: there are a few whenever a service ends."""
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The results that the verdict judges. `runs`: the last of each kind; `job`: as the user named it. `comparisons_min`:
+    the answers that a move needs."""
+
+    job: str
+    groups: Sequence[Group]
+    refused: Sequence[Refused]
+    patterns: Sequence[PatternReport]
+    runs: Sequence[RunReport]
+    lag: LagReport
+    comparisons_min: int = 200
+    away: str = ""
+    """The side that cannot be asked now; '' where both can."""
+
+    @property
+    def standing(self) -> list[Group]:
+        """Differences that count against a move. Calls that failed are judged by their share of all calls."""
+        return [group for group in self.groups if not group.is_history and group.kind != "error"]
+
+    @property
+    def differing(self) -> list[str]:
+        """Patterns of which answers differ; some have counts alone, as examples are not kept of every answer."""
+        of_answers = [group.where for group in self.standing if group.is_of_answers]
+        counted = [pattern.name for pattern in self.patterns if pattern.differing]
+        return list(dict.fromkeys([*of_answers, *counted]))
+
+    def run(self, kind: str) -> RunReport | None:
+        return next((run for run in self.runs if run.kind == kind), None)
+
+    def command(self, rest: str) -> str:
+        return rest.replace("JOB", self.job)
+
+    def replay(self, patterns: Sequence[PatternReport]) -> str:
+        """The command that asks these patterns as many questions as a move of each still needs."""
+        lacking = max((self.comparisons_min - pattern.compared for pattern in patterns), default=0)
+        one = f" --pattern {patterns[0].name}" if len(patterns) == 1 else ""
+        return (
+            f"migrator shadow replay JOB{one} --questions {lacking if lacking > 0 else self.comparisons_min}"
+        )
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A reason against a move, and the command that helps."""
+
+    reason: str
+    command: str
+    purpose: str
+
+
+def verdict_of(standings: Standings) -> Verdict:
+    """Differences before gaps, gaps before moves; the first point gives the command."""
+    against = [
+        *_differences(standings),
+        *(point for ask in _AGAINST if (point := ask(standings)) is not None),
+    ]
+    gaps = [point for ask in _GAPS if (point := ask(standings)) is not None]
+    points = [*against, *gaps]
+    if not points:
+        return _clean(standings)
+    first, reasons = points[0], [point.reason for point in points]
+    if not against:
+        title = "Nothing differs as far as was looked, and not all was looked at"
+        return Verdict("unproven", title, reasons, first.command, first.purpose)
+    differs = bool(standings.standing or standings.differing)
+    title = f"{'Differences stand; do' if differs else 'Do'} not move a pattern yet"
+    return Verdict("different", title, reasons, first.command, first.purpose)
+
+
+# ── reasons against a move ──
+
+
+def _differences(standings: Standings) -> list[_Point]:
+    """Rows and items first; answers are counted separately, as many of them may show the same item."""
+    reasons = [_differing_items(standings), _differing_answers(standings)]
+    return [
+        _Point(reason, standings.command(command), purpose)
+        for reason in reasons
+        if reason
+        for command, purpose in [_mending(standings)]
+    ]
+
+
+def _differing_items(standings: Standings) -> str:
+    groups = _of_rows(standings)
+    if not groups:
+        return ""
+    totals = sum(group.count for group in groups if group.is_of_totals)
+    count = sum(group.count for group in groups) - totals
+    counted = [f"{count:,} difference(s) between rows and items"] * bool(count)
+    if totals:
+        counted.append(f"{totals:,} total(s) by plain SQL that differ")
+    return f"{' and '.join(counted)}, in {_listed(list(dict.fromkeys(group.where for group in groups)))}"
+
+
+def _of_rows(standings: Standings) -> list[Group]:
+    """Differences between rows and items."""
+    return [group for group in standings.standing if not (group.is_of_answers or group.kind == "foreign")]
+
+
+def _foreign(standings: Standings) -> _Point | None:
+    count = sum(group.count for group in standings.standing if group.kind == "foreign")
+    if not count:
+        return None
+    return _Point(
+        f"{count:,} stored item(s) are of no row of this job",
+        standings.command("migrator findings JOB"),
+        "see their keys, then remove them or name them in `writes: {leave: […]}`",
+    )
+
+
+def _differing_answers(standings: Standings) -> str:
+    """The answers that the patterns count as different; where they count none, the number of recorded differences."""
+    names = standings.differing
+    if not names:
+        return ""
+    answers = sum(pattern.differing for pattern in standings.patterns if pattern.name in names)
+    if answers:
+        return f"{answers:,} answer(s) differ, of {_listed(names)}"
+    recorded = sum(group.count for group in standings.standing if group.is_of_answers)
+    return f"{recorded:,} difference(s) in answers, of {_listed(names)}"
+
+
+def _mending(standings: Standings) -> tuple[str, str]:
+    """(command, its purpose) against the differences."""
+    if _of_rows(standings):
+        if standings.lag.waiting is not None:
+            return "migrator verify JOB --repair", "mark the rows that differ, for the relay to write again"
+        return "migrator backfill JOB --restart", "write every row once more"
+    if _not_verified(standings) is not None:
+        return "migrator verify JOB", "see whether items are wrong, or only the patterns"
+    return _anew(standings, standings.differing[0])
+
+
+def _anew(standings: Standings, name: str) -> tuple[str, str]:
+    """(command, its purpose) to restart a pattern's counts: its differences count against it until its next move."""
+    pattern = next((pattern for pattern in standings.patterns if pattern.name == name), None)
+    phase = "complete" if pattern is None else pattern.phase
+    if pattern is None or phase == "complete" or (phase == "off" and standings.lag.waiting is None):
+        again = standings.replay(standings.patterns)
+        return again, "compare again, after a change of the mapping or of the patterns' SQL"
+    back = "" if phase == "off" else f"migrator cutover rollback JOB {name} --to off && "
+    replay = standings.replay([replace(pattern, compared=0)])
+    command = f"{back}migrator cutover advance JOB {name} && {replay}"
+    return command, f"count {name} again from 0: all that was compared since its last move counts against it"
+
+
+def _refused(standings: Standings) -> _Point | None:
+    count = sum(refused.count for refused in standings.refused)
+    if not count:
+        return None
+    return _Point(
+        f"{count:,} row(s) were refused and have no items",
+        standings.command("migrator findings JOB"),
+        "see why rows are refused",
+    )
+
+
+def _failed_of_table(standings: Standings) -> _Point | None:
+    return _failed(standings, "table", "DynamoDB")
+
+
+def _failed_of_sql(standings: Standings) -> _Point | None:
+    """Calls that SQL did not answer: they were not compared, and do not speak against the table."""
+    return _failed(standings, "sql", "SQL")
+
+
+def _failed(standings: Standings, side: Side, named: str) -> _Point | None:
+    failing = [
+        pattern
+        for pattern in standings.patterns
+        if pattern.errors.get(side, 0) > _ERRORS * _calls(pattern, side)
+    ]
+    if not failing:
+        return None
+    errors, calls = (
+        sum(pattern.errors[side] for pattern in failing),
+        sum(_calls(pattern, side) for pattern in failing),
+    )
+    reason = f"{errors:,} of {calls:,} call(s) of {named} failed, of {_listed([pattern.name for pattern in failing])}"
+    purpose = "see whether both sides can be asked; the log of the service says why calls fail"
+    return _Point(reason, standings.command("migrator doctor JOB"), purpose)
+
+
+def _calls(pattern: PatternReport, side: Side) -> int:
+    """Calls by callers and by shadow reads, failed ones included."""
+    return pattern.answered.get(side, 0) + pattern.errors.get(side, 0)
+
+
+def _late(standings: Standings) -> _Point | None:
+    lag = standings.lag
+    if not lag.waiting or (lag.oldest_s < LATE_S and not lag.failed):
+        return None
+    failed = f", {lag.failed:,} of them failed" if lag.failed else ""
+    reason = f"{lag.waiting:,} mark(s) wait for a relay{failed}; the oldest for {lag.oldest_s:,.0f} s"
+    return _Point(reason, standings.command("migrator relay JOB --once"), "work the marks that wait")
+
+
+# ── gaps: what was not compared ──
+
+
+def _not_asked(standings: Standings) -> _Point | None:
+    if not standings.away:
+        return None
+    command = standings.command("migrator doctor JOB")
+    return _Point(f"the {standings.away} cannot be asked now", command, "see why")
+
+
+def _not_filled(standings: Standings) -> _Point | None:
+    run = standings.run("backfill")
+    if run is not None and run.state == "done":
+        return None
+    reason = "no backfill was run" if run is None else f"the last backfill is {run.state}"
+    return _Point(reason, standings.command("migrator backfill JOB"), "fill the table")
+
+
+def _not_verified(standings: Standings) -> _Point | None:
+    run = standings.run("verify")
+    command, purpose = standings.command("migrator verify JOB"), "compare all rows with all items"
+    if run is None:
+        return _Point("rows and items were never compared", command, purpose)
+    if run.state != "done":
+        return _Point(f"the last verify is {run.state}", command, purpose)
+    if run.scope:
+        return _Point("the last verify looked at a sample alone", command, purpose)
+    if run.current is False:
+        return _Point("the last verify was of another mapping, or of other columns", command, purpose)
+    return None
+
+
+def _not_compared(standings: Standings) -> _Point | None:
+    # A complete pattern is no longer compared with the other side.
+    never = [
+        pattern for pattern in standings.patterns if not pattern.compared and pattern.phase != "complete"
+    ]
+    if not never:
+        return None
+    moved = [pattern for pattern in never if pattern.before_move]
+    others = [pattern for pattern in never if not pattern.before_move]
+    reasons = []
+    if others:
+        listed = _listed([pattern.name for pattern in others])
+        told = f"{len(others)} of {len(standings.patterns)} pattern(s) were not compared in this time by this mapping"
+        reasons.append(f"{told}: {listed}")
+    if moved:
+        before = sum(pattern.before_move for pattern in moved)
+        told = f"{len(moved)} of {len(standings.patterns)} pattern(s) were not compared since their last move"
+        listed = _listed([pattern.name for pattern in moved])
+        reasons.append(f"{told} ({before:,} answer(s) before it do not count for the next one): {listed}")
+    return _Point(
+        "; ".join(reasons),
+        standings.command(standings.replay(never)),
+        "compare the answers of these patterns",
+    )
+
+
+def _not_compared_again(standings: Standings) -> _Point | None:
+    """A verify that found nothing says that items are right, not that the answers of a pattern are."""
+    waiting = [
+        pattern
+        for pattern in standings.patterns
+        if pattern.mended and not pattern.compared_after and pattern.phase != "complete"
+    ]
+    if not waiting:
+        return None
+    reason = f"{_history(waiting)}, and no answer was compared since, of {_listed([p.name for p in waiting])}"
+    again = standings.replay([replace(pattern, compared=pattern.compared_after) for pattern in waiting])
+    return _Point(reason, standings.command(again), "compare these answers again")
+
+
+def _history(patterns: Sequence[PatternReport]) -> str:
+    mended, until = sum(p.mended for p in patterns), max(p.mended_until for p in patterns)
+    return f"{mended:,} answer(s) differed until {minute(until)}, before the last verify, which found nothing"
+
+
+def found_nothing(run: RunReport) -> bool:
+    """Whether a verify compared all rows and items by the mapping as it is, and none differs. Refused rows have none."""
+    return (
+        run.state == "done"
+        and not run.scope
+        and run.current is True
+        and not run.findings.keys() - {"refused"}
+    )
+
+
+def _not_settled(standings: Standings) -> _Point | None:
+    counts = {
+        pattern.name: pattern.unsettled
+        for pattern in standings.patterns
+        if pattern.unsettled > _UNSETTLED * pattern.compared
+    }
+    if not counts:
+        return None
+    reason = f"{sum(counts.values()):,} answer(s) differed and were never looked at again, of {_listed(list(counts))}"
+    again = standings.replay([replace(p, compared=0) for p in standings.patterns if p.name in counts])
+    return _Point(reason, standings.command(again), "see whether they differ for good")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+_Ask = Callable[[Standings], _Point | None]
+_AGAINST: tuple[_Ask, ...] = (_foreign, _refused, _failed_of_table, _late)
+_GAPS: tuple[_Ask, ...] = (
+    _not_asked,
+    _not_filled,
+    _not_verified,
+    _not_compared,
+    _not_compared_again,
+    _failed_of_sql,
+    _not_settled,
+)
+
+
+def _next_move(standings: Standings, pattern: PatternReport) -> tuple[str, str]:
+    """(command, its purpose) towards the pattern's next move. What a move needs besides answers, cutover says."""
+    if pattern.phase == "off":
+        return f"migrator cutover advance JOB {pattern.name}", "move the next pattern, on this evidence"
+    if pattern.phase == "shadow" and pattern.compared < standings.comparisons_min:
+        what = f"compare the answers that the next move of {pattern.name} still needs"
+        return standings.replay([pattern]), what
+    return f"migrator cutover status JOB {pattern.name}", f"see what the next move of {pattern.name} needs"
+
+
+def _clean(standings: Standings) -> Verdict:
+    compared = sum(pattern.compared for pattern in standings.patterns)
+    mended = [pattern for pattern in standings.patterns if pattern.mended]
+    differs = "none differs since the last verify" if mended else "none differs"
+    reasons = [f"{compared:,} answer(s) of {len(standings.patterns)} pattern(s) compared, {differs}"]
+    if mended:
+        reasons.append(f"{_history(mended)}: they are history, of {_listed([p.name for p in mended])}")
+    if (run := standings.run("verify")) is not None:
+        reasons.append(f"{run.rows:,} row(s) and their items say the same")
+    if errors := sum(sum(pattern.errors.values()) for pattern in standings.patterns):
+        calls = sum(_calls(pattern, side) for pattern in standings.patterns for side in SIDES)
+        reasons.append(f"{errors:,} of {calls:,} call(s) failed, too few to stand against a move")
+    left = [pattern for pattern in standings.patterns if pattern.phase != "complete"]
+    if standings.lag.waiting is None and not standings.lag.reason:
+        command, purpose = "migrator capture install JOB", "mark every change from now on, which a move needs"
+    elif not left:
+        command, purpose = "migrator decommission check JOB", "see what still depends on SQL"
+    elif left[0].mended:
+        # Cutover judges by all that was compared since the last move, whatever was mended since.
+        command, purpose = _anew(standings, left[0].name)
+    else:
+        command, purpose = _next_move(standings, left[0])
+    return Verdict("clean", "Both sides say the same", reasons, standings.command(command), purpose)

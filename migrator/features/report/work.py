@@ -1,0 +1,195 @@
+"""`migrator report`: a job's state, differences, latency and evidence, on a terminal, as JSON or as an HTML page."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from migrator.cli.lag import Lag, lag_of
+from migrator.cli.options import belonging, stdout, stop_on_signals
+from migrator.journal.operations import SqlProcesses
+from migrator.journal.findings import SqlFindingGroups
+from migrator.journal.phases import SqlEvidence, SqlPhases
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.capacity.ways import Host
+from migrator.mapping.capacity.model import Capacity, Writes
+from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError
+from migrator.mapping.model.report import LagReport
+from migrator.cli.page import html_page
+from migrator.features.report.terminal import print_report, report_data
+from migrator.settings.job import Job
+from migrator.settings.transforms import USUAL_REGION, load_transforms, price_of, sound_mapping
+from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
+from migrator.stages.design.sizing import Sizing
+from migrator.features.report.costs import LIGHT
+from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live
+from migrator.stages.session.job import CommandJob, JobContext
+
+_PATIENCE_S = 5.0
+"""How long a side that does not answer is asked again: the rest is worth showing without it."""
+
+
+@belonging()
+def report(
+    command_job: CommandJob, html: Path | None, since_s: float, as_json: bool, **how: bool | None
+) -> int:
+    """The exit code of `migrator report`."""
+    read = command_job.job
+    samples = how["samples"]
+    options = ReportOptions(since_s, samples is not False, bool(samples), bool(how["whole_keys"]))
+    if html is not None:
+        refuse_unwritable(html)
+    with ExitStack() as stack:
+        stack.enter_context(stop_on_signals())
+        journal, file = command_job.journal(), command_job.path
+        stage = Report(
+            _records(journal, read), _sides(stack, read, options), _around(read, journal, file), options
+        )
+        if stage.is_empty():
+            what = f"job {read.name}: nothing is on record yet"
+            raise SettingsError(
+                f"{what}; run `migrator backfill {file}` or `migrator shadow replay {file}` first"
+            )
+        model = stage.gather()
+    if html is not None:
+        write_page(html, html_page(model))
+        click.echo(f"{html}: {model.verdict.title}", err=True)
+    if as_json:
+        click.echo(json.dumps(report_data(model), ensure_ascii=True))
+    elif html is None:
+        print_report(stdout(), model)
+    return 0
+
+
+# ── what it is made of ──
+
+
+def _records(journal: SqlJournal, job: Job) -> ReportRecords:
+    database = journal.database
+    return ReportRecords(
+        journal,
+        SqlFindingGroups(database),
+        SqlEvidence(database, job.name),
+        SqlPhases(database, job.name),
+        SqlProcesses(database, job.name),
+    )
+
+
+def _around(job: Job, journal: SqlJournal, file: Path) -> ReportContext:
+    service_registry = live.registry_of(job, journal)
+    own, lag = version("single-table-migrator"), _lag(lag_of(job, journal))
+    needed = job.cutover.comparisons_min
+    return ReportContext(job.name, str(file), journal.name, own, service_registry, lag, needed)
+
+
+def _lag(lag: Lag) -> LagReport:
+    kinds = lag.kinds_at_work
+    if lag.marks is None:
+        return LagReport(writers=kinds, reason=lag.reason, open_findings=lag.open_findings)
+    state = lag.marks
+    return LagReport(state.waiting, state.oldest_age_s, state.failed, kinds, open_findings=lag.open_findings)
+
+
+def _sides(stack: ExitStack, job: Job, options: ReportOptions) -> ReportSides:
+    """Source and table as far as they can be reached: what the journal holds is shown all the same.
+
+    Raises: MappingError, SettingsError where the job or the mapping is wrong.
+    """
+    patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
+    job = replace(job, tuning=job.tuning.model_copy(update={"give_up_after_s": patience_s}))
+    parsed = load_transforms(sound_mapping(job.mapping))[0]
+    table = job_wiring.design_for(job, parsed.mapping.table)
+    notes: list[str] = []
+    try:
+        context = stack.enter_context(job_wiring.open_job(job, "report", workers=1))
+    except (MappingError, SettingsError):
+        raise
+    except MigratorError as error:
+        return ReportSides(parsed.mapping, table, notes=[f"the source cannot be asked: {error}"])
+    capacity = _capacity(context, options, notes)
+    store = None
+    try:
+        target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
+        target.table_id()
+        store = target.store
+    except MigratorError as error:
+        notes.append(f"the table cannot be asked: {error}")
+    checked = context.checked
+    return ReportSides(checked.mapping, table, checked.read, context.source, store, capacity, notes)
+
+
+def _capacity(context: JobContext, options: ReportOptions, notes: list[str]) -> Capacity | None:
+    """What patterns read, measured on some rows; None where rows are not to be read, or cannot be: `notes` says why."""
+    if not options.values:
+        return None
+    job, checked, source = context.job, context.checked, context.source
+    region = job_wiring.region_of(job)
+    price = price_of(region or USUAL_REGION, job.target.options.table_class)
+    around = Around(
+        mapping=str(job.mapping),
+        triggers=0,
+        unread_tables=(),
+        fan_outs=(),
+        writes=Writes(),
+        page_rows=job.tuning.page_rows,
+        units_per_s=float(NEW_TABLE_UNITS),
+        limit="",
+        price=price,
+        unpriced=f"no price is known for the region {region}",
+        host=Host(1, on_server=False),
+        whole_keys=options.whole_keys or options.whole_values,
+    )
+    try:
+        return capacity_of(
+            checked,
+            Sizing(source, checked.mapping, checked.entities, LIGHT, time.time()).sized(),
+            around,
+        )
+    except Interrupted:
+        raise
+    except MigratorError as error:
+        notes.append(f"costs and the largest item collections are missing: {error}")
+        return None
+
+
+# ── the file ──
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raises: SettingsError, before minutes of work."""
+    # Not Path.is_dir(): it raises for a name that is too long, and the reason is shown when the file is written.
+    if os.path.isdir(path):
+        raise SettingsError(
+            f"--html {path}: this is a folder; name a file in it, such as {path / 'report.html'}"
+        )
+    if not os.path.isdir(path.parent):
+        raise SettingsError(f"--html {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise SettingsError(f"--html {path}: the folder {path.parent} cannot be written to")
+
+
+def write_page(path: Path, text: str) -> None:
+    """Writes all of the file or nothing: a reader that has the old one open sees no half of the new one."""
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "wb", dir=path.parent, prefix=f".{path.name[:80]}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            file.write(text.encode("utf-8", "backslashreplace"))
+        # It keeps the mode that it was made with: the page holds values of rows, and is its owner's alone.
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise SettingsError(f"--html {path}: it cannot be written ({error.strerror})") from None

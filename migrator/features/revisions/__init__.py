@@ -1,0 +1,1 @@
+"""`mapping diff` and `migrate-mapping`: a job brought from one revision of its mapping to another."""

@@ -1,0 +1,190 @@
+"""`migrator mapping diff`: two revisions of a mapping by what they mean, the older one from a file or from git."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from migrator.cli.command_line import print_json
+from migrator.features.plan.work import write_limit
+from migrator.mapping.check.check import Checked
+from migrator.mapping.difference.difference import Difference, Revision
+from migrator.mapping.difference.faults import Compared, refusals
+from migrator.mapping.difference.work import Work, steps_of
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.language.parse import ParsedMapping, examine_mapping
+from migrator.mapping.model.edges import Rows
+from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, SettingsError
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.features.revisions.text import difference_data, difference_lines, verdict_of
+from migrator.settings.job import Job, TargetSettings, Tuning, is_job, load_job
+from migrator.settings.source import SourceSettings
+from migrator.settings.transforms import USUAL_REGION, checked_on, price_of, read_mapping
+from migrator.stages.design.change import Limit, Measured, work_of
+from migrator.stages.design.sizing import Bounds, Sized, Sizing
+from migrator.stages.session import job as job_wiring
+
+_GIT = "git:"
+_GIT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """One revision, laid over the source where one is given."""
+
+    parsed: ParsedMapping
+    checked: Checked | None = None
+    source: Rows | None = None
+
+    @property
+    def revision(self) -> Revision:
+        if self.checked is None:
+            return Revision(self.parsed.mapping)
+        return Revision(self.checked.mapping, self.checked.plans)
+
+
+def diff(
+    old: str,
+    new: Path,
+    source: str | None,
+    job: Path | None,
+    rows_exact: int,
+    region: str | None,
+    as_json: bool,
+) -> int:
+    """The exit code of `migrator mapping diff`."""
+    asked = _job_of(source, job, new)
+    file = _mapping_file(new)
+    parsed = [old_mapping(old, file), read_mapping(file)]
+    if faults := [fault for one in parsed for fault in one.faults]:
+        raise MappingError(faults)
+    with ExitStack() as until:
+        sides = [_side(until, one, asked) for one in parsed]
+        compared = Compared(sides[0].revision, sides[1].revision, parsed[0].document, parsed[1].document)
+        found = compared.difference()
+        refused = refusals(compared, found)
+        is_refused = any(not fault.warning for fault in refused)
+        work = None
+        if asked is not None and found.entities and not is_refused:
+            work = measured_work(asked, sides, found, rows_exact, region, tries_inserts=True)
+    _print(found, refused, work, as_json=as_json)
+    return WRONG_USE if is_refused else CLEAN if found.is_empty else DIFFERENT
+
+
+def _print(found: Difference, refused: Sequence[Fault], work: Work | None, *, as_json: bool) -> None:
+    # What is refused has no way to go.
+    steps = [] if any(not fault.warning for fault in refused) else steps_of(found)
+    if as_json:
+        print_json(difference_data(found, refused, work, steps))
+    else:
+        click.echo("\n".join(difference_lines(found, work, steps)))
+        for fault in refused:
+            click.echo(str(fault), err=True)
+        click.echo(verdict_of(found, refused))
+
+
+# ── the two revisions ──
+
+
+def _mapping_file(path: Path) -> Path:
+    """The file itself, or the mapping that a job names."""
+    return load_job(path, os.environ, asks_source=False).mapping if is_job(path) else path
+
+
+def old_mapping(old: str, new: Path) -> ParsedMapping:
+    if not old.startswith(_GIT):
+        return read_mapping(_mapping_file(Path(old)))
+    revision, _, path = old.removeprefix(_GIT).partition(":")
+    name = f"{path or new}@{revision.replace('/', ':')}"
+    return examine_mapping(_text_of(new.parent, revision, path or f"./{new.name}"), name)
+
+
+def _text_of(folder: Path, revision: str, path: str) -> str:
+    """The file as it was. Raises: SettingsError."""
+    named = f"{_GIT}{revision}:{path}"
+    if not revision or revision.startswith("-"):
+        raise SettingsError(
+            f"{named}: name a revision of git's, such as git:HEAD~1 or git:main:mappings/shop.yaml"
+        )
+    command = ["git", "-C", str(folder), "cat-file", "blob", f"{revision}:{path}"]
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, timeout=_GIT_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise SettingsError(f"{named}: there is no git on this machine; name a file instead") from None
+    except subprocess.TimeoutExpired:
+        raise SettingsError(
+            f"{named}: git gave no answer within {_GIT_S:.0f} s; name a file instead"
+        ) from None
+    if ended.returncode:
+        why = ended.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+        raise SettingsError(
+            f"{named}: git has no such file ({why}); a path is written from the root of the repository"
+        )
+    try:
+        return ended.stdout.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError:
+        raise SettingsError(f"{named}: this is no UTF-8 text, so no mapping") from None
+
+
+def _job_of(source: str | None, job: Path | None, new: Path) -> Job | None:
+    """Where the rows are; None where nothing says so."""
+    if job is not None:
+        return job_wiring.read_job(job)
+    if source is None:
+        return None
+    settings = SourceSettings.model_construct(url=source)
+    return Job("mapping diff", new, new, settings, TargetSettings(), Tuning())
+
+
+def _side(until: ExitStack, parsed: ParsedMapping, job: Job | None) -> Side:
+    """Raises: MappingError where the mapping does not fit the source."""
+    if job is None:
+        return Side(parsed)
+    work = job_wiring.Work(secret_providers=job_wiring.secret_providers(job.path.parent, job.target))
+    source = until.enter_context(job_wiring.open_source(job.source, parsed, work))
+    return Side(parsed, checked_on(source, parsed), source)
+
+
+# ── what it takes ──
+
+
+def measured_work(
+    job: Job,
+    sides: Sequence[Side],
+    found: Difference,
+    rows_exact: int,
+    region: str | None,
+    *,
+    tries_inserts: bool,
+) -> Work:
+    """`tries_inserts`: as `backfill` does beside a relay, of all items of a row."""
+    bounds = Bounds(rows_exact, min(rows_exact, Bounds.sampled))
+    measured: Mapping[str, Measured] = {
+        entity.name: Measured(*(_sized(side, entity.name, bounds) for side in sides))
+        for entity in found.entities
+    }
+    price = price_of(region or job_wiring.region_of(job) or USUAL_REGION, job.target.options.table_class)
+    return work_of(found, measured, Limit(price, *write_limit(job)), tries_inserts=tries_inserts)
+
+
+def _sized(side: Side, entity: str, bounds: Bounds) -> Sized | None:
+    compiled = next(_named(side, entity), None)
+    if compiled is None or side.source is None:
+        return None
+    # Patterns are left out: nothing is asked here.
+    mapping: MappingModel = replace(compiled.mapping, patterns={})
+    return Sizing(side.source, mapping, [compiled], bounds, time.time()).sized()
+
+
+def _named(side: Side, entity: str) -> Iterator[CompiledEntity]:
+    compiled = () if side.checked is None else side.checked.entities
+    return (one for one in compiled if one.name == entity)

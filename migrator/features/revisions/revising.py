@@ -1,0 +1,342 @@
+"""What each step of `migrator migrate-mapping` does; every one may be done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property, partial
+from threading import Event
+
+from migrator.commands.table_change import may_remove, refuse_asked
+from migrator.cli.cost import Bill, bill_of
+from migrator.cli.options import progress, say
+from migrator.cli.runs import RunEnd
+from migrator.commands.verify_work import begun_run, recheck_of, stage_of
+from migrator.journal import run_starts
+from migrator.journal.lease import RunLease
+from migrator.journal.writers import newest_of
+from migrator.mapping.difference.difference import Difference
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.items.wire import Estimate
+from migrator.mapping.model.capture import Installation
+from migrator.runtime.errors import Interrupted, SettingsError, StoppedError
+from migrator.mapping.model.instances import ChangeStep, RevisionChange, Share
+from migrator.mapping.model.journal import Page, Run, RunIdentity
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.table import ItemKey
+from migrator.stages.process.budget import scope_of_run, taken_by
+from migrator.stages.process.session import begin, identity_of, need_bucket
+from migrator.cli.watched import Watched, signs_of
+from migrator.settings.job import Job
+from migrator.stages.backfill.only import Only, only_changed
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.backfill.write import ConditionalPath
+from migrator.stages.live.capture import owned
+from migrator.stages.live.writers import both, fence_off, outlive
+from migrator.features.revisions.gone import Gone
+from migrator.mapping.difference.steps import Verified, proven
+from migrator.stages.verify.stage import VerifyOptions, keep_look
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.job import CommandJob, JobContext, Target
+from migrator.stages.session.live import ConcurrentEdges
+
+_AT_ONCE = 200
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What the command line asked for."""
+
+    go_back: bool
+    again: bool
+    no_table: bool
+    settle_s: float
+    max_write_units: int | None
+    yes: bool
+    force: bool
+
+
+def rewritten(difference: Difference, entities: Sequence[CompiledEntity]) -> list[CompiledEntity]:
+    """Those whose rows are read and written."""
+    changed = {entity.name for entity in difference.entities if entity.effect != "gone"}
+    return [entity for entity in entities if entity.name in changed]
+
+
+@dataclass
+class Revising:
+    """One change of a job. `bill`: of its items, as it was allowed; None where none is to be written. `lease`: the job's;
+    `is_first`: whether the job was never by the newer mapping. `left`: indexes that nobody was asked to remove; `findings`:
+    of the last verify, those that stay; `rows`: that were read to be written; `units`: that the table took in this call."""
+
+    stack: ExitStack
+    command_job: CommandJob
+    old: JobContext
+    new: JobContext
+    difference: Difference
+    change: RevisionChange
+    is_first: bool
+    bill: Bill | None
+    lease: RunLease
+    flags: Flags
+    stop: Event
+    left: list[str] = field(default_factory=list)
+    findings: int = 0
+    rows: int = 0
+    units: float = 0.0
+
+    @property
+    def works(self) -> Mapping[ChangeStep, Callable[[], str]]:
+        return {
+            "indexes": self._indexes,
+            "newest": self._newest,
+            "items": partial(self._counted, self._items),
+            "gone": partial(self._counted, self._gone),
+            "verify": partial(self._counted, self._verify),
+            "unasked": self._unasked,
+        }
+
+    def _counted(self, work: Callable[[], str]) -> str:
+        """What the step says, with what it took by the table's own count; of a step that goes on, since it went on."""
+        sent = self.target.store.sent
+        before = sent.write_units
+        said = work()
+        units = sent.write_units - before
+        self.units += units
+        return f"{said}; {units:,.0f} write units in this call" if units else said
+
+    @property
+    def usd(self) -> Decimal | None:
+        """What the write units cost; None where no price is known."""
+        price = bill_of(self.job, Estimate()).price
+        return None if price is None else price.write * Decimal(self.units) / 1_000_000
+
+    # ── edges, each opened once ──
+
+    @cached_property
+    def job(self) -> Job:
+        job = self.command_job.job
+        if self.flags.max_write_units is None:
+            return job
+        return replace(
+            job, tuning=job.tuning.model_copy(update={"max_write_units": self.flags.max_write_units})
+        )
+
+    @cached_property
+    def context(self) -> JobContext:
+        return replace(self.new, job=self.job)
+
+    @cached_property
+    def target(self) -> Target:
+        return job_wiring.open_target(self.job, self.context.checked.mapping.table, self.stop.is_set)
+
+    @cached_property
+    def table_id(self) -> str:
+        return self.target.table_id()
+
+    @cached_property
+    def edges(self) -> ConcurrentEdges:
+        journal = self.command_job.journal()
+        opened = live_wiring.open_concurrent_edges(
+            self.context, self.target, journal, self.table_id, self.stop.is_set
+        )
+        return self.stack.enter_context(opened)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Callable[[], None]]:
+        """A place among the writers, once no fast run and no writer by another mapping is under way; and what is asked
+        before each write."""
+        edges = self.edges
+        edges.guard()
+        heartbeats, lifetimes = edges.heartbeats, edges.lifetimes
+        if heartbeats.revisions.old(heartbeats.writers.living(lifetimes.gone_s)):
+            say(f"writers by another mapping are waited for, {lifetimes.gone_s:g} s at most")
+        fence_off(heartbeats.writers, lifetimes, self._wait)
+        outlive(heartbeats.writers, heartbeats.revisions, lifetimes, self._wait)
+        writer_lease, is_clean = heartbeats.enter("conditional"), False
+        try:
+            yield both(self.lease.check, writer_lease.check)
+            is_clean = True
+        finally:
+            heartbeats.leave(writer_lease, clean=is_clean)
+
+    def _wait(self, wait_s: float) -> None:
+        if self.stop.wait(wait_s):
+            raise Interrupted("stopped")
+
+    # ── indexes ──
+
+    def _indexes(self) -> str:
+        admin, design = self.target.admin, self.target.design
+        planned = admin.index_changes(design)
+        if planned.cannot:
+            raise SettingsError("\n".join(f"index {name}: {why}" for name, why in planned.cannot.items()))
+        names = [index.name for index in planned.add]
+        if not names:
+            return "none is missing"
+        if self.flags.no_table:
+            what = f"index {', '.join(names)} is missing, and --no-table leaves the table to another tool"
+            raise SettingsError(
+                f"{what}: `migrator table change {self.job.path} --as terraform` prints the lines to edit; when the index is"
+                " filled, give the same command again"
+            )
+        admin.settle(design, say)
+        for index in planned.add:
+            say(f"adding index {index.name}")
+            admin.add_index(design, index, self.job.target.options, say)
+        return f"{', '.join(names)} added"
+
+    def _unasked(self) -> str:
+        gone = {part.index for part in self.difference.table if part.way == "remove"}
+        admin, design = self.target.admin, self.target.design
+        names = [name for name in admin.index_changes(design).remove if name in gone]
+        if not names:
+            return "there is none"
+        mapping = self.context.checked.mapping
+        refuse_asked(self.command_job, mapping, mapping.revision, names, self.stop)
+        if self.flags.no_table or not may_remove(tuple(names), yes=self.flags.yes):
+            self.left = names
+            return f"{', '.join(names)} left; nothing asks it"
+        for name in names:
+            admin.remove_index(design, name, say)
+        return f"{', '.join(names)} removed"
+
+    # ── the newest ──
+
+    def _newest(self) -> str:
+        edges, plans = self.edges, self.context.plans
+        installation = self._installation()
+        stage = replace(live_wiring.capture_stage(edges.live, self.context), marked_by=installation.marked_by)
+        stage.refuse(plans)
+        if live_wiring.revisions_of(self.context, edges.journal).register(go_back=True) in ("new", "old"):
+            say("processes that write by another mapping are told to stop")
+        changed = () if stage.status(plans).whole else stage.install(plans).changed
+        with self._writing():
+            means = edges.live.capture.means
+            captured = f"{means} changed: {', '.join(changed)}" if changed else "capture fits"
+            return f"the job works by mapping {self.context.checked.mapping.revision}; {captured}"
+
+    def _installation(self) -> Installation:
+        """Raises: SettingsError where no change leaves a mark."""
+        return owned(self.edges.live.capture.installation(), self.job.name)
+
+    # ── items ──
+
+    def _items(self) -> str:
+        entities = rewritten(self.difference, self.context.checked.entities)
+        if not entities:
+            return "those of all rows stay as they are"
+        need_bucket(self.job, entities)
+        edges, journal, installation = self.edges, self.edges.journal, self._installation()
+        identity = identity_of(
+            *("backfill", self.context, self.table_id, entities, f"change {self.change.number}"),
+            installation=installation.id,
+        )
+        newest = newest_of(journal.database, self.job.name)
+        run = begin(journal, identity, again=False, after=0 if newest is None else newest.runs_before)
+        run_starts.keep_installation(journal.database, run.id, installation.id)
+        with self._writing() as check, ExitStack() as stack:
+            path = ConditionalPath(edges.refresh(check), edges.open_findings, self._only())
+            tuning = self.job.tuning
+            options = BackfillOptions(tuning.workers, tuning.page_rows)
+            source = self.context.source.at_primary()
+            stage = Backfill(source, journal, path, progress(), options, self.stop)
+            if run.state == "done":
+                result = stage.result(run, entities, 0.0)
+            else:
+                stage = self._on_record(stack, stage, run)
+                with RunEnd(journal, run, self.job.hooks), stage.progress:
+                    result = stage.run(run, entities)
+        total = result.total
+        self.rows += total.rows
+        refused = f", {total.refused:,} refused" if total.refused else ""
+        return f"{total.items:,} item(s) of {total.rows:,} row(s) written{refused}"
+
+    def _only(self) -> dict[str, Callable[[Page], Only]]:
+        former = {entity.name: entity for entity in self.old.checked.entities}
+        source, live = self.old.source.at_primary(), self.edges.entities
+        return {
+            changed.name: only_changed(
+                *(changed, live[changed.name].together, former.get(changed.name), source),
+                is_first=self.is_first,
+            )
+            for changed in self.difference.entities
+            if changed.effect != "gone"
+        }
+
+    def _on_record(self, stack: ExitStack, stage: Backfill, run: Run) -> Backfill:
+        own = Share(stage.who, connections=taken_by(self.job, stage.options.workers))
+        signs, scope = signs_of(self.job.tuning), scope_of_run(run)
+        watched = Watched(
+            "backfill", self.context, self.edges.journal, self.edges.target, signs, None, scope, own
+        )
+        return watched.open_backfill(stack, stage, 0 if self.bill is None else self.bill.estimate.rows)
+
+    # ── entities that are gone ──
+
+    def _gone(self) -> str:
+        names = frozenset(entity.name for entity in self.difference.entities if entity.effect == "gone")
+        if not names:
+            return "there are none"
+        self._refuse_shared(names)
+        edges, tuning = self.edges, self.job.tuning
+        scope = f"change {self.change.number}, segments={tuning.scan_segments}"
+        revision = self.context.checked.mapping.revision
+        identity = RunIdentity("gone", self.job.name, self.table_id, revision, scope)
+        run = begin(edges.journal, identity, again=False, after=0)
+        with self._writing() as check, RunEnd(edges.journal, run, self.job.hooks):
+            stage = Gone(
+                *(edges.refresh(check), edges.target.store, self.target.design, names, edges.open_findings),
+                *(tuning.scan_segments, tuning.workers, self.stop),
+            )
+            replaced = stage.run(edges.journal, run)
+        return f"{replaced:,} item(s) of {', '.join(sorted(names))} replaced by tombstones"
+
+    def _refuse_shared(self, names: frozenset[str]) -> None:
+        """Raises: SettingsError where another job wrote items of such an entity into the table, too."""
+        for other, entities in sorted(self.edges.journal.writers(self.table_id).items()):
+            if other != self.job.name and entities & names and not self.flags.force:
+                what = f"job {other} wrote {', '.join(sorted(entities & names))} into this table, too"
+                raise SettingsError(
+                    f"{what}, and _src does not say which job an item is of; --force takes the items of both away"
+                )
+
+    # ── the proof ──
+
+    def _verify(self) -> str:
+        need_bucket(self.job, self.context.checked.entities)
+        verified, rows = proven(self._verified, self._refresh)
+        if verified.confirmed:
+            what = f"{len(verified.confirmed):,} row(s) still differ from their items"
+            raise StoppedError(
+                f"{what}: start the relay where none is at work, and give the same command again"
+            )
+        self.rows += rows
+        self.findings = sum(verified.left.values())
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(verified.left.items()))
+        written = f", {rows:,} row(s) that had changed meanwhile written" if rows else ""
+        return f"{verified.items:,} item(s) of the table, {kinds or 'clean'}{written}"
+
+    def _verified(self) -> Verified:
+        edges, journal, context = self.edges, self.edges.journal, self.context
+        identity = identity_of("verify", context, self.table_id, context.checked.entities)
+        tuning = self.job.tuning
+        options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
+        recheck = recheck_of(edges.live, context, self.target, journal, self.stop, self.flags.settle_s)
+        stage = stage_of(context, self.target, journal, self.lease, recheck, options, self.stop)
+        run = begun_run(journal, identity, self._installation(), again=False)
+        with RunEnd(journal, run, self.job.hooks), stage.progress:
+            keep = partial(run_starts.keep_look, journal.database, run.id)
+            keep_look(partial(live_wiring.changes_counted, edges.live, context), keep)
+            result = stage.run(run, context.checked.entities)
+        return Verified(result.scanned, result.confirmed, result.findings)
+
+    def _refresh(self, confirmed: Mapping[Root, set[ItemKey]]) -> None:
+        roots = list(confirmed)
+        with self._writing() as check:
+            refresh = self.edges.refresh(check)
+            for start in range(0, len(roots), _AT_ONCE):
+                written = refresh({root: confirmed[root] for root in roots[start : start + _AT_ONCE]})
+                self.edges.open_findings.settle(written.tickets, written.findings)

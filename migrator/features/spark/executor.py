@@ -1,0 +1,301 @@
+"""What runs on an executor: one process of a run in each task slot, kept between tasks, which works slices of its pages."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from threading import Event, RLock
+from typing import Literal
+
+from migrator.runtime.errors import MappingError, MigratorError, MissingNameError, SettingsError, TwinRowsError
+from migrator.mapping.model.results import Sample
+from migrator.commands.joined import Joined, Joining, open_joined_backfill, open_joined_verify
+from migrator.runtime import logs
+from migrator.runtime.logs import get_logger
+from migrator.runtime.system import Ticker
+from migrator.settings.job import Job
+from migrator.settings.source import place
+from migrator.settings.transforms import sound_mapping
+from migrator.stages.core.parallel import PageClaims
+from migrator.stages.core.source_checks import recording_twins
+from migrator.stages.session.job import open_job, open_journal, open_target, read_job
+
+_log = get_logger("executor")
+
+# ── A job on a host that has none of its files ──
+
+
+@dataclass(frozen=True)
+class JobText:
+    """A job's file, its mapping, and the modules beside it that it names; `path`: where the driver read the job."""
+
+    path: str
+    job: bytes = b""
+    mapping_name: str = ""
+    mapping: bytes = b""
+    modules: tuple[tuple[str, bytes], ...] = ()
+
+    @classmethod
+    def of(cls, job: Job) -> JobText:
+        entities = sound_mapping(job.mapping).mapping.entities.values()
+        names = {entity.transform.partition(":")[0] for entity in entities if entity.transform}
+        files = (Path(*name.split(".")).with_suffix(".py") for name in sorted(names))
+        beside = [(str(file), job.mapping.parent / file) for file in files]
+        return cls(
+            str(job.path.resolve()),
+            job.path.read_bytes(),
+            job.mapping.name,
+            job.mapping.read_bytes(),
+            tuple((name, path.read_bytes()) for name, path in beside if path.is_file()),
+        )
+
+    def opened(self) -> Job:
+        """The job, read with this host's variables: from where the driver read it where the same text is there, since files
+        that it names may be beside it, else unpacked. Raises: MappingError where a variable is not set here."""
+        path = Path(self.path)
+        with suppress(OSError):
+            if path.read_bytes() == self.job and read_job(path).mapping.read_bytes() == self.mapping:
+                return read_job(path)
+        folder = _unpacked(self)
+        return replace(read_job(folder / path.name), mapping=folder / "mapping" / self.mapping_name)
+
+
+@cache
+def _unpacked(text: JobText) -> Path:
+    """A folder of this process's own: what another user might put there must not be read as a mapping."""
+    folder = Path(tempfile.mkdtemp(prefix="migrator-"))
+    texts = {Path(text.path).name: text.job, f"mapping/{text.mapping_name}": text.mapping}
+    texts |= {f"mapping/{module}": lines for module, lines in text.modules}
+    for file, lines in texts.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_bytes(lines)
+    return folder
+
+
+# ── What a task is given, and what it gives back ──
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a task is given of its run; text and numbers, since what is compiled of them cannot be pickled.
+
+    `who`: the driver, as the journal knows it. `connections`: to the source, of each process; 0 where the job sets no limit.
+    """
+
+    text: JobText
+    kind: Literal["backfill", "verify"]
+    who: str = ""
+    run: int = 0
+    connections: int = 0
+    entities: tuple[str, ...] = ()
+    limit: int | None = None
+    max_write_units: int | None = None
+    force: bool = False
+    scope: str = ""
+    sample: Sample | None = None
+    source_url: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        return self.text.path, self.run, self.who
+
+    def job(self) -> Job:
+        job = self.text.opened()
+        if self.max_write_units is not None:
+            tuning = job.tuning.model_copy(update={"max_write_units": self.max_write_units})
+            job = replace(job, tuning=tuning)
+        if self.source_url:
+            read = {"url": place(self.source_url), "command": (), "read_url": ""}
+            job = replace(job, source=job.source.model_copy(update=read))
+        return job
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a slice: `pages` that were worked, or `error`, an error of ours by its class and its text.
+
+    `is_final`: whether it would come again, whoever tried.
+    """
+
+    host: str
+    pages: int = 0
+    error: str = ""
+    kind: str = ""
+    is_final: bool = False
+
+
+_FINAL = (SettingsError, MappingError, MissingNameError, TwinRowsError)
+
+
+def run_slices(given: Given, name: str, slices: Iterable[tuple[int, int]]) -> Iterator[Outcome]:
+    """Works the open pages of `name` in each slice, from one number to another; those that another process has claimed it
+    leaves to it, so that a task may be given twice."""
+    for first, last in slices:
+        yield _worked(given, name, first, last)
+
+
+def _worked(given: Given, name: str, first: int, last: int) -> Outcome:
+    host = socket.gethostname()
+    with _lock:
+        try:
+            return Outcome(host, _kept_for(given).slice(name, first, last))
+        except MigratorError as error:
+            _close(error)
+            return Outcome(host, 0, str(error), type(error).__name__, isinstance(error, _FINAL))
+
+
+# ── The process of this task slot ──
+
+IDLE_S = 30.0
+"""After so long without a task it leaves, so that its part of the run's budgets is another's."""
+_LOOK_S = 1.0
+_lock = RLock()
+_kept: dict[tuple[str, int, str], _Process] = {}
+
+
+class _Process:
+    """A process of the run of `given`, from its first task to its last; it ends by itself where the run is over."""
+
+    def __init__(self, given: Given) -> None:
+        self.given = given
+        self.stop = Event()
+        self.used_at = time.monotonic()
+        self._stack = ExitStack()
+        try:
+            self._joined, self._claims = self._opened(self._stack)
+        except BaseException as error:
+            self._stack.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def slice(self, name: str, first: int, last: int) -> int:
+        """How many pages it has worked."""
+        joined, done = self._joined, 0
+        # At once: a slice that is given twice is worked once, by whoever is first.
+        pages = self._claims.claimed(name, first, last)
+        call = joined.work(name) if pages else None
+        with recording_twins(joined.journal, joined.run):
+            for page in pages:
+                joined.need_at_work()
+                assert call is not None
+                call(page)
+                done += 1
+        self.used_at = time.monotonic()
+        return done
+
+    def is_idle(self) -> bool:
+        if time.monotonic() - self.used_at > IDLE_S:
+            return True
+        try:
+            self._joined.lease.check()
+        except MigratorError:
+            return True
+        return False
+
+    def close(self, error: MigratorError | None) -> None:
+        """`error`: what ended its work; None where nothing is under way."""
+        self.stop.set()
+        # What ended the work tells more than what its end meets.
+        with suppress(MigratorError):
+            self._stack.__exit__(None if error is None else type(error), error, None)
+
+    def _opened(self, stack: ExitStack) -> tuple[Joined, PageClaims]:
+        given, job = self.given, self.given.job()
+        logs.configure(json=True)
+        who = f"{given.who}.{secrets.token_hex(4)}"
+        journal = stack.enter_context(open_journal(job, self.stop.is_set))
+        joining = Joining(
+            job,
+            who,
+            given.connections,
+            1,
+            given.entities,
+            given.limit,
+            given.sample,
+            given.scope,
+            force=given.force,
+            is_counted=False,
+        )
+        opened = {"backfill": open_joined_backfill, "verify": open_joined_verify}[given.kind]
+        joined = stack.enter_context(opened(journal, joining, self.stop, _told))
+        if joined.run.id != given.run:
+            raise SettingsError(f"run {joined.run.id} is at work, and the driver's is {given.run}")
+        claims = stack.enter_context(PageClaims(journal, joined.run, who, self.stop))
+        return joined, claims
+
+
+def _told(line: str) -> None:
+    _log.debug("told", line=line)
+
+
+def _kept_for(given: Given) -> _Process:
+    if given.key not in _kept:
+        # One run at a time: an application that runs a backfill and then its verify leaves none of the first.
+        _close(None)
+        _kept[given.key] = _Process(given)
+        _idle_watch(_kept[given.key]).start()
+    return _kept[given.key]
+
+
+def _close(error: MigratorError | None) -> None:
+    while _kept:
+        _, process = _kept.popitem()
+        process.close(error)
+
+
+def _idle_watch(process: _Process) -> Ticker:
+    """Closes the process between tasks, once it is idle; while a task is at work the lock is its own."""
+
+    def look() -> None:
+        with _lock:
+            is_kept = _kept.get(process.given.key) is process
+            if is_kept and not process.is_idle():
+                return
+            if is_kept:
+                _close(None)
+        ticker.end()
+
+    ticker = Ticker("executor", look, _not_looked, lambda: _LOOK_S)
+    return ticker
+
+
+def _not_looked(error: Exception) -> None:
+    """The next look comes in its time."""
+    _log.warning("idle_not_seen", reason=type(error).__name__)
+
+
+# ── Whether an executor can work: asked before anything starts ──
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What an executor says of itself. `ahead_s`: of its clock before the journal's; `error`: why it cannot work."""
+
+    host: str
+    version: str
+    ahead_s: float = 0.0
+    error: str = ""
+
+
+def probe(text: JobText, source_url: str, slots: Iterable[int]) -> Iterator[Probe]:
+    """Opens everything that a page needs, and closes it again: variables, drivers, source, journal, table."""
+    here = socket.gethostname(), version("single-table-migrator")
+    for _ in slots:
+        try:
+            given = Given(text, "verify", source_url=source_url)
+            yield Probe(*here, _clock_ahead_s(given.job()))
+        except MigratorError as error:
+            yield Probe(*here, error=str(error))
+
+
+def _clock_ahead_s(job: Job) -> float:
+    with open_journal(job) as journal, open_job(job, "spark", workers=1) as context:
+        open_target(job, context.checked.mapping.table, lambda: False).table_id()
+        return time.time() - journal.now_s()

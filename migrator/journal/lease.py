@@ -1,0 +1,226 @@
+"""The run lease of a job: one live run at a time, taken over when its process is dead.
+
+When a lease ends is said by the journal's clock, as hosts' clocks may be minutes apart. A process asks its own clock only
+how much time has passed, so that setting a host's clock ends no lease and keeps none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from migrator.journal.database import insert_or_ignore, seconds
+from migrator.journal.identity import JournalLocation
+from migrator.journal.runs import SqlJournal
+from migrator.journal.schema import lease
+from migrator.mapping.model.durations import moment
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
+from migrator.runtime.logs import get_logger
+from migrator.runtime.retry import running_s
+from migrator.runtime.system import Ticker, birth, is_alive, namespace
+
+LIFE_S = 30.0
+HEARTBEAT_S = 5.0
+_log = get_logger("lease")
+
+
+class RunLease:
+    """Use as a context manager. Renewed by a thread; `check` tells a run that has lost it to stop. `clock`: seconds that
+    only grow, for what has passed since the lease was renewed. `doing`: what others ask for by `is_doing`."""
+
+    def __init__(
+        self,
+        journal: SqlJournal,
+        job: str,
+        *,
+        life_s: float = LIFE_S,
+        heartbeat_s: float = HEARTBEAT_S,
+        clock: Callable[[], float] = running_s,
+        doing: str = "",
+    ) -> None:
+        self.journal = journal
+        self.job = job
+        self.life_s = life_s
+        self.heartbeat_s = heartbeat_s
+        self.clock = clock
+        self.holder = holder_here(doing)
+        self._valid_until = 0.0
+        self._ticker = Ticker("lease", self._renew, _not_renewed, lambda: self.heartbeat_s)
+
+    def __enter__(self) -> RunLease:
+        while not self.journal.database.tried(self._acquire, twice=True):
+            pass  # the holder let go between our two looks
+        self._ticker.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ticker.stop(self.life_s)
+        own_lease = delete(lease).where(lease.c.job == self.job, lease.c.holder == self.holder)
+        # A lease that is not given back runs out by itself, and must not hide what ended the run.
+        with suppress(MigratorError), self.journal.database.begin() as connection:
+            connection.execute(own_lease)
+
+    def check(self) -> None:
+        """Raises StoppedError when the lease could not be renewed in time: another run may be at work."""
+        if self.clock() >= self._valid_until:
+            raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command goes on")
+
+    def _acquire(self) -> bool:
+        """Whether the lease is ours; False when the lease's row has gone meanwhile.
+
+        Raises: SettingsError when a live run holds it.
+        """
+        before = self.clock()
+        with self.journal.database.begin() as connection:
+            now = seconds(connection)
+            row = {
+                "job": self.job,
+                "holder": self.holder,
+                "since": moment(now),
+                "expires_at": now + self.life_s,
+            }
+            connection.execute(insert_or_ignore(connection, lease), row)
+            current = connection.execute(
+                select(lease).where(lease.c.job == self.job).with_for_update()
+            ).first()
+            if current is None:
+                return False
+            if current.holder != self.holder:
+                if current.expires_at > now and is_holder_alive(current.holder):
+                    raise SettingsError(_busy(self.job, current.holder, current.since))
+                takeover = update(lease).where(lease.c.job == self.job, lease.c.holder == current.holder)
+                connection.execute(takeover.values(**row))
+        self._valid_until = before + self.life_s
+        return True
+
+    def _renew(self) -> None:
+        before = self.clock()
+        own_lease = update(lease).where(lease.c.job == self.job, lease.c.holder == self.holder)
+        try:
+            with self.journal.database.begin() as connection:
+                renewed = own_lease.values(expires_at=seconds(connection) + self.life_s)
+                renewed_rows = connection.execute(renewed).rowcount
+        except MigratorError:
+            return  # the journal may come back before the lease ends; check() stops the run when it does not
+        if renewed_rows == 0:
+            self._valid_until = 0.0
+            self._ticker.end()
+            return
+        # The time before the call: others count the lease's life from a moment after it, never before.
+        self._valid_until = before + self.life_s
+
+
+def _not_renewed(error: Exception) -> None:
+    """The lease runs out if it goes on like this, and check() stops the run."""
+    _log.warning("lease_not_renewed", reason=type(error).__name__)
+
+
+class JoinedLease:
+    """The lease that another process holds of the run that this one joins. Use as a context manager, as RunLease; `check`
+    tells that the holder has given it back or lost it."""
+
+    def __init__(self, journal: SqlJournal, job: str, *, heartbeat_s: float = HEARTBEAT_S) -> None:
+        self.journal = journal
+        self.job = job
+        self.holder = ""
+        self._is_held = True
+        self._ticker = Ticker("lease", self._look, _not_renewed, lambda: heartbeat_s)
+
+    def __enter__(self) -> JoinedLease:
+        """Raises: SettingsError where nothing is to be joined, or not yet, or another host holds a journal's file."""
+        holder = self._held_by()
+        if not holder:
+            raise SettingsError(
+                f"no run of job {self.job} is at work; {_ONE_HOST}, and without --join it begins"
+            )
+        if self.journal.database.sqlite and json.loads(holder)["host"] != socket.gethostname():
+            raise SettingsError(f"the run of job {self.job} is at work on another host; {_ONE_HOST}")
+        if not any(run.state == "running" for run in self.journal.runs(self.job)):
+            raise SettingsError(f"nothing of job {self.job} can be joined yet: {_NOT_YET}")
+        self.holder = holder
+        self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ticker.stop(LIFE_S)
+
+    def check(self) -> None:
+        """Raises: StoppedError when the run is not at work any more."""
+        if not self._is_held:
+            what = f"the process that began the run of job {self.job} has ended or was killed"
+            raise StoppedError(f"{what}; given again, its command goes on, and this one after it")
+
+    def _look(self) -> None:
+        with suppress(MigratorError):
+            self._is_held = self._held_by() == self.holder
+
+    def _held_by(self) -> str:
+        return _living_holder(self.journal, self.job)
+
+
+def is_doing(journal: SqlJournal, job: str, doing: str) -> bool:
+    """Whether a run that does this holds the job's lease now."""
+    holder = _living_holder(journal, job)
+    return bool(holder) and json.loads(holder).get("doing") == doing
+
+
+def _living_holder(journal: SqlJournal, job: str) -> str:
+    """'' for nobody who lives."""
+    query = select(lease.c.holder, lease.c.expires_at).where(lease.c.job == job)
+    with journal.database.begin(reads=True) as connection:
+        row = connection.execute(query).first()
+        now = seconds(connection)
+    lives = row is not None and row.expires_at > now and is_holder_alive(row.holder)
+    return str(row.holder) if row is not None and lives else ""
+
+
+_NOT_YET = (
+    "the command that is at work on it counts rows, or asks about the cost; give this one again in a moment. Backfills and"
+    " verifies are joined, no other commands"
+)
+_ONE_HOST = "a journal in a file serves one host: for several name one on a server (`journal:` in the job)"
+
+
+def refuse_absent(location: JournalLocation, job: str) -> None:
+    """Raises: SettingsError where the journal would be a new file: no run can be joined by it, and it must not be made."""
+    if location.file and not os.path.exists(location.file):
+        raise SettingsError(
+            f"no run of job {job} is at work on this host: there is no journal {location.file}; {_ONE_HOST}"
+        )
+
+
+def holder_here(doing: str = "") -> str:
+    """This process, as others may tell whether it lives, and what it does."""
+    return json.dumps(
+        {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "born": birth(os.getpid()),
+            "namespace": namespace(),
+            "lease": os.urandom(4).hex(),
+            **({"doing": doing} if doing else {}),
+        }
+    )
+
+
+def is_holder_alive(holder: str) -> bool:
+    """False only when the holder is known to be dead: a process of this host and container that is gone."""
+    process: dict[str, Any] = json.loads(holder)
+    if (process["host"], process["namespace"]) != (socket.gethostname(), namespace()):
+        return True
+    return is_alive(process["pid"], process["born"])
+
+
+def _busy(job: str, holder: str, since: str) -> str:
+    process = json.loads(holder)
+    where = f"host {process['host']}, process {process['pid']}, since {since}"
+    return f"another run of job {job} is at work ({where}); wait for it, or stop it"

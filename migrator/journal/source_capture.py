@@ -1,0 +1,293 @@
+"""Live change of a source that keeps nothing of ours: its counter of tickets and its marks, in the journal, as SQL."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, insert, literal, select, update
+
+from migrator.journal.database import Database, insert_or_ignore, repeatable, seconds
+from migrator.journal.schema import source_capture, source_mark
+from migrator.mapping.items.wire import read_key, write_key
+from migrator.mapping.model.capture import Installation
+from migrator.runtime.errors import SourceError
+from migrator.mapping.model.live import TICKETS_AN_EPOCH, Image, KeptMark, Mark, MarksState, Root
+from migrator.mapping.model.table import ItemKey
+
+VERSION = 1
+"""Of what both tables hold; raised with every change of it."""
+FIRST_EPOCH = 1
+ReadImage = Callable[[str, str], Image]
+"""From a table's name and an image's text to its values; an empty one where it is no image."""
+
+# ── The counter: `model.live.Tickets` ──
+
+
+class JournalTickets:
+    """Tickets of one job. Any linearizable counter will do: what counts is that one is drawn before the rows are read."""
+
+    def __init__(self, database: Database, job: str) -> None:
+        self.database = database
+        self.job = job
+
+    @repeatable
+    def draw(self) -> int:
+        with self.database.begin() as connection:
+            # The row stays locked until the commit, so what is read is this number and no other.
+            self._change(connection, number=source_capture.c.number + 1)
+            return _ticket(self._row(connection))
+
+    @repeatable
+    def highest(self) -> int:
+        with self.database.begin(reads=True) as connection:
+            return _ticket(self._row(connection))
+
+    @repeatable
+    def installation(self) -> str:
+        with self.database.begin(reads=True) as connection:
+            return str(self._row(connection).installation)
+
+    def probe(self) -> None:
+        """Raises: SourceError where there is no counter."""
+        self.highest()
+
+    @repeatable
+    def raise_epoch(self, above: int) -> int:
+        with self.database.begin() as connection:
+            self._change(connection, number=source_capture.c.number)
+            epoch: int = max(self._row(connection).epoch, above // TICKETS_AN_EPOCH) + 1
+            self._change(connection, epoch=epoch, number=0)
+            return epoch
+
+    @repeatable
+    def installed(self) -> Installation | None:
+        with self.database.begin(reads=True) as connection:
+            row = self._found(connection)
+        if row is None or not row.installation:
+            return None
+        return Installation(row.installation, self.job, row.version, row.epoch, _ticket(row))
+
+    @repeatable
+    def install(self) -> None:
+        """A new installation, whatever was before. The counter goes on: a ticket that was drawn is never drawn again."""
+        new = uuid.uuid4().hex
+        row = {"job": self.job, "epoch": FIRST_EPOCH, "number": 0, "installation": new, "version": VERSION}
+        with self.database.begin() as connection:
+            connection.execute(insert_or_ignore(connection, source_capture), row)
+            self._change(connection, installation=new, version=VERSION)
+
+    @repeatable
+    def uninstall(self) -> None:
+        with self.database.begin() as connection:
+            self._change(connection, installation="")
+
+    def _change(self, connection: Connection, **values: Any) -> None:
+        connection.execute(update(source_capture).where(source_capture.c.job == self.job).values(**values))
+
+    def _found(self, connection: Connection) -> Row[Any] | None:
+        return connection.execute(select(source_capture).where(source_capture.c.job == self.job)).first()
+
+    def _row(self, connection: Connection) -> Row[Any]:
+        """Raises: SourceError."""
+        row = self._found(connection)
+        if row is None or not row.installation:
+            what = f"capture is not installed for job {self.job}, so nothing says what changes"
+            raise SourceError(f"{what}; run `migrator capture install` with this job")
+        if row.version != VERSION:
+            what = f"capture of job {self.job} is of version {row.version}, this migrator needs version {VERSION}"
+            raise SourceError(f"{what}; run `migrator capture install` with this job")
+        return row
+
+
+def _ticket(row: Row[Any]) -> int:
+    return int(row.epoch) * TICKETS_AN_EPOCH + int(row.number)
+
+
+# ── Marks: `model.live.MarkKeeper` ──
+
+_COPIED = (
+    *(source_mark.c.job, source_mark.c.table_name, source_mark.c.image_before, source_mark.c.image_after),
+    *(source_mark.c.root_entity, source_mark.c.root_key, source_mark.c.item_keys),
+    *(source_mark.c.tries, source_mark.c.changed_at),
+)
+_BLANK: Mapping[str, Any] = {
+    **{"table_name": "", "image_before": None, "image_after": None, "root_entity": None, "root_key": None},
+    **{"item_keys": "[]", "work_cursor": "", "tries": 0, "ready_at": 0.0, "leased_until": 0.0},
+}
+
+
+class JournalMarks:
+    """Marks of one job. Each take begins at the first one: no dump or report of a service keeps worked ones from being
+    cleared away here, as it does in a source."""
+
+    def __init__(self, database: Database, job: str, read_image: ReadImage) -> None:
+        self.database = database
+        self.job = job
+        self._read_image = read_image
+        self._own = source_mark.c.job == job
+
+    @repeatable
+    def store(self, marks: Sequence[KeptMark]) -> None:
+        with self.database.begin() as connection:
+            now = seconds(connection)
+            self._insert(
+                connection,
+                [
+                    {
+                        **{"table_name": mark.table, "image_before": mark.before, "image_after": mark.after},
+                        # What is to wait becomes a change of the moment at which it may be taken.
+                        "changed_at": min(now, mark.changed_at) + mark.ready_in_s,
+                        "ready_at": now + mark.ready_in_s if mark.ready_in_s else 0.0,
+                    }
+                    for mark in marks
+                ],
+            )
+
+    @repeatable
+    def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
+        with self.database.begin() as connection:
+            now = seconds(connection)
+            self._insert(
+                connection,
+                [
+                    {"root_entity": name, "root_key": key, "item_keys": _keys_text(keys), "changed_at": now}
+                    for (name, key), keys in roots.items()
+                ],
+            )
+
+    # Done twice, it takes what it took and others beside: those of the first time come when their lease ends.
+    @repeatable
+    def take(self, count: int, lease_s: float) -> list[Mark]:
+        with self.database.begin() as connection:
+            now = seconds(connection)
+            chosen = self._free(now).order_by(source_mark.c.id).limit(count)
+            # Rows of others are passed by, not waited for.
+            rows = connection.execute(chosen.with_for_update(skip_locked=True)).all()
+            self._each(
+                connection, update(source_mark).values(leased_until=now + lease_s), [row.id for row in rows]
+            )
+            return [self._mark(row, now) for row in rows]
+
+    def from_the_first(self) -> None:
+        """Every take looks at all of them."""
+
+    @repeatable
+    def finish(self, ids: Sequence[int]) -> None:
+        with self.database.begin() as connection:
+            self._each(connection, delete(source_mark), ids)
+
+    @repeatable
+    def advance(self, mark: Mark, cursor: str) -> None:
+        # A new row in its place: it stands behind all others, so no other mark waits for a parent of many children.
+        columns = (*_COPIED, literal(cursor), literal(0.0), literal(0.0))
+        again: Select[Any] = select(*columns).where(self._own, source_mark.c.id == mark.id)
+        names = [*(column.name for column in _COPIED), "work_cursor", "ready_at", "leased_until"]
+        with self.database.begin() as connection:
+            if connection.execute(insert(source_mark).from_select(names, again)).rowcount:
+                self._each(connection, delete(source_mark), [mark.id])
+
+    @repeatable
+    def release(self, ids: Sequence[int]) -> None:
+        with self.database.begin() as connection:
+            self._each(connection, update(source_mark).values(leased_until=0.0), ids)
+
+    # Done twice, a failure counts as two, and the mark waits a little longer.
+    @repeatable
+    def put_back(self, ids: Sequence[int], wait_s: float) -> None:
+        with self.database.begin() as connection:
+            ready_at = seconds(connection) + wait_s
+            again = {"tries": source_mark.c.tries + 1, "ready_at": ready_at, "leased_until": 0.0}
+            self._each(connection, update(source_mark).values(**again), ids)
+
+    @repeatable
+    def discard_failed(self, tries: int) -> int:
+        with self.database.begin() as connection:
+            return connection.execute(
+                delete(source_mark).where(self._own, source_mark.c.tries >= tries)
+            ).rowcount
+
+    @repeatable
+    def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
+        with self.database.begin(reads=True) as connection:
+            now = seconds(connection)
+            looked = self._free(now) if free else select(source_mark).where(self._own)
+            later = looked.where(source_mark.c.id > after).order_by(source_mark.c.id)
+            return [self._mark(row, now) for row in connection.execute(later.limit(count))]
+
+    def _free(self, now: float) -> Select[Any]:
+        return select(source_mark).where(
+            self._own, source_mark.c.ready_at <= now, source_mark.c.leased_until <= now
+        )
+
+    @repeatable
+    def state(self) -> MarksState:
+        with self.database.begin(reads=True) as connection:
+            now = seconds(connection)
+            is_ripe = source_mark.c.ready_at <= now
+            counted = select(
+                func.count(case((is_ripe, 1))),
+                func.min(case((is_ripe, source_mark.c.changed_at))),
+                func.count(case((source_mark.c.tries > 0, 1))),
+                func.count(case((~is_ripe, 1))),
+            ).where(self._own)
+            waiting, oldest, failed, unripe = connection.execute(counted).one()
+        return MarksState(waiting, 0.0 if oldest is None else max(0.0, now - oldest), failed, unripe)
+
+    @repeatable
+    def by_table(self) -> dict[str, int]:
+        """How many there are, ripe or not; '' for what is no change of a table."""
+        counted = select(source_mark.c.table_name, func.count()).where(self._own)
+        with self.database.begin(reads=True) as connection:
+            rows = connection.execute(counted.group_by(source_mark.c.table_name)).all()
+        return {str(name or ""): int(count) for name, count in rows}
+
+    @repeatable
+    def discard(self) -> None:
+        """Deletes all marks: capture is taken away."""
+        with self.database.begin() as connection:
+            connection.execute(delete(source_mark).where(self._own))
+
+    def _insert(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            connection.execute(insert(source_mark), [{**_BLANK, "job": self.job, **row} for row in rows])
+
+    def _each(self, connection: Connection, change: Any, ids: Sequence[int]) -> None:
+        """One by one: MySQL would lock what lies between those of a list, too. In one order, so that none wait in a ring."""
+        if ids:
+            of_id = change.where(self._own, source_mark.c.id == bindparam("of_id"))
+            connection.execute(of_id, [{"of_id": number} for number in sorted(ids)])
+
+    def _mark(self, row: Row[Any], now: float) -> Mark:
+        """Whatever it holds: one that cannot be read would keep all others from being taken."""
+        try:
+            keys, fault = _keys(row.item_keys), ""
+        except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
+            keys, fault = (), "what it says of item keys is damaged"
+        before, after = self._image(row, row.image_before), self._image(row, row.image_after)
+        return Mark(
+            id=row.id,
+            table=row.table_name,
+            before=before,
+            after=before if row.image_after == row.image_before else after,
+            root=None if row.root_entity is None else (row.root_entity, row.root_key),
+            keys=keys,
+            cursor=row.work_cursor,
+            tries=row.tries,
+            fault=fault,
+            age_s=max(0.0, now - row.changed_at),
+        )
+
+    def _image(self, row: Row[Any], text: str | None) -> Image | None:
+        return None if text is None else self._read_image(row.table_name, text)
+
+
+def _keys_text(keys: Sequence[ItemKey]) -> str:
+    return json.dumps([write_key(key) for key in keys], ensure_ascii=False)
+
+
+def _keys(text: str) -> tuple[ItemKey, ...]:
+    read = (read_key(key) for key in json.loads(text))
+    return tuple(key for key in read if key is not None)

@@ -1,0 +1,183 @@
+"""The command `migrator`: its groups, and how every error becomes one clear line and an exit code."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn, TextIO, cast
+
+import click
+
+from migrator.cli.command_line import LOG, Branch, CommandLine, log_from
+from migrator.commands.backfill import backfill, doctor, findings, report
+from migrator.commands.capture import capture, migrate_mapping, purge, relay
+from migrator.commands.cutover import cutover
+from migrator.features.exports.commands import export, import_model
+from migrator.commands.local import completion, local
+from migrator.features.look.commands import look, ui
+from migrator.commands.mapping import examples, init, mapping, plan, table
+from migrator.commands.status import pause, resume, status, throttle
+from migrator.features.removal.commands import decommission, forget, undo
+from migrator.commands.reverse import reverse
+from migrator.commands.verify import query, shadow, verify
+from migrator.runtime.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
+from migrator.cli.inert import plain
+
+SECTIONS = {
+    "Design": (init, import_model, plan, mapping, query, examples),
+    "Prepare": (doctor, table, export, capture, local),
+    "Move": (backfill, relay, verify, migrate_mapping, look, ui, status, findings, throttle, pause, resume),
+    "Cut over": (shadow, report, cutover, reverse, decommission),
+    "Mend": (undo, forget, purge),
+    "Shell": (completion,),
+}
+"""Every command, under the heading that the help lists it by."""
+
+
+@click.group(
+    cls=Branch,
+    sections={heading: [str(one.name) for one in commands] for heading, commands in SECTIONS.items()},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(package_name="single-table-migrator", prog_name="migrator")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Move a live relational database into one DynamoDB table.
+
+    Each command says more with --help. The way from a first mapping to the end is in docs/runbook.md.
+    """
+    log_from(**ctx.meta.get(LOG, {}))
+
+
+for _commands in SECTIONS.values():
+    for _command in _commands:
+        cli.add_command(_command)
+
+
+def main(args: list[str] | None = None) -> NoReturn:
+    """Runs the command line; ends the process with the exit codes of docs/scripts.md."""
+    code = run(args)
+    # The interpreter would look for garbage in all that was imported: a fifth of what a short command takes.
+    gc.freeze()
+    sys.exit(code)
+
+
+def run(args: list[str] | None = None) -> int:
+    """The exit code of one command line; what it prints is plain text, and with --json one document."""
+    command_line = CommandLine(tuple(sys.argv[1:] if args is None else args))
+    with plain_streams(command_line) as printed:
+        ended = _ended(command_line)
+        # What failed before it had a result: programs read standard output alone.
+        if ended.code and command_line.wants_json and not printed.written:
+            click.echo(json.dumps(ended.data(), ensure_ascii=False))
+    return ended.code
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """`error`: why a command has no result; '' where it printed one."""
+
+    code: int
+    error: str = ""
+    faults: Sequence[Fault] = ()
+
+    def data(self) -> dict[str, Any]:
+        data = {"error": self.error, "exit_code": self.code}
+        return data | {"faults": [asdict(fault) for fault in self.faults]} if self.faults else data
+
+
+def _ended(command_line: CommandLine) -> _Ended:
+    try:
+        result: Any = cli.main(
+            args=list(command_line.words), prog_name="migrator", standalone_mode=False, obj=command_line
+        )
+        return _Ended(result if isinstance(result, int) else 0)
+    except MigratorError as error:
+        return _reported(error, command_line)
+    except click.exceptions.Exit as error:
+        return _Ended(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        return _Ended(WRONG_USE, error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        # Where no command takes Ctrl-C: before it has begun to, or after its end, when something may have been changed.
+        return _failed(INTERRUPTED, command_line.again(_CUT_OFF))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _Ended(0)
+    except Exception as error:
+        if os.environ.get("MIGRATOR_TRACE"):
+            raise
+        what = f"internal error ({type(error).__name__}); what was checkpointed stays"
+        return _failed(STOPPED, f"error: {what}. Run again with MIGRATOR_TRACE=1 and report what it prints.")
+
+
+_CUT_OFF = "interrupted before it could say more; what was written stays, and the same command goes on"
+
+
+def _reported(error: MigratorError, command_line: CommandLine) -> _Ended:
+    if isinstance(error, MappingError):
+        _print_faults(error)
+        return _Ended(error.exit_code, str(error), error.faults)
+    message = command_line.again(str(error))
+    click.echo(f"error: {message}", err=True)
+    return _Ended(error.exit_code, message)
+
+
+def _failed(code: int, message: str) -> _Ended:
+    click.echo(message, err=True)
+    return _Ended(code, message.removeprefix("error: "))
+
+
+class PlainStream:
+    """A text stream that writes invisible characters visibly, except lines and tabs; all else is done by the one `beneath`.
+
+    So a terminal obeys nothing of a row, a name or a file. `transform`: what is made of each text.
+    """
+
+    def __init__(self, beneath: TextIO, transform: Callable[[str], str]) -> None:
+        self.beneath = beneath
+        self.transform = transform
+        self.written = False
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError("text is written here")  # click tries bytes to see what a stream is
+        self.written = True
+        self.beneath.write(plain(self.transform(text), lines=True))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.beneath, name)
+
+
+@contextmanager
+def plain_streams(command_line: CommandLine) -> Iterator[PlainStream]:
+    """Until it ends, standard output, which is given, and standard error are such streams."""
+    before = sys.stdout, sys.stderr
+    # A document is what it is: a command in it may be a row's text.
+    streams = [
+        PlainStream(before[0], lambda text: text if command_line.wants_json else command_line.whole(text)),
+        PlainStream(before[1], command_line.whole),
+    ]
+    sys.stdout, sys.stderr = (cast(TextIO, stream) for stream in streams)
+    try:
+        yield streams[0]
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _print_faults(error: MappingError) -> None:
+    for fault in error.faults:
+        click.echo(str(fault), err=True)
+    serious = sum(not fault.warning for fault in error.faults)
+    click.echo(f"{serious} fault(s)", err=True)

@@ -1,1 +1,0 @@
-"""Designs a mapping for questions that a database is asked: keys, indexes, access patterns."""

@@ -1,0 +1,210 @@
+"""The steps of a change to another mapping, in their order, gone on with where they were left; and its gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from migrator.mapping.difference.difference import Difference
+from migrator.mapping.difference.patterns import PatternDifference
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.evidence import PatternPhase, Phase
+from migrator.mapping.model.instances import ChangeStep, RevisionChange, Standing
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.table import ItemKey
+
+ORDER: tuple[ChangeStep, ...] = ("indexes", "newest", "items", "gone", "verify", "unasked")
+"""Indexes are there before items have their attributes; no item of the older mapping is written once the newer one is the
+newest, so what is written and deleted after that stays; the verify proves all of it; and an index goes last."""
+ANSWERED: tuple[Phase, ...] = ("ramp", "live", "complete")
+"""Phases in which the table answers calls."""
+ROUNDS = 3
+"""How often the table is verified, and what differs written, before it is left to the next call."""
+
+
+class ChangeBook(Protocol):
+    """The part of a journal that keeps how far a change has come."""
+
+    def advance(self, change: RevisionChange, step: ChangeStep) -> None: ...
+
+
+@dataclass(frozen=True)
+class Steps:
+    """`works`: by step what does it, and says what was done; each may be done twice. `still`: raises where the mapping's
+    file is not any more what the change began with; asked before each step. `tell`: a line for each step."""
+
+    book: ChangeBook
+    works: Mapping[ChangeStep, Callable[[], str]]
+    still: Callable[[], None]
+    tell: Callable[[str], None]
+
+    def run(self, change: RevisionChange) -> list[tuple[ChangeStep, str]]:
+        """The steps that were done, from the one on that the change stands at. Raises: what a step does; the same change
+        goes on from there."""
+        done = []
+        for number in range(ORDER.index(change.step), len(ORDER)):
+            step, after = ORDER[number], ORDER[number + 1 : number + 2]
+            self.still()
+            said = self.works[step]()
+            # After the work: a crash between them does it twice, the other order leaves it out.
+            self.book.advance(change, after[0] if after else "")
+            self.tell(f"{number + 1}/{len(ORDER)} {step}: {said}")
+            done.append((step, said))
+        return done
+
+
+# ── what has to be so before anything is changed ──
+
+
+def answered(difference: Difference, phases: Mapping[str, PatternPhase]) -> Iterator[tuple[str, str]]:
+    """Each pattern that DynamoDB answers, with why it would have another answer by the new revision, or none."""
+    for pattern in difference.patterns:
+        phase = phases.get(pattern.name)
+        if phase is None or phase.state.phase not in ANSWERED:
+            continue
+        if why := _why(pattern):
+            yield pattern.name, f"it is in {phase.state.word}, and {why}"
+
+
+def _why(pattern: PatternDifference) -> str:
+    if pattern.effect == "gone":
+        return "this mapping has it no more"
+    if pattern.old_loses:
+        return f"services of the older mapping would no longer find {', '.join(pattern.old_loses)}"
+    return "its answer changes" if pattern.answer_changes else ""
+
+
+def refuse_direct(difference: Difference, direct: Sequence[str]) -> None:
+    """Raises: SettingsError where items change that the service writes itself, so that no row says what they are."""
+    if names := sorted({entity.written for entity in difference.entities} & set(direct)):
+        what = f"the service writes {', '.join(names)} itself (writes.direct of the job)"
+        raise SettingsError(f"{what}: no row says what their items are, so the service has to change them")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What stands in the mapping's file, and what is asked. `own`: its revision; `standing`: of that one; `is_left`: whether
+    the job went back from it; `again`: whether it is to go to such a one once more."""
+
+    own: str
+    standing: Standing
+    is_left: bool
+    go_back: bool
+    again: bool
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the journal says. `newest`: '' for none; `before`: the one that was the newest before it, '' where that is not
+    known; `last`: the last change that was begun."""
+
+    newest: str
+    before: str
+    last: RevisionChange | None
+
+
+@dataclass(frozen=True)
+class Way:
+    """From which revision to which one; `resumed`: the change that is gone on with."""
+
+    before: str
+    after: str
+    goes_back: bool
+    resumed: RevisionChange | None = field(default=None)
+
+
+@dataclass(frozen=True)
+class There:
+    """The job works by this revision already. `advice`: what else is to be said; '' for nothing."""
+
+    revision: str
+    advice: str = ""
+
+
+def way_of(asked: Asked, known: Known, under_way: Callable[[RevisionChange, str], str]) -> Way | There:
+    """Where the job is to go, or that it is there. `under_way`: why another revision is refused meanwhile.
+
+    Raises: SettingsError, which says what to do.
+    """
+    if not known.newest:
+        what = "the job has written nothing yet, so there is no older mapping to change from"
+        raise SettingsError(f"{what}; run `migrator backfill JOB`")
+    last = known.last
+    if last is not None and not last.is_done:
+        if asked.go_back:
+            # Given once more it goes on back; to turn round once more it is given again when that is done.
+            back = last if last.goes_back else None
+            return Way(last.after, last.before, True) if back is None else _resumed(back)
+        if last.goes_back or last.after != asked.own:
+            raise SettingsError(under_way(last, asked.own))
+        return _resumed(last)
+    if asked.go_back:
+        return _back(asked, known)
+    if asked.standing in ("newest", "first"):
+        is_unwritten = bool(known.before) and (last is None or last.after != asked.own)
+        return Way(known.before, asked.own, False) if is_unwritten else There(known.newest)
+    if asked.is_left and asked.again:
+        return Way(known.newest, asked.own, False)
+    if asked.is_left or asked.standing == "old":
+        raise SettingsError(_left(asked, known))
+    return Way(known.newest, asked.own, False)
+
+
+def _left(asked: Asked, known: Known) -> str:
+    """Why the job does not go to such a mapping by itself: after --go-back its file still is the one that was left, and a
+    deployment that gives the command each time, or one of an older checkout, would turn the job round unasked."""
+    way, flag = ("back", "--again") if asked.is_left else ("on", "--go-back")
+    return (
+        f"mapping {asked.own} is one that the job has gone {way} from, to {known.newest}: to go to it again say"
+        f" `migrator migrate-mapping JOB {flag}`; to stay, put the file of {known.newest} in place of the job's mapping file"
+    )
+
+
+def _resumed(change: RevisionChange) -> Way:
+    return Way(change.before, change.after, change.goes_back, change)
+
+
+def _back(asked: Asked, known: Known) -> Way | There:
+    """To what the file says where that is an older one, else to the one before the newest; once, where it is given twice."""
+    is_back = known.last is not None and known.last.goes_back and known.last.after == known.newest
+    if asked.standing == "old" and not (is_back and asked.is_left):
+        return Way(known.newest, asked.own, True)
+    if known.last is not None and is_back:
+        again = "say `migrator migrate-mapping JOB --again` by the file that it left"
+        return There(
+            known.newest,
+            f"it has gone back to it from {known.last.before}. Put its file in place of the job's mapping file; to go to"
+            f" {known.last.before} again {again}; to go further back put an older file there and say --go-back",
+        )
+    if not known.before:
+        what = f"the journal knows of no mapping before {known.newest}"
+        raise SettingsError(f"{what}: put the older file in place of the job's, and say --go-back once more")
+    return Way(known.newest, known.before, True)
+
+
+# ── a verify of the whole table, and what it finds written ──
+
+
+@dataclass(frozen=True)
+class Verified:
+    """`confirmed`: rows whose items differ, each with the item keys in question; `left`: findings by their kind."""
+
+    items: int
+    confirmed: Mapping[Root, set[ItemKey]]
+    left: Mapping[str, int]
+
+
+def proven(
+    verify: Callable[[], Verified], refresh: Callable[[Mapping[Root, set[ItemKey]]], None]
+) -> tuple[Verified, int]:
+    """The last verify, and how many rows were written on the way: those that changed while their page was not written
+    yet, whose older keys neither that page nor a relay of the newer mapping knows any more."""
+    rows = 0
+    for number in range(ROUNDS):
+        verified = verify()
+        if not verified.confirmed or number == ROUNDS - 1:
+            break
+        refresh(verified.confirmed)
+        rows += len(verified.confirmed)
+    return verified, rows

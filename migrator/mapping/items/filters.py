@@ -1,0 +1,485 @@
+"""Filters of templates: what each takes, gives and promises; time buckets; the fan-out of `*`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from migrator.mapping.items import values
+from migrator.mapping.items.geo import PRECISIONS, cell, cells_around
+from migrator.mapping.items.scalars import moment_of
+from migrator.mapping.items.values import json_text
+from migrator.runtime.errors import RowError
+from migrator.mapping.model.facts import Alike, Kind, KindName
+from migrator.mapping.model.mapping import Filter
+from migrator.mapping.model.table import CLIMB_LEVELS
+
+# ──
+# Buckets of time: the text of the hour, day, month or year that a moment falls into, and all buckets of a
+# range.
+
+MOST = 400
+"""Buckets that one question may take: more than a year of days, each of them a request."""
+
+CHARACTERS = {"millisecond": 23, "second": 19, "hour": 13, "day": 10, "month": 7, "year": 4}
+"""How much of a time's text, 2026-06-10T14:32:00.000000, names its unit."""
+UNITS = ("hour", "day", "month", "year")
+
+
+def bucket(unit: str, value: date | datetime) -> str:
+    """The text of the bucket: 2026-06-10T14, 2026-06-10, 2026-06 or 2026. A date is its midnight."""
+    return _moment(value).isoformat(timespec="microseconds")[: CHARACTERS[unit]]
+
+
+def is_whole(unit: str, value: date | datetime) -> bool:
+    """Whether a time is the first moment of its bucket."""
+    moment = _moment(value).isoformat(timespec="microseconds")
+    return moment[CHARACTERS[unit] :] == "0000-01-01T00:00:00.000000"[CHARACTERS[unit] :]
+
+
+def buckets_between(unit: str, since: date | datetime, until: date | datetime) -> list[str]:
+    """The buckets from the one that holds `since` to the one that holds `until`, in order; none where they are swapped.
+
+    Raises: ValueError for more than 400.
+    """
+    buckets: list[str] = []
+    last = bucket(unit, until)
+    for text in _from(unit, _moment(since)):
+        if text > last:
+            break
+        if len(buckets) == MOST:
+            raise ValueError(f"more than {MOST} buckets ({unit}) between both times; ask for a shorter time")
+        buckets.append(text)
+    return buckets
+
+
+def following(unit: str, moment: datetime) -> datetime:
+    """The same place in the next bucket. Raises: OverflowError or ValueError behind the year 9999."""
+    return _NEXT[unit](moment)
+
+
+def _from(unit: str, moment: datetime) -> Iterator[str]:
+    yield bucket(unit, moment)
+    try:
+        while True:
+            moment = _NEXT[unit](moment)
+            yield bucket(unit, moment)
+    except (OverflowError, ValueError):
+        return  # the year 9999 is the last one that there is
+
+
+def _moment(value: Any) -> datetime:
+    """The date and time as it is written: in UTC where it has a zone, which the text of a key leaves out."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None)
+    return datetime(value.year, value.month, value.day)
+
+
+def _next_month(moment: datetime) -> datetime:
+    return moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1)
+
+
+_NEXT: dict[str, Callable[[datetime], datetime]] = {
+    "hour": lambda moment: moment + timedelta(hours=1),
+    "day": lambda moment: moment + timedelta(days=1),
+    "month": _next_month,
+    "year": lambda moment: moment.replace(year=moment.year + 1, month=1, day=1),
+}
+
+
+# ── The filters of templates: what each takes, gives and promises about its text ──
+
+_TIMES: frozenset[KindName] = frozenset({"timestamp", "date"})
+_DATES: frozenset[KindName] = frozenset({"date"})
+_NUMBERS: frozenset[KindName] = frozenset({"integer", "number", "float"})
+_ANY: frozenset[KindName] = frozenset()
+DIGITS = "0123456789-."
+MOMENT = f"{DIGITS}:+TZ"
+"""What stands in the text of a number, and of a time."""
+
+
+@dataclass(frozen=True)
+class FilterContext:
+    """What a filter may know beside its value: the table's separator, the mapping's maps and time zone."""
+
+    separator: str = "#"
+    maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    timezone: str | None = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """The many texts that a `*` before a filter stands for: every shard, every bucket of a time, the cells of a place.
+
+    `values`: how many parameters it takes; `texts(argument, values)` gives the texts.
+    """
+
+    of: Literal["shard", "time", "place"]
+    values: int
+    texts: Callable[[str, Sequence[Any]], list[str]]
+
+
+@dataclass(frozen=True)
+class FilterSpec:
+    """All that is known of a filter; nothing else knows one by its name. `make(args, surroundings)` gives the function
+    of decoded values.
+
+    What it takes: `takes`: kinds (none: every kind). `values`: how many. `null`: whether it is called with NULL, for
+    which it gives its argument (otherwise NULL stays NULL). `of_list`: whether it makes one value of a list's values.
+    `nested`: whether it takes lists and maps. `undecodable`: whether it takes values that their kind has no form for.
+    `of_bytes`: whether it takes bytes, which have no text.
+    `fixed`: whether it takes text of fixed width only (a format, or a date). `of_map`: whether its argument names a map
+    of the mapping, and what the map does not list is refused. `of_schema`: whether a schema's name may have it.
+    `by_separator`, `by_timezone`: whether its text depends on the table's separator, or on the mapping's time zone.
+
+    What it promises: `same_kind`: that it gives a value of the kind that it is given, and not what `gives` says.
+    `closed`: that its text cannot hold the separator ('same': as what it is given), but for one that is made of its
+    `alphabet`. `width`: that all its texts are as long ('fixed'), or none is longer than what it is given ('given').
+    `order`: that its texts sort as what it is given does ('kept') or the other way round. `injective`: that two values
+    never give one result; `whole`: that with such arguments two values of these kinds do not. `unit`: the bucket of time
+    that its text names ({0} is its argument). `cuts`: to which unit it cuts a time, by its arguments. `moment`: that its
+    text is the whole time, as ISO 8601.
+    `mends`: in what texts may differ of which it makes one.
+    """
+
+    make: Callable[[tuple[str, ...], FilterContext], Callable[..., Any]]
+    takes: frozenset[KindName] = _ANY
+    gives: Kind = Kind("text")
+    args: tuple[int, int] = (0, 0)
+    values: int = 1
+    null: bool = False
+    of_list: bool = False
+    nested: bool = False
+    undecodable: bool = False
+    of_bytes: bool = False
+    fixed: bool = False
+    of_map: bool = False
+    of_schema: bool = False
+    by_separator: bool = False
+    by_timezone: bool = False
+    same_kind: bool = False
+    moment: bool = False
+    closed: bool | Literal["same"] = True
+    alphabet: str = ""
+    width: Literal["fixed", "given", "any"] = "any"
+    order: Literal["kept", "reversed", "lost"] = "lost"
+    injective: bool = False
+    whole: Mapping[tuple[str, ...], frozenset[KindName]] = field(default_factory=dict)
+    unit: str = ""
+    cuts: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    mends: Alike | None = None
+    way: Way | None = None
+    check: Callable[[Sequence[str]], str] = lambda args: ""
+
+    @property
+    def writes_time(self) -> bool:
+        """Whether it gives the text of a time: a day begins as its moments do."""
+        return self.takes == _TIMES and self.gives.name == "text"
+
+    @property
+    def holds_list(self) -> bool:
+        """Whether each of a list's values stands in what it gives."""
+        return self.of_list and self.injective
+
+
+def unit_of(used: Filter) -> str:
+    """The bucket of time that the filter's text names; '' where it names none."""
+    return FILTERS[used.name].unit.format(*used.args)
+
+
+def cut_of(used: Filter) -> str:
+    """The unit of time to which the filter cuts a time; '' where it cuts none."""
+    return unit_of(used) or FILTERS[used.name].cuts.get(used.args, "")
+
+
+def _iso(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
+    form = _ISO_FORMS[",".join(args)]
+
+    def apply(value: Any) -> str:
+        moment = moment_of(value)
+        return form(moment.replace(tzinfo=None)) + ("Z" if moment.tzinfo else "")
+
+    return apply
+
+
+def _basic(precision: str) -> Callable[[datetime], str]:
+    return lambda moment: moment.isoformat("T", precision).replace("-", "").replace(":", "")
+
+
+_ISO_FORMS: dict[str, Callable[[datetime], str]] = {
+    "": lambda moment: moment.isoformat("T", "microseconds"),
+    "s": lambda moment: moment.isoformat("T", "seconds"),
+    "ms": lambda moment: moment.isoformat("T", "milliseconds"),
+    "basic": _basic("seconds"),
+    "ms,basic": _basic("milliseconds"),
+}
+
+
+def _iso_form(args: Sequence[str]) -> str:
+    return "" if ",".join(args) in _ISO_FORMS else f"knows s, ms, basic and ms,basic, not '{','.join(args)}'"
+
+
+def _part(length: int) -> Callable[[tuple[str, ...], FilterContext], Callable[[Any], str]]:
+    def make(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
+        return lambda value: moment_of(value).date().isoformat()[:length]
+
+    return make
+
+
+def _epoch(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], int]:
+    zone = ZoneInfo(around.timezone) if around.timezone else UTC
+    return lambda value: epoch_seconds(value, zone)
+
+
+def epoch_seconds(value: Any, zone: Any = UTC) -> int:
+    """Whole seconds since 1970 (rounded down) of a timestamp or a date; one without a zone is in `zone`."""
+    moment = moment_of(value)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
+    # Not by way of UTC, where the first and the last hours of the calendar may have no date.
+    past = moment.replace(tzinfo=None) - datetime(1970, 1, 1) - (moment.utcoffset() or timedelta(0))
+    return past.days * 86400 + past.seconds
+
+
+def _or(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], Any]:
+    return lambda value: args[0] if value is None else value
+
+
+def _map(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], str]:
+    table = around.maps[args[0]]
+
+    def apply(value: Any) -> str:
+        mapped = table.get(values.text(value))
+        if mapped is None:
+            raise RowError(f"a value that the map '{args[0]}' does not list; add it to maps")
+        return mapped
+
+    return apply
+
+
+def _escape(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], str]:
+    """Percent-encodes '%' and every character of the separator, so that the text cannot hold the separator."""
+    codes = {
+        ord(char): "".join(f"%{byte:02X}" for byte in char.encode()) for char in {*around.separator, "%"}
+    }
+    return lambda value: values.text(value).translate(codes)
+
+
+def _shard(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
+    count = int(args[0])
+    return lambda value: shard_text(int.from_bytes(_digest(value)[:8], "big") % count, count)
+
+
+def shard_text(number: int, count: int) -> str:
+    """A shard's number, as wide as the highest one of `count` shards."""
+    return f"{number:0{len(str(count - 1))}}"
+
+
+def _bucket(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
+    return lambda value: bucket(args[0], moment_of(value))
+
+
+def _geohash(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
+    precision = int(args[0])
+    return lambda point: cell(point[0], point[1], precision)
+
+
+def _hash(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
+    return lambda value: _digest(value).hex()[:_HASH_LETTERS]
+
+
+def _digest(value: Any) -> bytes:
+    """SHA-256 of the value's text in UTF-8; of bytes, of these as they are. Stored keys are made of it: it never changes."""
+    return hashlib.sha256(value if isinstance(value, bytes) else values.text(value).encode()).digest()
+
+
+_HASH_LETTERS = 32
+_COMPLEMENT = str.maketrans("0123456789", "9876543210")
+
+
+def _desc(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
+    """Each digit's complement to 9, so that what is larger sorts first; the text must be of fixed width."""
+
+    def apply(value: Any) -> str:
+        text = values.text(value)
+        if set(text) - set("0123456789-:.TZ"):
+            raise RowError("desc takes a padded number or a date, nothing else")
+        return text.translate(_COMPLEMENT)
+
+    return apply
+
+
+def _json(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
+    return json_text
+
+
+def _path(args: tuple[str, ...], around: FilterContext) -> Callable[[list[Any]], str | None]:
+    def apply(elements: list[Any]) -> str | None:
+        if None in elements:
+            return None
+        parts = [values.text(value) for value in elements]
+        if any(around.separator in part for part in parts):
+            raise RowError("a part of the path holds the separator; write |escape before |path")
+        return around.separator.join(parts)
+
+    return apply
+
+
+def _first(args: tuple[str, ...], _: FilterContext) -> Callable[[list[Any]], Any]:
+    return lambda elements: elements[0] if elements else None
+
+
+def _at(args: tuple[str, ...], _: FilterContext) -> Callable[[list[Any]], Any]:
+    number = int(args[0])
+    return lambda elements: elements[number - 1] if len(elements) >= number else None
+
+
+def _depth(args: tuple[str, ...], _: FilterContext) -> Callable[[list[Any]], int]:
+    return len
+
+
+def _one_of(*words: str) -> Callable[[Sequence[str]], str]:
+    return lambda args: "" if not args or args[0] in words else f"knows {', '.join(words)}, not '{args[0]}'"
+
+
+def _plain(apply: Callable[[str], str]) -> Callable[[tuple[str, ...], FilterContext], Callable[[Any], str]]:
+    return lambda args, around: lambda value: apply(values.text(value))
+
+
+def _trimmed(text: str) -> str:
+    return text.strip(" ")
+
+
+def _text(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
+    return values.undamaged_text
+
+
+def _count(args: Sequence[str]) -> str:
+    return (
+        ""
+        if args[0].isdecimal() and 2 <= int(args[0]) <= 10_000
+        else "takes a number of shards from 2 to 10000"
+    )
+
+
+def _list_position(args: Sequence[str]) -> str:
+    is_number = args[0].isdecimal() and 1 <= int(args[0]) <= CLIMB_LEVELS
+    return "" if is_number else f"takes a place from 1 to {CLIMB_LEVELS}"
+
+
+def _precision(args: Sequence[str]) -> str:
+    is_number = args[0].isdecimal() and int(args[0]) in PRECISIONS
+    return "" if is_number else "takes a number of characters from 1 to 12"
+
+
+def _shards(argument: str, _: Sequence[Any]) -> list[str]:
+    return [shard_text(number, int(argument)) for number in range(int(argument))]
+
+
+def _cells(argument: str, values: Sequence[Any]) -> list[str]:
+    return cells_around(values[0], values[1], int(argument))
+
+
+def _calendar(
+    unit: str, make: Callable[[tuple[str, ...], FilterContext], Callable[[Any], str]]
+) -> FilterSpec:
+    """A filter that gives a bucket of time; `unit` is {0} where its argument says which."""
+    way = Way(
+        "time", 2, lambda argument, values: buckets_between(unit.format(argument), values[0], values[1])
+    )
+    return FilterSpec(make, _TIMES, alphabet=MOMENT, width="fixed", order="kept", unit=unit, way=way)
+
+
+def _same(
+    make: Callable[[tuple[str, ...], FilterContext], Callable[[Any], Any]], **promises: Any
+) -> FilterSpec:
+    """A filter whose text is not wider than its input, and holds the separator where its input does."""
+    return FilterSpec(make, closed="same", width="given", **promises)
+
+
+_ISO_CUTS = {
+    ("s",): "second",
+    ("ms",): "millisecond",
+    ("basic",): "second",
+    ("ms", "basic"): "millisecond",
+}
+_ISO_WHOLE = {(): _TIMES, ("s",): _DATES, ("ms",): _DATES}
+_BUCKET = replace(_calendar("{0}", _bucket), args=(1, 1), check=_one_of(*UNITS))
+_GEOHASH = FilterSpec(
+    _geohash,
+    _NUMBERS,
+    args=(1, 1),
+    values=2,
+    alphabet="0123456789bcdefghjkmnpqrstuvwxyz",
+    width="fixed",
+    way=Way("place", 2, _cells),
+    check=_precision,
+)
+
+FILTERS: dict[str, FilterSpec] = {
+    "iso": FilterSpec(
+        _iso,
+        _TIMES,
+        args=(0, 2),
+        alphabet=MOMENT,
+        width="fixed",
+        order="kept",
+        whole=_ISO_WHOLE,
+        cuts=_ISO_CUTS,
+        moment=True,
+        check=_iso_form,
+    ),
+    "epoch": FilterSpec(
+        _epoch,
+        _TIMES,
+        Kind("integer"),
+        alphabet=DIGITS,
+        order="kept",
+        by_timezone=True,
+        cuts={(): "second"},
+    ),
+    "lower": _same(_plain(str.lower), mends="case", of_schema=True),
+    "upper": _same(_plain(str.upper), mends="case", of_schema=True),
+    "trim": _same(_plain(_trimmed), mends="trailing spaces"),
+    "or": _same(_or, args=(1, 1), null=True, same_kind=True, of_bytes=True, order="kept"),
+    "map": FilterSpec(_map, args=(1, 1), closed=False, of_map=True),
+    "text": _same(_text, injective=True, undecodable=True, of_schema=True),
+    "escape": FilterSpec(_escape, injective=True, alphabet="%0123456789ABCDEF", by_separator=True),
+    "hash": FilterSpec(_hash, of_bytes=True, alphabet="0123456789abcdef", width="fixed"),
+    "shard": FilterSpec(
+        _shard,
+        of_bytes=True,
+        args=(1, 1),
+        alphabet=DIGITS,
+        width="fixed",
+        way=Way("shard", 0, _shards),
+        check=_count,
+    ),
+    "desc": _same(_desc, injective=True, fixed=True, alphabet=MOMENT, order="reversed"),
+    "json": FilterSpec(_json, closed=False, nested=True),
+    "path": FilterSpec(_path, closed=False, injective=True, of_list=True, by_separator=True),
+    "first": _same(_first, of_list=True, of_bytes=True, same_kind=True, order="kept"),
+    "at": _same(
+        _at, args=(1, 1), of_list=True, of_bytes=True, same_kind=True, order="kept", check=_list_position
+    ),
+    "depth": FilterSpec(_depth, gives=Kind("integer"), of_list=True, of_bytes=True, alphabet=DIGITS),
+    "bucket": replace(_BUCKET, whole={("day",): _DATES}),
+    "date": replace(_calendar("day", _part(10)), whole={(): _DATES}),
+    "month": _calendar("month", _part(7)),
+    "year": _calendar("year", _part(4)),
+    "geohash": _GEOHASH,
+}
+
+
+def texts_of(used: Filter, values: Sequence[Any]) -> list[str]:
+    """The texts that `{*…|used}` stands for, in order and each once; `values` are its parameters.
+
+    Raises: RowError or ValueError for values that have no such texts, or more than a question may ask.
+    """
+    way = FILTERS[used.name].way
+    assert way is not None
+    return way.texts(used.args[0] if used.args else "", values)

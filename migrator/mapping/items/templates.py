@@ -1,0 +1,149 @@
+"""The template language: `USER#{user_id:06}`, `created_at|iso:s`, parsed to references and filters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from migrator.mapping.items.filters import FILTERS
+from migrator.runtime.errors import did_you_mean
+from migrator.mapping.model.mapping import Filter, Ref, Template
+
+_FORMAT = re.compile(r"0(?P<width>[1-9][0-9]*)(?:d|\.(?P<decimals>[0-9]+)f)?")
+_QUOTED_NAME = re.compile(r'"((?:[^"]|"")+)"')
+_QUOTED = re.compile(r"'((?:[^']|'')*)'")
+
+
+def parse_template(text: str, *, every: bool = False) -> Template:
+    """The parts of a text with braces; `{{` and `}}` are literal braces. `every`: a reference may have a `*`.
+
+    Raises: ValueError saying what is wrong with it.
+    """
+    parts: list[str | Ref] = []
+    for literal, inner in _pieces(text):
+        if literal:
+            parts.append(literal)
+        if inner is not None:
+            parts.append(_every(inner) if every and inner.startswith("*") else parse_ref(inner, formats=True))
+    return Template(tuple(parts), text)
+
+
+def parse_ref(text: str, *, formats: bool = False) -> Ref:
+    """A reference: `path[,path…][:format][|filter[:argument,…]…]`; a format only where `formats` allows it.
+
+    A name that holds one of `, : | { } '` stands in double quotes, a double quote in it twice.
+
+    Raises: ValueError saying what is wrong with it.
+    """
+    if text.startswith("*"):
+        raise ValueError(f"'{text}': a * stands in the partition key of an access pattern's query only")
+    head, *filter_texts = _split(text, "|")
+    names, *formats_given = _split(head, ":")
+    colon, format_spec = bool(formats_given), ":".join(formats_given)
+    paths = tuple(_unquoted_name(path) for path in _split(names, ","))
+    if not all(paths):
+        raise ValueError(f"'{text}' names no column; write a column, or alias.column")
+    if colon and not formats:
+        raise ValueError(f"'{text}' has a format outside of braces; write \"{{{text}}}\"")
+    if colon and not _FORMAT.fullmatch(format_spec):
+        raise ValueError(f"the format '{format_spec}' is not known; write a width such as 06, or 09.2f")
+    filters = tuple(_filter(part) for part in filter_texts)
+    _check_arity(text, paths, filters)
+    return Ref(paths, format_spec if colon else None, filters)
+
+
+def _every(text: str) -> Ref:
+    """A reference with a `*`: `*|shard:10`, `*since,until|bucket:day`, `*lat,lng|geohash:6`."""
+    head, *filter_texts = _split(text[1:], "|")
+    paths = tuple(path.strip() for path in head.split(",")) if head.strip() else ()
+    filters = tuple(_filter(part) for part in filter_texts)
+    way = FILTERS[filters[0].name].way if len(filters) == 1 else None
+    if way is None:
+        fan_outs = ", ".join(name for name, spec in FILTERS.items() if spec.way)
+        raise ValueError(f"'{text}' says not what its * stands for; write one of the filters {fan_outs}")
+    if len(paths) != way.values or not all(paths):
+        raise ValueError(f"'{text}' names {len(paths)} parameter(s) where {way.values} is/are taken")
+    return Ref(paths, None, filters, every=True)
+
+
+def format_width(format_spec: str) -> tuple[int, int]:
+    """(width, decimals) of a format such as 06 or 09.2f."""
+    match = _FORMAT.fullmatch(format_spec)
+    if match is None:
+        raise ValueError(format_spec)
+    return int(match["width"]), int(match["decimals"] or 0)
+
+
+def _filter(text: str) -> Filter:
+    name, colon, rest = text.strip().partition(":")
+    spec = FILTERS.get(name)
+    if spec is None:
+        raise ValueError(f"there is no filter '{name}'{did_you_mean(name, FILTERS)}")
+    args = tuple(_unquote(argument) for argument in _split(rest, ",")) if colon else ()
+    least, most = spec.args
+    if not least <= len(args) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise ValueError(f"the filter '{name}' takes {wanted} argument(s), not {len(args)}")
+    fault = spec.check(args)
+    if fault:
+        raise ValueError(f"the filter '{name}': {fault}")
+    return Filter(name, args)
+
+
+def _check_arity(text: str, paths: tuple[str, ...], filters: tuple[Filter, ...]) -> None:
+    wanted = FILTERS[filters[0].name].values if filters else 1
+    if len(paths) != wanted:
+        raise ValueError(f"'{text}' gives {len(paths)} value(s) where {wanted} is/are taken")
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str | None]]:
+    """(literal, what stands in the braces behind it); the last may have no braces."""
+    literal, at = "", 0
+    while at < len(text):
+        char = text[at]
+        if char in "{}" and text[at : at + 2] == char * 2:
+            literal, at = literal + char, at + 2
+        elif char == "{":
+            end = _closing(text, at)
+            yield literal, text[at + 1 : end]
+            literal, at = "", end + 1
+        elif char == "}":
+            raise ValueError(f"a '}}' without its '{{' in '{text}'; write '}}}}' for the character")
+        else:
+            literal, at = literal + char, at + 1
+    if literal:
+        yield literal, None
+
+
+def _closing(text: str, at: int) -> int:
+    quote = ""
+    for position in range(at + 1, len(text)):
+        char = text[position]
+        if char in "'\"" and quote in ("", char):
+            quote = "" if quote else char
+        elif char == "}" and not quote:
+            return position
+    raise ValueError(f"a '{{' that is never closed in '{text}'; write '{{{{' for the character")
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """`text` at every separator that stands outside of quotes."""
+    parts, quote = [""], ""
+    for char in text:
+        if char in "'\"" and quote in ("", char):
+            quote = "" if quote else char
+        if char == separator and not quote:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+def _unquoted_name(text: str) -> str:
+    match = _QUOTED_NAME.fullmatch(text.strip())
+    return match[1].replace('""', '"') if match else text.strip()
+
+
+def _unquote(text: str) -> str:
+    match = _QUOTED.fullmatch(text.strip())
+    return match[1].replace("''", "'") if match else text.strip()

@@ -1,0 +1,410 @@
+"""Values of a row: from a driver's value to one exact Python form per kind, nested and JSON ones included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from enum import Enum, auto
+from typing import Any
+from uuid import UUID
+
+from migrator.mapping.items.scalars import (
+    NoFormError,
+    Undecodable,
+    checked_number,
+    date_decoder,
+    decimal_of,
+    float_decoder,
+    is_finite,
+    misfit,
+    number_decoder,
+    time_decoder,
+    timestamp_decoder,
+    without_advice,
+)
+from migrator.runtime.errors import RowError
+from migrator.mapping.model.facts import Kind, KindName
+from migrator.mapping.model.table import NESTING_LEVELS, SetOf, Value
+
+# ──
+# Values that hold values: JSON documents, arrays, composites, hstores and MySQL's SETs, as plain lists and
+# maps.
+
+Step = Callable[[Any], Any]
+Scalars = Callable[[Kind], Step]
+"""Gives the function from one value (as a driver gives it) to its form in an item."""
+
+
+def encodable(raw: str) -> str:
+    try:
+        raw.encode("utf-8")
+    except UnicodeEncodeError:
+        raise RowError("the text is not valid Unicode (half of a surrogate pair)") from None
+    return raw
+
+
+class _JsonNull(Enum):
+    """The JSON document `null`, which is not SQL's NULL: an item has the attribute, of type NULL."""
+
+    NULL = auto()
+
+
+JSON_NULL = _JsonNull.NULL
+
+
+def json_decoder(_: Kind) -> Step:
+    def decode(raw: Any) -> Any:
+        value = _plain_json(_parsed(raw) if isinstance(raw, str) else raw, 1)
+        return JSON_NULL if value is None else value
+
+    return _refusing_whole(decode)
+
+
+def stored(value: Any) -> Value:
+    """An attribute's value that is not NULL, as it stands in an item: None for the JSON document `null`."""
+    return None if value is JSON_NULL else value
+
+
+def list_decoder(kind: Kind, scalars: Scalars) -> Step:
+    """Of an array, as its JSON text or as the driver's own list."""
+    element = kind.element or Kind("plain")
+    of_json, of_driver = _of_json(element, scalars), scalars(element)
+
+    def decode(raw: Any) -> list[Any]:
+        elements = _parsed(raw) if isinstance(raw, str) else raw
+        if not isinstance(elements, list):
+            raise RowError("the value is no array, though the column is declared as one")
+        made = _elements(elements, of_json if isinstance(raw, str) else of_driver)
+        return SetOf(made) if isinstance(elements, SetOf) else made
+
+    return _refusing_whole(decode)
+
+
+def map_decoder(kind: Kind, scalars: Scalars) -> Step:
+    """Of a composite or an hstore, as its JSON text. A field that is NULL is left out; an hstore's is its own."""
+    of_json = _map_of_json(kind, scalars)
+
+    def decode(raw: Any) -> dict[str, Any]:
+        fields = _parsed(raw) if isinstance(raw, str) else raw
+        if not isinstance(fields, Mapping):
+            raise RowError("the value has no fields, though the column is declared with some")
+        return of_json(fields)  # type: ignore[no-any-return]
+
+    return _refusing_whole(decode)
+
+
+def set_decoder(_: Kind) -> Step:
+    """Of MySQL's SET: its members hold no comma, and come in the declared order."""
+
+    def decode(raw: Any) -> list[str]:
+        if not isinstance(raw, str):
+            raise RowError("the value is no set, though the column is declared as one")
+        return [encodable(member) for member in raw.split(",")] if raw else []
+
+    return decode
+
+
+def _refusing_whole(decode: Step) -> Step:
+    """`decode`, for which the text of a part is not the text of the value."""
+
+    def whole(raw: Any) -> Any:
+        try:
+            return decode(raw)
+        except NoFormError as error:
+            what = f"a value inside of it: {without_advice(error)}"
+            raise RowError(f"{what}; give a column of its SQL as text") from None
+
+    return whole
+
+
+# ── JSON ──
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except (ValueError, InvalidOperation, RecursionError):
+        raise RowError("the text is no JSON, though the column is declared as one") from None
+
+
+def _plain_json(value: Any, level: int) -> Value:
+    if level > NESTING_LEVELS:
+        raise RowError(f"JSON nested deeper than {NESTING_LEVELS} levels, more than an item can hold")
+    if isinstance(value, Mapping):
+        return {encodable(str(name)): _plain_json(child, level + 1) for name, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        children = [_plain_json(child, level + 1) for child in value]
+        return SetOf(children) if isinstance(value, SetOf) else children
+    if isinstance(value, float):
+        return decimal_of(value)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, (int, Decimal)):
+        checked_number(Decimal(value))
+        return value
+    if value is not None and not isinstance(value, str):
+        raise RowError("the value is no JSON, though the column is declared as one")
+    return None if value is None else encodable(value)
+
+
+# ── what the source wrote as JSON ──
+
+
+def _of_json(kind: Kind, scalars: Scalars) -> Step:
+    """From a value that JSON gave to the form that a column of `kind` has in an item."""
+    if kind.name == "list":
+        element = _of_json(kind.element or Kind("plain"), scalars)
+        return lambda value: _elements(value, element)
+    if kind.name == "map":
+        return _map_of_json(kind, scalars)
+    integer = scalars(kind)
+    special: dict[str, Step] = {
+        "json": lambda value: _plain_json(value, 1),
+        "binary": lambda value: bytes.fromhex(value.removeprefix("\\x")),
+        "integer": lambda value: integer(_whole_number(value)),
+    }
+    return special.get(kind.name) or scalars(kind)
+
+
+def _whole_number(value: Any) -> Any:
+    """PostgreSQL writes an oid as a text of digits."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _elements(value: Any, element: Step) -> Any:
+    if isinstance(value, list):
+        return [None if child is None else _elements(child, element) for child in value]
+    return element(value)
+
+
+def _map_of_json(kind: Kind, scalars: Scalars) -> Step:
+    if kind.element is not None:
+        each = _of_json(kind.element, scalars)
+        return lambda value: {
+            name: None if field_value is None else each(field_value) for name, field_value in value.items()
+        }
+    fields = [(name, _of_json(field, scalars)) for name, field in kind.fields]
+    return lambda value: {name: of(value[name]) for name, of in fields if value.get(name) is not None}
+
+
+# ──
+# Values of a row: from what a driver gives to one exact Python form per kind, and on to attributes and
+# text.
+
+Decoder = Callable[[Any], Any]
+
+
+def decoder(kind: Kind) -> Decoder:
+    """A function from a driver's value to the kind's Python form; NULL stays None.
+
+    Forms: int, Decimal (number, float), str (text, uuid, bits), bool, date, time, datetime, bytes, plain JSON values
+    (JSON_NULL for the document `null`), list and dict of such forms. A datetime has UTC as its zone where the value
+    had one, and none where it had none.
+    The function raises RowError, without the value in its message, for what does not fit the declared type:
+    NoFormError where `|text` may keep it.
+    """
+    decode = _DECODERS[kind.name](kind)
+    return lambda raw: None if raw is None else decode(raw)
+
+
+def fitting(value: Any) -> Any:
+    """`value`, if it is none of those. Raises: RowError."""
+    if type(value) is Undecodable:
+        raise RowError(value.reason)
+    return value
+
+
+def attribute(value: Any) -> Value:
+    """The form in which a decoded value stands in an item: times and dates as ISO 8601 text."""
+    if isinstance(value, (datetime, date, time)):
+        return text(value)
+    fits = fitting(value)
+    if isinstance(fits, (dict, list)):
+        _refuse_unnamed(fits)
+    return fits  # type: ignore[no-any-return]
+
+
+def _refuse_unnamed(value: Any) -> None:
+    """Raises: RowError for an empty name. Source: AWS Developer Guide, "Naming rules in DynamoDB": at least one byte."""
+    if isinstance(value, dict) and "" in value:
+        raise RowError("a name in a map is empty, which DynamoDB does not take; |json keeps it in a text")
+    for child in value.values() if isinstance(value, dict) else value:
+        if isinstance(child, (dict, list)):
+            _refuse_unnamed(child)
+
+
+def text(value: Any) -> str:
+    """The form in which a decoded value stands in a template.
+
+    Timestamps have 6 decimals, and Z where they have a zone; numbers are written out without an exponent.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat("T", "microseconds") + ("Z" if value.tzinfo else "")
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        raise RowError("bytes have no text; use |hash, or a key of type binary")
+    fitting(value)
+    raise RowError("a value of this type has no text; use a filter such as json")
+
+
+def undamaged_text(value: Any) -> str:
+    """The same, and the whole text of a value that its kind has no form for."""
+    return value.text if isinstance(value, Undecodable) and value.text is not None else text(value)
+
+
+def _integer(_: Kind) -> Decoder:
+    def decode(raw: Any) -> int:
+        if isinstance(raw, int):
+            return int(raw)
+        if isinstance(raw, (Decimal, float)) and is_finite(raw) and raw == int(raw):
+            return int(raw)
+        raise misfit("the value is no integer, though the column is declared as one", raw)
+
+    return decode
+
+
+def _text(_: Kind) -> Decoder:
+    def decode(raw: Any) -> str:
+        if not isinstance(raw, str):
+            raise RowError("the value is no text, though the column is declared as one")
+        return encodable(raw)
+
+    return decode
+
+
+def _boolean(_: Kind) -> Decoder:
+    def decode(raw: Any) -> bool:
+        # The type comes first: comparing a signalling NaN raises.
+        if isinstance(raw, int) and raw in (0, 1):
+            return bool(raw)
+        raise misfit("the value is neither true nor false, though the column is declared boolean", raw)
+
+    return decode
+
+
+def _uuid(_: Kind) -> Decoder:
+    def decode(raw: Any) -> str:
+        try:
+            return str(raw if isinstance(raw, UUID) else UUID(raw))
+        except (ValueError, AttributeError, TypeError):
+            raise RowError("the value is no UUID, though the column is declared as one") from None
+
+    return decode
+
+
+def _binary(_: Kind) -> Decoder:
+    def decode(raw: Any) -> bytes:
+        if isinstance(raw, (bytes, bytearray, memoryview)):
+            return bytes(raw)
+        raise RowError("the value is no binary, though the column is declared as one")
+
+    return decode
+
+
+def _bits(kind: Kind) -> Decoder:
+    def decode(raw: Any) -> str:
+        if isinstance(raw, int):
+            return format(raw, f"0{kind.length or 1}b")
+        if isinstance(raw, str) and not set(raw) - {"0", "1"}:
+            return raw
+        raise RowError("the value is no bits, though the column is declared as some")
+
+    return decode
+
+
+def _in_item(kind: Kind) -> Decoder:
+    decode = decoder(kind)
+    return lambda raw: stored(attribute(decode(raw)))
+
+
+def _as_given(_: Kind) -> Decoder:
+    """A value of an undeclared type: by the driver's own Python type."""
+
+    def decode(raw: Any) -> Any:
+        for types, name in _BY_PYTHON_TYPE:
+            if isinstance(raw, types):
+                return _DECODERS[name](Kind(name))(raw)
+        raise RowError("the value's type has no rule here; give the column a type")
+
+    return decode
+
+
+_BY_PYTHON_TYPE: tuple[tuple[Any, KindName], ...] = (
+    (bool, "boolean"),
+    (int, "integer"),
+    ((Decimal, float), "float"),
+    (str, "text"),
+    ((bytes, bytearray, memoryview), "binary"),
+    (datetime, "timestamp"),
+    (date, "date"),
+    (time, "time"),
+    (UUID, "uuid"),
+    ((dict, list), "json"),
+)
+
+
+def _unknown(kind: Kind) -> Decoder:
+    def decode(raw: Any) -> Any:
+        raise RowError("the column's type has no form in an item; read it as text with columns:")
+
+    return decode
+
+
+_DECODERS: dict[KindName, Callable[[Kind], Decoder]] = {
+    "integer": _integer,
+    "number": number_decoder,
+    "float": float_decoder,
+    "text": _text,
+    "boolean": _boolean,
+    "date": date_decoder,
+    "time": time_decoder,
+    "timestamp": timestamp_decoder,
+    "uuid": _uuid,
+    "binary": _binary,
+    "bits": _bits,
+    "json": json_decoder,
+    "list": lambda kind: list_decoder(kind, _in_item),
+    "map": lambda kind: map_decoder(kind, _in_item),
+    "set": set_decoder,
+    "plain": _as_given,
+    "unknown": _unknown,
+}
+
+
+# ── Values as JSON text, one text for one value on every source ──
+
+
+def json_text(value: Any) -> str:
+    """`value` (decoded) as JSON without spaces, names in order; numbers keep every digit, times are texts.
+
+    Raises: RowError for bytes, which JSON does not know.
+    """
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_quoted(name)}:{json_text(value[name])}" for name in sorted(value)) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(json_text(element) for element in value) + "]"
+    if isinstance(value, Decimal):
+        whole = value == value.to_integral_value()
+        return format(value.to_integral_value() if whole else value.normalize(), "f")
+    if isinstance(value, bytes):
+        raise RowError("bytes have no JSON; keep the column as binary")
+    if value is None or value is JSON_NULL:
+        return "null"
+    if isinstance(value, (bool, int)):
+        return json.dumps(value)
+    return _quoted(text(value))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

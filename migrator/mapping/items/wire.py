@@ -1,0 +1,341 @@
+"""Items and keys in DynamoDB's own form, and what they take there: bytes, write units, dollars."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any
+
+from migrator.runtime.errors import RowError
+from migrator.mapping.model.table import (
+    NESTING_LEVELS,
+    READ_UNIT_BYTES,
+    WRITE_UNIT_BYTES,
+    Index,
+    Item,
+    ItemKey,
+    SetOf,
+    TableDesign,
+    Value,
+)
+
+# ──
+# An item's key as JSON, each value under its DynamoDB type: in checkpoints, marks and the journal's
+# memory.
+
+
+def write_key(key: ItemKey | None) -> list[dict[str, str]] | None:
+    """The key's values, each under its DynamoDB type."""
+    return None if key is None else [_write(value) for value in key]
+
+
+def read_key(values: list[dict[str, str]] | None) -> ItemKey | None:
+    """The key that `write_key` wrote."""
+    return None if values is None else tuple(_read(value) for value in values)
+
+
+def _write(value: Any) -> dict[str, str]:
+    if isinstance(value, bytes):
+        return {"B": base64.b64encode(value).decode("ascii")}
+    return {"S": value} if isinstance(value, str) else {"N": str(value)}
+
+
+def _read(value: dict[str, str]) -> Any:
+    ((type_, text),) = value.items()
+    if type_ == "B":
+        return base64.b64decode(text)
+    return text if type_ == "S" else Decimal(text)
+
+
+# ── Items in DynamoDB's own form: {"S": …}, {"N": …} ──
+
+Wire = dict[str, Any]
+
+_CONTAINER_BYTES = 3
+_ELEMENT_BYTES = 1
+
+_EXACT = Context(prec=60, Emax=999_999, Emin=-999_999)
+
+
+def encode_item(item: Item) -> dict[str, Wire]:
+    """The item's attributes in wire form. Raises: as `encode_sized`."""
+    return encode_sized(item)[0]
+
+
+def encode_sized(item: Item) -> tuple[dict[str, Wire], int]:
+    """The item's attributes in wire form, and the bytes that `item_bytes` gives for it, by one look at each value.
+
+    Raises: RowError naming the attribute whose value has no DynamoDB type.
+    """
+    wired: dict[str, Wire] = {}
+    size = 0
+    for name, value in item.items():
+        size += len(name) if name.isascii() else text_bytes(name)
+        if type(value) is str:
+            wired[name] = {"S": value}
+            size += len(value) if value.isascii() else text_bytes(value)
+            continue
+        try:
+            wired[name], value_size = _encode_sized(value, 1)
+        except TypeError as error:
+            raise RowError(f"the attribute {name} has no DynamoDB type ({error})") from None
+        size += value_size
+    return wired, size
+
+
+def decode_item(wired: Mapping[str, Wire]) -> Item:
+    """The item as plain values; a number is an int where it is whole, else a Decimal."""
+    return {name: decode(value) for name, value in wired.items()}
+
+
+def encode(value: Value) -> Wire:
+    """One value in wire form; equal numbers have equal text."""
+    return {"S": value} if type(value) is str else _encode_sized(value, 1)[0]
+
+
+def encode_value(value: Value) -> tuple[Wire, int]:
+    """One value in wire form, and its bytes. Raises: TypeError where it has no DynamoDB type."""
+    return _encode_sized(value, 1)
+
+
+def _encode_sized(value: Value, level: int) -> tuple[Wire, int]:
+    """A value in wire form, and its bytes without its name (see `value_bytes`). Raises: TypeError."""
+    if isinstance(value, str):
+        return {"S": value}, text_bytes(value)
+    if isinstance(value, bool):
+        return {"BOOL": value}, 1
+    if isinstance(value, (int, Decimal)):
+        return {"N": number_text(value)}, number_bytes(value)
+    if value is None:
+        return {"NULL": True}, 1
+    if isinstance(value, bytes):
+        return {"B": value}, len(value)
+    if level > NESTING_LEVELS:
+        raise TypeError(f"nested deeper than {NESTING_LEVELS} levels")
+    if isinstance(value, SetOf) and value:
+        members = [_encode_sized(member, level + 1) for member in value]
+        ((form, _),) = members[0][0].items()
+        return {f"{form}S": [wired[form] for wired, _ in members]}, sum(size for _, size in members)
+    if isinstance(value, list):
+        listed = [_encode_sized(child, level + 1) for child in value]
+        size = _CONTAINER_BYTES + sum(size + _ELEMENT_BYTES for _, size in listed)
+        return {"L": [wired for wired, _ in listed]}, size
+    if isinstance(value, dict):
+        named = {name: _encode_sized(child, level + 1) for name, child in value.items()}
+        inner = sum(text_bytes(name) + size + _ELEMENT_BYTES for name, (_, size) in named.items())
+        return {"M": {name: wired for name, (wired, _) in named.items()}}, _CONTAINER_BYTES + inner
+    raise TypeError(type(value).__name__)
+
+
+def decode(wired: Wire) -> Value:
+    """The plain value of a wire form; the members of a set are in order, which DynamoDB does not keep."""
+    ((type_, value),) = wired.items()
+    return _DECODERS[type_](value)  # type: ignore[no-any-return]
+
+
+def number_text(value: int | Decimal) -> str:
+    """The number without an exponent where that is short, without useless zeros."""
+    if isinstance(value, int):
+        return str(value)
+    if value == 0:
+        return "0"
+    normal = value.normalize(_EXACT)
+    exponent = int(normal.as_tuple().exponent)
+    return format(normal, "f") if -40 <= exponent <= 40 else str(normal)
+
+
+def _number(text: str) -> int | Decimal:
+    value = Decimal(text)
+    return int(value) if value == value.to_integral_value() and abs(value) < 10**40 else value
+
+
+def _binary(value: bytes | str) -> bytes:
+    """`value`: bytes as botocore answers them, or base64 text as it is in JSON."""
+    return base64.b64decode(value) if isinstance(value, str) else bytes(value)
+
+
+_DECODERS: dict[str, Any] = {
+    "S": lambda value: value,
+    "N": _number,
+    "BOOL": lambda value: value,
+    "NULL": lambda value: None,
+    "B": _binary,
+    "L": lambda value: [decode(child) for child in value],
+    "M": lambda value: {name: decode(child) for name, child in value.items()},
+    "SS": lambda value: SetOf(sorted(value)),
+    "NS": lambda value: SetOf(sorted(_number(child) for child in value)),
+    "BS": lambda value: SetOf(sorted(map(_binary, value))),
+}
+
+
+# ── How many bytes an item takes ──
+#
+# Source: AWS Developer Guide, "DynamoDB item sizes and formats".
+
+
+def item_bytes(item: Item) -> int:
+    """Bytes that an item takes when stored, attribute names included.
+
+    Shape: plain Python values, not the {"S": …} wire form. Numbers are approximate, as in the guide.
+    """
+    size = 0
+    for name, value in item.items():
+        # Most names and values are short ASCII texts: a call for each of them would cost more than the sum.
+        size += len(name) if name.isascii() else text_bytes(name)
+        size += len(value) if type(value) is str and value.isascii() else value_bytes(value)
+    return size
+
+
+def write_units(size_bytes: int) -> int:
+    """Write units of one standard write of an item of this size."""
+    return max(1, -(-size_bytes // WRITE_UNIT_BYTES))
+
+
+def units_of_writes(sizes: Collection[int]) -> int:
+    """Write units of standard writes of items of these sizes, one write for each."""
+    if max(sizes, default=0) <= WRITE_UNIT_BYTES:
+        return len(sizes)
+    return sum(map(write_units, sizes))
+
+
+def read_units(size_bytes: int, *, consistent: bool) -> float:
+    """Read units of one request for this much, also where it finds nothing; half of them where it is eventually consistent.
+
+    Source: AWS Developer Guide, "DynamoDB read and write operations".
+    """
+    return max(1, -(-size_bytes // READ_UNIT_BYTES)) * (1.0 if consistent else 0.5)
+
+
+def value_bytes(value: Any) -> int:
+    """Bytes of one attribute's value without its name."""
+    if isinstance(value, str):
+        return text_bytes(value)
+    if value is None or isinstance(value, bool):
+        return 1
+    if isinstance(value, (int, Decimal)):
+        return number_bytes(value)
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, dict):
+        inner = sum(text_bytes(name) + value_bytes(child) + _ELEMENT_BYTES for name, child in value.items())
+        return _CONTAINER_BYTES + inner
+    if isinstance(value, SetOf) and value:
+        return sum(map(value_bytes, value))
+    return _CONTAINER_BYTES + sum(value_bytes(child) + _ELEMENT_BYTES for child in value)
+
+
+def text_bytes(text: str) -> int:
+    """Bytes of a text or a name in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def number_bytes(value: int | Decimal) -> int:
+    """About one byte for two significant digits, one more, and one for a minus; 21 at most."""
+    digits = str(abs(value)) if isinstance(value, int) else "".join(map(str, value.as_tuple().digits))
+    significant = len(digits.strip("0"))
+    return min(21, (significant + 1) // 2 + 1 + (value < 0))
+
+
+# ── What writing items takes and costs: write units with those of indexes, bytes stored, US dollars ──
+
+ENTRY_OVERHEAD_BYTES = 100
+"""Billed with every item and every index entry. Source: AWS Developer Guide, "DynamoDB item sizes and formats"."""
+_MILLION = 1_000_000
+_GB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars: a million write and read request units, a GB stored for a month; an hour of a provisioned unit. `source`:
+    date and page; `infrequent`: of the table class for infrequent access; `import_gb`: a GB of files that are imported, None
+    where that is not known; `glue_worker_hour`, `emr_worker_hour`: of a Spark worker of 4 vCPUs and 16 GB, or None."""
+
+    region: str
+    write: Decimal
+    read: Decimal
+    storage: Decimal
+    source: str
+    infrequent: bool = False
+    write_hour: Decimal = Decimal(0)
+    read_hour: Decimal = Decimal(0)
+    import_gb: Decimal | None = None
+    glue_worker_hour: Decimal | None = None
+    emr_worker_hour: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What rows take: items, write units of the table and of its indexes, bytes as they are billed."""
+
+    rows: int = 0
+    items: int = 0
+    table_units: int = 0
+    index_units: int = 0
+    stored_bytes: int = 0
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(
+            self.rows + other.rows,
+            self.items + other.items,
+            self.table_units + other.table_units,
+            self.index_units + other.index_units,
+            self.stored_bytes + other.stored_bytes,
+        )
+
+    @property
+    def write_units(self) -> int:
+        return self.table_units + self.index_units
+
+    def scaled(self, rows: int) -> Estimate:
+        """The same for another number of rows; of no rows nothing is known, so nothing is estimated."""
+        if self.rows == 0:
+            return Estimate(rows=rows)
+        return Estimate(
+            rows,
+            _part(self.items, rows, self.rows),
+            _part(self.table_units, rows, self.rows),
+            _part(self.index_units, rows, self.rows),
+            _part(self.stored_bytes, rows, self.rows),
+        )
+
+    def write_cost(self, price: Price) -> Decimal:
+        """US dollars for writing it once, on demand, where nothing is stored yet."""
+        return price.write * self.write_units / _MILLION
+
+    def storage_cost(self, price: Price) -> Decimal:
+        """US dollars a month for keeping it."""
+        return price.storage * self.stored_bytes / _GB
+
+
+def measure(rows: int, items: Sequence[Item], table: TableDesign) -> Estimate:
+    """What these items of so many rows take, each put once and none of them there before."""
+    estimate = Estimate(rows=rows, items=len(items))
+    for item in items:
+        size = item_bytes(item)
+        entries = [entry for index in table.indexes if (entry := entry_bytes(item, index, table)) is not None]
+        estimate += Estimate(
+            table_units=write_units(size),
+            index_units=sum(map(write_units, entries)),
+            stored_bytes=sum(size_bytes + ENTRY_OVERHEAD_BYTES for size_bytes in (size, *entries)),
+        )
+    return estimate
+
+
+def entry_bytes(item: Item, index: Index, table: TableDesign) -> int | None:
+    """Bytes of the item's entry in the index; None where it has none, because it lacks a key attribute."""
+    keys = {attribute.name for attribute in index.attributes}
+    if not keys <= item.keys():
+        return None
+    if index.projection == "all":
+        return item_bytes(item)
+    kept = keys | {attribute.name for attribute in table.key}
+    if isinstance(index.projection, tuple):
+        kept |= set(index.projection)
+    return item_bytes({name: value for name, value in item.items() if name in kept})
+
+
+def _part(number: int, rows: int, of: int) -> int:
+    """number · rows / of, rounded up."""
+    return -(-number * rows // of)

@@ -1,0 +1,91 @@
+"""Old tables of DynamoDB's: the types that a mapping declares their columns with, and the facts that follow from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as Dict
+
+from migrator.mapping.model.facts import Column, Kind, SchemaFacts, TableFacts
+from migrator.mapping.model.mapping import DocumentTable, Mapping
+
+DIALECT = "dynamodb"
+_NUMBER = re.compile(r"number\((?P<scale>\d+)\)")
+_SET = re.compile(r"set\((?P<of>text|number|binary)\)")
+_ZONED = "timestamp with zone"
+_ANY = ("S", "N", "B", "BOOL", "L", "M")
+_HELD_AS: Dict[str, tuple[str, ...]] = {
+    "text": ("S",),
+    "integer": ("N",),
+    "number": ("N",),
+    "boolean": ("BOOL",),
+    "binary": ("B",),
+    "date": ("S",),
+    "time": ("S",),
+    "timestamp": ("S",),
+    _ZONED: ("S",),
+    "uuid": ("S",),
+    "list": ("L",),
+    "map": ("M",),
+    "json": ("S", "N", "BOOL", "L", "M"),
+    "any": _ANY,
+    "set(text)": ("SS",),
+    "set(number)": ("NS",),
+    "set(binary)": ("BS",),
+}
+KEY_TYPES = ("S", "N", "B")
+"""Of DynamoDB's types, those that a key attribute can have."""
+TYPE_NAMES: Dict[str, str] = {
+    "S": "a text (S)",
+    "N": "a number (N)",
+    "B": "binary (B)",
+    "BOOL": "a boolean (BOOL)",
+    "NULL": "NULL",
+    "L": "a list (L)",
+    "M": "a map (M)",
+    "SS": "a set of texts (SS)",
+    "NS": "a set of numbers (NS)",
+    "BS": "a set of binaries (BS)",
+}
+
+
+def held_as(declared: str) -> tuple[str, ...]:
+    """DynamoDB's types of which a value of the declared type may be; NULL stands for no value, whatever is declared."""
+    return _HELD_AS["number" if _NUMBER.fullmatch(declared) else declared]
+
+
+def key_type(declared: str) -> str:
+    """DynamoDB's type of a key attribute that is declared so; '' where it can be none."""
+    types = held_as(declared)
+    return types[0] if len(types) == 1 and types[0] in KEY_TYPES else ""
+
+
+def kind_of_type(declared: str) -> Kind:
+    """A set stays one (SetOf), whose members have an order here; lists and maps hold what JSON can."""
+    if match := _NUMBER.fullmatch(declared):
+        return Kind("number", scale=int(match["scale"]))
+    if match := _SET.fullmatch(declared):
+        return Kind("list", element=Kind(match["of"]))  # type: ignore[arg-type]
+    if declared in ("list", "map"):
+        return Kind("json")
+    if declared == "any":
+        return Kind("plain")
+    if declared == _ZONED:
+        return Kind("timestamp", zone=True)
+    return Kind(declared)  # type: ignore[arg-type]
+
+
+def facts_of(mapping: Mapping) -> SchemaFacts:
+    """What the mapping declares of its old tables, as other sources read it from their catalogue.
+
+    Times and UUIDs are texts there, so that two texts may be one value.
+    """
+    tables = {name: _table(name, table) for name, table in mapping.documents.items()}
+    return SchemaFacts(DIALECT, tables, loosely_typed=True)
+
+
+def _table(name: str, table: DocumentTable) -> TableFacts:
+    columns = tuple(
+        Column(path, path, kind_of_type(declared), path not in table.key, declared)
+        for path, declared in table.columns.items()
+    )
+    return TableFacts(name, name, columns, tuple(key for key in table.key if key in table.columns))

@@ -1,0 +1,1 @@
+"""Values, results and ports that every layer may use."""

@@ -1,0 +1,434 @@
+"""Ports of the edges: source, item store, table, stripping, control items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
+from migrator.mapping.model.live import RootFinder
+from migrator.mapping.model.mapping import Statement
+from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, TableDesign, Value
+
+# ── The data's edges as the stages see them: a source of row trees, a store of items, a table ──
+
+# ── source ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounts:
+    """Rows of an entity that have a key, and how many different keys those are: by value, and as text."""
+
+    rows: int
+    values: int
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSeen:
+    """All rows of a table that this user sees, and how many there are in all likelihood (None: nothing says so)."""
+
+    rows: int
+    at_least: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawPage:
+    """Row trees, with the server's own text at the places `raw`. `whole`: such a row as `read_page` gives it."""
+
+    rows: list[RowTree]
+    raw: frozenset[int] = frozenset()
+    whole: Callable[[RowTree], RowTree] = tuple
+
+
+@runtime_checkable
+class RawRows(Protocol):
+    """Rows that also reads pages in part as text, which costs less where nothing but the text is wanted."""
+
+    def raw_places(self, plan: EntityPlan) -> frozenset[int]:
+        """Places of the plan's slots that can be read raw (RAW_KINDS of mapping/items/encoder_columns.py)."""
+
+    def read_raw(
+        self,
+        plan: EntityPlan,
+        raw: frozenset[int],
+        after: SourceKey | None,
+        upto: SourceKey | None,
+        limit: int | None = None,
+    ) -> RawPage:
+        """As `read_page`, with these places raw; none of them where the columns have other types meanwhile."""
+
+
+class Rows(RootFinder, Protocol):
+    """Reads row trees, page by page or by key, and finds roots. Every call is one read-only transaction of its own."""
+
+    def facts(self) -> SchemaFacts: ...
+
+    def rows_about(self, plan: EntityPlan) -> int:
+        """Rows that take part: counted, or by the database's own estimate where that takes longer than allowed."""
+
+    def rows_expected(self, plan: EntityPlan) -> int:
+        """Rows that take part, by the database's own estimate; counted where it has none."""
+
+    def rows_without_key(self, plan: EntityPlan) -> int:
+        """Rows with a NULL in their primary key (SQLite allows it): no page can hold them."""
+
+    def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
+        """Keys that several of the rows that take part have, as the source compares them, and how many rows.
+
+        Raises: TooSlowError.
+        """
+
+    def page_bounds(
+        self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
+    ) -> Iterator[SourceKey]:
+        """The last key of every full page, in the source's order; rows after the last bound are one more page.
+
+        Of rows with after < key <= upto; None is open.
+        """
+
+    def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
+        """Different keys of rows by chance, `number` or fewer, in the source's order, without going through the table.
+
+        Rows that the entity's `where` leaves out are among them. `rows`: about how many there are.
+        """
+
+    def read_page(
+        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
+    ) -> list[RowTree]:
+        """Row trees with after < key <= upto, both bounds compared by the source; None is open."""
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        """Row trees of the given keys, as many as there are, in any order."""
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class BilledRows(Protocol):
+    """Rows whose reading is paid for, in read units."""
+
+    def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float:
+        """What one pass over all row trees takes, about, in pages of so many rows."""
+
+    def read_words(self, plans: Sequence[EntityPlan], page_rows: int) -> Sequence[str]:
+        """A line for each table that is read as a whole beside the roots, since nothing finds its rows otherwise."""
+
+
+@runtime_checkable
+class TablesOfDynamo(Protocol):
+    """Rows that are in tables of DynamoDB's."""
+
+    def table_ids(self) -> Mapping[str, str]:
+        """By the id of each table, its name."""
+
+
+class Totals(Protocol):
+    """Counts and adds up rows in the source's own way, without a row tree. Every call is a transaction of its own."""
+
+    def count(self, plan: EntityPlan) -> int:
+        """Rows that take part, by plain SQL."""
+
+    def count_where(
+        self, plan: EntityPlan, conditions: Sequence[tuple[Column, tuple[Value, ...] | None]]
+    ) -> int:
+        """Rows that take part and hold the conditions (None: the column is not NULL), by plain SQL."""
+
+    def key_counts(self, plan: EntityPlan) -> KeyCounts:
+        """Rows that have a key and different keys, compared by the source, in one snapshot."""
+
+    def rows_seen(self, table: TableFacts) -> RowsSeen:
+        """Rows of the whole table, counted, beside what the catalogue's own statistics vouch for."""
+
+    def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
+        """SUM of each column over the rows that take part and have a key, by plain SQL, as the driver gives it."""
+
+
+class CountedRows(Rows, Totals, Protocol):
+    """What can be moved and verified: all that a source must be that is no SQL database."""
+
+
+class ComputingSource(Protocol):
+    """A source in whose own SQL columns may be computed."""
+
+    def facts(self) -> SchemaFacts: ...
+
+    def computed_fault(self, table: TableFacts, column: Column) -> str:
+        """What the source has against the SQL of a computed column; '' for nothing."""
+
+    def volatile_parts(self, column: Column) -> list[str]:
+        """What in that SQL gives another value though the row is the same, each with why."""
+
+
+class Questions(Protocol):
+    """Answers the statements of a mapping's patterns. Each call is a transaction of its own, where a source has those."""
+
+    def query(
+        self,
+        statement: Statement,
+        params: Mapping[str, Any],
+        schema: str | None = None,
+        *,
+        at_most: int | None = None,
+        what: str = "a query of the mapping",
+    ) -> list[tuple[Any, ...]]:
+        """Rows of a statement of the user's, with the parameters' values. `schema`: of tables that name none.
+
+        `at_most`: how many are read; where there are more, one more comes, and the others never leave the database. `what`:
+        errors call it so.
+        """
+
+    def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
+        """What the source has against a statement of `query`, which is not run; '' for nothing."""
+
+
+class Source(CountedRows, Questions, Protocol):
+    """All three, as a relational database is."""
+
+
+# ── target ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a write took: requests sent (retries included), bytes of items stored, write units consumed.
+
+    `unwritten`: keys that the table did not take while it took others, each with why. `owned_by_other`: keys
+    under which a foreign item stands, each with its source ('' where it has none).
+    """
+
+    items: int = 0
+    bytes: int = 0
+    write_units: float = 0.0
+    requests: int = 0
+    unwritten: Mapping[ItemKey, str] = field(default_factory=dict)
+    owned_by_other: Mapping[ItemKey, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPage:
+    """Items of one request of a scan, and where the next one starts (None: the segment is done)."""
+
+    items: list[Item]
+    next_start: ItemKey | None
+
+
+WiredItem: TypeAlias = dict[str, Any]
+"""An item in DynamoDB's form: {"S": …}, {"N": …}; binary values as base64 text."""
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedPage(Generic[Found]):
+    """As ScanPage, with what was made of each item."""
+
+    found: list[Found]
+    next_start: ItemKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPage:
+    """What a read gave: `next_start` is where a Query goes on (None: it is done), `requests` counts retries too.
+
+    `read_units`: as the endpoint reports them. `dropped`: items that a filter left out after they were read.
+    """
+
+    items: list[Item]
+    next_start: Mapping[str, Any] | None = None
+    read_units: float = 0.0
+    requests: int = 1
+    dropped: int = 0
+
+
+class ItemStore(Protocol):
+    """The items of one table. Every call retries what can pass and raises StoppedError when it does not."""
+
+    def put(self, items: Sequence[Item]) -> Receipt:
+        """Store every item, batch by batch, UnprocessedItems again; returns when all are stored, or are `unwritten`.
+
+        Raises: ItemRefusedError where all are refused as they are, and the table never took any other.
+        """
+
+    def delete(self, keys: Sequence[ItemKey]) -> None: ...
+
+    def delete_own(self, items: Sequence[Item]) -> int:
+        """Delete each item that was seen and whose source attribute still is the same; how many there were."""
+
+    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+        """The stored items among `keys`, read consistently."""
+
+    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]: ...
+
+    def scan_encoded(
+        self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
+    ) -> Iterator[ScannedPage[Found]]:
+        """What `each` gives of every item in DynamoDB's form."""
+
+    def scan_texts(
+        self, segment: int, segments: int, see: Callable[[list[bytes], bytes], list[Found]]
+    ) -> Iterator[ScannedPage[Found]]:
+        """What `see` gives of the texts of each page's items."""
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        """One page of a Query. `request`: plain values, see mapping/patterns/requests.py; its table name is filled in."""
+
+    def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
+        """Where a Query goes on behind an item, which may be gone by now. `position`: its key attributes, the table's and
+        those of the index that is asked."""
+
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
+        """The item of `Key`, or none. `request` as above."""
+
+    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
+        """The stored items among up to 100 `Keys`, in any order; UnprocessedKeys are asked again."""
+
+
+class ObjectStore(Protocol):
+    """Objects that items point to. Every call retries what can pass and raises StoppedError when it does not."""
+
+    def put(self, objects: Mapping[str, bytes]) -> None:
+        """Store each object under its name; one that is there already stays as it is."""
+
+    def sizes(self, names: Sequence[str]) -> dict[str, int]:
+        """The bytes of each object among `names` that is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table that exists. `differences` are sentences: what is other than the mapping's design.
+
+    `parts`: what each difference is about (key, ttl, index NAME). `unlike`, reported after a creation: options that are
+    other than the job's, which hinder no run. `extra`: those of `differences` that hinder none either: global indexes that
+    the mapping does not have.
+    """
+
+    table_id: str
+    status: str
+    differences: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An action that the credentials may do (on an index, where one is named), or why it was `refused`.
+
+    Not `tried`: a try would leave something behind, and `refused` says what.
+    """
+
+    action: str
+    refused: str = ""
+    index: str = ""
+    tried: bool = True
+
+
+class TableAdmin(Protocol):
+    def state(self, design: TableDesign) -> TableState | None:
+        """None where there is no such table."""
+
+    def create(self, design: TableDesign) -> TableState:
+        """Create the table and wait until it is ACTIVE with TTL on; refuses an existing table."""
+
+
+# ── Our attributes and items, taken out of a table for good ──
+
+
+class Stripping(Protocol):
+    """Raises, from every method: StoppedError when DynamoDB gave up, with any part of it done."""
+
+    def strip(self, items: Sequence[Item]) -> int:
+        """Takes our attributes from each item whose source still is what was given; how many had them."""
+
+    def remove(self, own: Sequence[Item]) -> int:
+        """Deletes each tombstone and control item that still is one; how many were."""
+
+
+class ItemOwner(Protocol):
+    def own(self, items: Sequence[Item]) -> int:
+        """Puts our attributes of each item onto what is stored under its key, where nothing with a higher ticket is; how
+        many were stored. All else of it stays. Raises: StoppedError when DynamoDB gave up, with any part of it done."""
+
+
+# ──
+# What the table itself keeps of a migration, so that it is known whatever becomes of the source and of the
+# journal.
+
+NameKind = Literal["table", "source"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPhase:
+    """A pattern's phase in words, and the version of its move (see mapping/model/evidence.py)."""
+
+    phase: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a fresh journal of one job must not contradict. `journal`: the id of the journal that knows the rest; `phases`:
+    of patterns that are, or were, live or complete; `direct`: entities that the service writes itself, as run `direct_run`
+    of the journal put on record (0: none ever did)."""
+
+    journal: str
+    phases: Mapping[str, KeptPhase] = field(default_factory=dict)
+    direct: frozenset[str] = frozenset()
+    direct_run: int = 0
+
+
+@dataclass(frozen=True)
+class ControlState:
+    """The control item. `ticket`: the highest known; `table_id`: of the table that it was written into, '' where that is not
+    known; `jobs`: what is kept, by job; `version`: counts the changes of it, 0 where none is kept; `is_there`: whether
+    there is such an item."""
+
+    ticket: int = 0
+    table_id: str = ""
+    jobs: Mapping[str, Kept] = field(default_factory=dict)
+    version: int = 0
+    is_there: bool = False
+
+
+class Control(Protocol):
+    """The table's control item (rule 8)."""
+
+    def read_control(self) -> ControlState:
+        """Raises: TargetError where its key is another's."""
+
+    def raise_control(self, ticket: int) -> int:
+        """The highest ticket is this one from now on, unless another one is as high: that one, or 0.
+
+        Raises: TargetError where the item was seen before and is gone.
+        """
+
+    def keep(self, table_id: str, job: str, kept: Kept) -> None:
+        """This is kept of the job from now on, in the table of that id; the ticket stays."""
+
+
+UNREPAIRED = 2**62
+"""Of a table that holds what a source has lost: no ticket is so high, so no writer goes on before the repair."""
+
+
+UNIMPORTED = UNREPAIRED - 1
+"""Of a table into which an import has not ended: keys of its rows are not remembered yet."""
+
+
+class Identity(Protocol):
+    """Which journal this is, and which tables it knows. Every method is one transaction."""
+
+    def journal_id(self) -> str:
+        """Drawn when the journal was made; a copy has the same."""
+
+    def seen(self, table_id: str) -> int | None:
+        """A ticket that the table's control item was seen to hold; None where this journal never wrote into it."""
+
+    def see(self, table_id: str, table: str, ticket: int) -> None:
+        """The control item of the table, which has that name, holds the ticket; a higher one that was seen stays."""
+
+    def repaired(self, table_id: str, table: str, ticket: int) -> None:
+        """The same, whatever was seen of the table before it was repaired."""
+
+    def tables_named(self, table: str) -> frozenset[str]:
+        """Ids of tables that had that name when they were seen."""

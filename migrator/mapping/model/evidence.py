@@ -1,0 +1,404 @@
+"""Phases of an access pattern, and the evidence by which it moves: windows, samples, differences, judged moves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from hashlib import blake2b
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
+
+from migrator.mapping.model.edges import KeptPhase
+from migrator.runtime.errors import DIFFERENT, SettingsError
+
+# ── Phases: which side answers, which one is compared, which moves are allowed ──
+
+Phase = Literal["off", "shadow", "ramp", "live", "complete"]
+Side = Literal["table", "sql"]
+SIDES: tuple[Side, Side] = ("table", "sql")
+"""The side that answers: DynamoDB's table, or SQL."""
+PHASES: tuple[Phase, ...] = get_args(Phase)
+Member: TypeAlias = tuple[str, str]
+"""A parameter's name, and its value as text: one of a ramp's audience."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`answers`: the side of a call that is not in the ramp's share; `in_share`: of one that is. `compares`: whether the
+    other side runs after the answer is out."""
+
+    answers: Side
+    in_share: Side
+    compares: bool
+
+
+ROUTES: Mapping[Phase, Route] = {
+    "off": Route("sql", "sql", compares=False),
+    "shadow": Route("sql", "sql", compares=True),
+    "ramp": Route("sql", "table", compares=True),
+    # The watch of a pattern after its move needs differences, too; DESIGN asks for them in shadow and ramp alone.
+    "live": Route("table", "table", compares=True),
+    "complete": Route("table", "table", compares=False),
+}
+
+FORWARD: Mapping[Phase, Phase] = {"off": "shadow", "shadow": "ramp", "ramp": "live", "live": "complete"}
+"""Each of these moves needs evidence, but the first."""
+BACK: Mapping[Phase, tuple[Phase, ...]] = {
+    "shadow": ("off",),
+    "ramp": ("shadow", "off"),
+    "live": ("ramp", "shadow", "off"),
+}
+"""From `complete` the way back is no move alone: rows have to be the truth again first (stages/cutover/rollback.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A pattern's phase; `percent` of its calls that the table answers: 1 to 100 in a ramp, else 0.
+
+    `audience`: of a ramp, whose calls the table answers whatever the share: parameters with a value as text, in order; each
+    is enough. A ramp that has one may have 0 percent.
+    """
+
+    phase: Phase = "off"
+    percent: int = 0
+    audience: tuple[Member, ...] = ()
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{param}={text}" for param, text in self.audience)
+        return f"{self.word} for {named}" if named else self.word
+
+    @property
+    def word(self) -> str:
+        """The phase and its share, without the audience."""
+        return f"{self.phase} {self.percent} %" if self.phase == "ramp" else self.phase
+
+    @property
+    def masked(self) -> str:
+        """The same with the audience's number in place of its values."""
+        return f"{self.word} for an audience of {len(self.audience)}" if self.audience else self.word
+
+
+OFF = State()
+_RAMP = re.compile(r"ramp (0|[1-9]\d{0,2}) %")
+
+
+def state_named(text: str) -> State | None:
+    """The state that a word of an audit means, such as 'ramp 5 %'; None where it means none."""
+    if text in PHASES and text != "ramp":
+        return State(cast("Phase", text))
+    ramp = _RAMP.fullmatch(text)
+    percent = int(ramp[1]) if ramp else -1
+    return State("ramp", percent) if 0 <= percent <= 100 else None
+
+
+Params: TypeAlias = Mapping[str, str]
+"""Parameters of a call as texts; the same call has the same ones."""
+
+
+def is_back(before: State, after: State) -> bool:
+    """Whether a move goes back: more calls are SQL's, and nothing has to be proven."""
+    smaller = (
+        before.phase == after.phase == "ramp"
+        and after.percent <= before.percent
+        and set(after.audience) <= set(before.audience)
+        and after != before
+    )
+    return smaller or after.phase in BACK.get(before.phase, ())
+
+
+def answering(state: State, share: float, params: Params) -> Side:
+    """The side that answers a call with these parameters, which stand at `share` (see `share_of`)."""
+    route = ROUTES[state.phase]
+    is_named = any(params.get(name) == text for name, text in state.audience)
+    return route.in_share if is_named or share < state.percent / 100 else route.answers
+
+
+def share_of(pattern: str, params: Params) -> float:
+    """Where a call stands between 0 and 1: always the same for the same parameters, so that a ramp is sticky."""
+    call = repr((pattern, sorted(params.items()))).encode()
+    return int.from_bytes(blake2b(call, digest_size=8).digest()) / 2**64
+
+
+SHARE_FAULT = "a ramp has 1 to 100 percent, or is for somebody (--for), and no other phase has any"
+AUDIENCE_AT_MOST = 100
+
+
+def share_fits(state: State) -> bool:
+    """Whether the phase is one that may have this share and this audience."""
+    if state.phase != "ramp":
+        return state.percent == 0 and not state.audience
+    return (0 if state.audience else 1) <= state.percent <= 100
+
+
+def move_fault(before: State, after: State) -> str:
+    """Why this move is not allowed, '' where it is. What evidence it needs is another question."""
+    old, new = before.phase, after.phase
+    if not share_fits(after):
+        return SHARE_FAULT
+    if before == after:
+        return f"it is in {before} already"
+    if old == "complete":
+        return "complete is the last phase; back from it goes `migrator cutover rollback JOB PATTERN` alone"
+    allowed = {FORWARD[old], *BACK.get(old, ()), *(["ramp"] if old == "ramp" else [])}
+    if new in allowed:
+        return ""
+    return f"from {old} it goes to {' or '.join(sorted(allowed, key=PHASES.index))}, not to {new}"
+
+
+# ──
+# What was compared, and how it went: counted by minute, kept in the journal for reports and for cutover.
+
+Origin = Literal["service", "replay"]
+"""Whether a service's own reads were compared, or parameters drawn by `shadow replay`."""
+SAMPLES_KEPT = 20
+"""Of each kind of difference of a pattern; the newest."""
+WINDOWS_KEPT_S = 90 * 86_400.0
+"""Older windows are dropped now and then, when new ones are kept."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DiffKey:
+    """What differences are counted by. `kind`: as in Diff, or error; `attribute` of an error: the side
+    that failed."""
+
+    kind: str
+    part: str = ""
+    attribute: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One minute of one pattern in one process, its counts growing until the minute is over.
+
+    `begun_at`: seconds since 1970 by the journal's clock, a whole minute, the second after a move of the
+    pattern, or that in which a replay began.
+    `writer`: the instance's id, or the replay's. `answered`, `errors`: by side, of calls that a caller waited for and of
+    shadows; `compared`: both sides answered and were compared; `same`, `transient`, `different` add up to it. `dropped`:
+    shadows that did not run, by why. `kinds`: compared calls by the optional parameters that were set, joined by commas.
+    `found`: differences, of which one call may have many. `latency`: by side, how many answers took how many
+    microseconds, as stages/patterns/latencies.py writes it. `answer`: the digest of what the pattern's answer was made of
+    (mapping/difference/answers.py).
+    """
+
+    pattern: str
+    begun_at: int
+    writer: str
+    service: str
+    revision: str
+    origin: Origin
+    answered: Mapping[Side, int] = field(default_factory=dict)
+    errors: Mapping[Side, int] = field(default_factory=dict)
+    compared: int = 0
+    same: int = 0
+    transient: int = 0
+    different: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    found: Mapping[DiffKey, int] = field(default_factory=dict)
+    latency: Mapping[Side, str] = field(default_factory=dict)
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One difference, as texts with the pattern's redaction already done: nothing in it has to be hidden any more.
+
+    `attributes` name the values of `row` (SQL's) and `item` (the table's), None where there is none. `why`: an error's
+    message. `at`: seconds since 1970. `subject`: a mark of the row that it is of, the same for the same row of the pattern;
+    '' where its key is not known.
+    """
+
+    pattern: str
+    key: DiffKey
+    at: float
+    writer: str
+    revision: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    attributes: Sequence[str] = ()
+    row: Sequence[str] | None = None
+    item: Sequence[str] | None = None
+    why: str = ""
+    subject: str = ""
+
+
+class Evidence(Protocol):
+    """What was compared for one job. Every method is one transaction.
+
+    Raises, from every method: StoppedError where the journal cannot be asked; SettingsError where what it holds cannot
+    be read, naming the pattern.
+    """
+
+    def keep(self, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
+        """Each window takes the place of the one with the same pattern, minute and writer; of each kind of difference
+        of a pattern the newest SAMPLES_KEPT samples stay."""
+
+    def windows(self, since: float, pattern: str | None = None) -> Sequence[Window]:
+        """Those that began at `since` or later, oldest first."""
+
+    def samples(self, pattern: str | None = None) -> Sequence[Sample]:
+        """The newest first."""
+
+    def now_s(self) -> float:
+        """The journal's time, in seconds since 1970."""
+
+
+# ── The phases of a job's access patterns, as services and operators share them ──
+
+
+class MovedError(SettingsError):
+    """The pattern was moved meanwhile by another process."""
+
+    exit_code = DIFFERENT
+
+
+@dataclass(frozen=True, slots=True)
+class PatternPhase:
+    """`version`: 0 where the pattern was never moved, and one more with each move. `since`: seconds of the journal's
+    clock.
+
+    `fault`: '' for nothing, else why the journal's phase must not be used (it was edited by hand), and what to do;
+    state and version are those that the audit ends with then.
+    """
+
+    pattern: str
+    state: State = OFF
+    version: int = 0
+    since: float = 0.0
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One line of the audit. `evidence`: the lines that the move was judged by, as JSON text; `override`: whether it was
+    made although they said no. `at`: seconds of the journal's clock."""
+
+    pattern: str
+    before: State
+    after: State
+    who: str
+    reason: str = ""
+    evidence: str = ""
+    override: bool = False
+    revision: str = ""
+    version: int = 0
+    at: float = 0.0
+
+
+class Phases(Protocol):
+    """The phases of one job. Every method is one transaction.
+
+    Raises, from every method: StoppedError where the journal cannot be asked.
+    """
+
+    def all(self) -> Mapping[str, PatternPhase]:
+        """The phases of all patterns that were ever moved, by name; every other one is off. One that was edited by hand
+        says so, and does not stop the others."""
+
+    def move(self, move: Move, version: int) -> PatternPhase:
+        """The pattern's new phase. `version`: what the mover saw.
+
+        Raises: MovedError where the pattern's version is another one by now; of two movers one wins. SettingsError where
+        its phase was edited by hand.
+        """
+
+    def mend(self, pattern: str) -> PatternPhase:
+        """The pattern's phase, written anew as the audit ends with where it was edited by hand.
+
+        Raises: SettingsError where the audit was edited, too.
+        """
+
+    def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
+        """The pattern is in the kept phase from now on, whatever was known of it; its version is the kept one, or higher.
+
+        Raises: SettingsError where the kept phase is none.
+        """
+
+    def history(self, pattern: str | None = None) -> Sequence[Move]:
+        """The audit, oldest first. Raises: SettingsError where it was edited by hand."""
+
+    def confirm(self, instance: str, versions: Mapping[str, int]) -> None:
+        """The instance acts by these versions of patterns from now on."""
+
+    def confirmed(self) -> Mapping[str, Mapping[str, int]]:
+        """What instances confirmed last: versions by pattern, by the instance's id."""
+
+
+# ── What a move of a pattern was judged by: made by stages, shown by report, kept in the audit ──
+
+Verdict = Literal["ok", "no", "unknown"]
+"""What is unknown is not proven right: it counts as a no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One piece of evidence: what was asked, what was found, how many seconds old that is (None: of now).
+
+    `name`: one word for programs. `mend`: what to do about it, '' where nothing is to be done.
+    """
+
+    name: str
+    asked: str
+    found: str
+    verdict: Verdict
+    age_s: float | None = None
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What speaks for a move and what against it. `version`: of the phase that was judged."""
+
+    pattern: str
+    before: State
+    after: State
+    version: int
+    lines: Sequence[Line]
+
+    @property
+    def failing(self) -> list[Line]:
+        return [line for line in self.lines if line.verdict != "ok"]
+
+    @property
+    def ok(self) -> bool:
+        return not self.failing
+
+    def as_json(self) -> str:
+        """For the audit."""
+        return json.dumps([asdict(line) for line in self.lines], ensure_ascii=False)
+
+
+def lines_of(text: str) -> list[Line] | None:
+    """The lines that an audit keeps; None where the text is none of ours. What a newer migrator keeps beside is left out."""
+    names = {field.name for field in fields(Line)}
+    try:
+        return [
+            Line(**{name: value for name, value in line.items() if name in names})
+            for line in json.loads(text or "[]")
+        ]
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+Row: TypeAlias = tuple[Any, ...]
+"""Values of one row of an answer, in the order of its attributes."""
+
+
+DiffClass = Literal["missing", "unexpected", "value", "type", "order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """One difference. `missing`: SQL has the row, the table has no item; `unexpected`: the other way round.
+
+    `attribute`: '' where it is of a whole row, or of the order. `row`: SQL's, `item`: the table's; None where there is none.
+    `sign`: what it is known by, whatever else of the row changes: the row's key, and of a value that differs both values.
+    None where the row's key is not known. `key`: the row's key alone; () where an answer has one row at most.
+    """
+
+    kind: DiffClass
+    attribute: str = ""
+    row: Row | None = None
+    item: Row | None = None
+    sign: Row | None = None
+    key: Row | None = field(default=None, compare=False)

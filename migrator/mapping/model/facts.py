@@ -1,0 +1,334 @@
+"""Facts of the source's schema: tables, columns and their kinds, keys; plans of entities; tables that are captured."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping as Dict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.mapping import Collection, Entity, ItemDesign
+from migrator.mapping.model.table import Value
+
+# ──
+# The source's schema as far as a mapping needs it, and an entity's plan: what to read, and where it
+# stands.
+
+KindName = Literal[
+    "integer",
+    "number",
+    "float",
+    "text",
+    "boolean",
+    "date",
+    "time",
+    "timestamp",
+    "uuid",
+    "binary",
+    "json",
+    "bits",
+    "list",
+    "map",
+    "set",
+    "plain",
+    "unknown",
+]
+"""`bits` is text of 0 and 1, `list` an array, `map` a composite or an hstore, `set` MySQL's SET, `plain` a value
+by the driver's own type (none is declared), `unknown` a type that has no form in an item."""
+
+
+Alike = Literal["case", "trailing spaces"]
+"""In what two texts may differ that the source takes for one."""
+
+
+# ── the source's schema, as far as a mapping needs it ───────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a column holds, by its declared type. `scale`: decimals of a number; `zone`: a timestamp with one;
+    `length`: the most characters of a text.
+
+    `single`: a float of 32 bits that the driver gives as one of 64. `element`: of a list, and of a map whose names
+    are not declared. `fields`: of a map whose names are. `precision`: the most digits of a number, or of a second's
+    fraction where that is known. `read_as`: the type that the source casts it to, where its own text is not exact.
+    `instead`: of an unknown kind, SQL that gives a text, with {column} in the column's place. `no_key`: why a column
+    of it cannot name rows, '' where it can.
+    """
+
+    name: KindName
+    scale: int | None = None
+    zone: bool = False
+    length: int | None = None
+    single: bool = False
+    element: Kind | None = None
+    fields: tuple[tuple[str, Kind], ...] = ()
+    precision: int | None = field(default=None, compare=False)
+    read_as: str = field(default="", compare=False)
+    instead: str = field(default="", compare=False)
+    no_key: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`name` as a mapping writes it, `real` as the source has it, `declared` the type in the source's words.
+
+    `sql`: what a computed column is made of, in the mapping's words. `alike`: by its collation. `widest`: the bytes
+    in UTF-8 that one character of it takes at most. `default`: a row that says nothing of it gets a value.
+    `generated`: the source computes it, and takes no value for it. `words`: what its values are spelled by besides its
+    type: labels of an enum, names of a composite's fields, the expression of a generated column.
+    """
+
+    name: str
+    real: str
+    kind: Kind
+    nullable: bool = True
+    declared: str = ""
+    sql: str | None = None
+    alike: tuple[Alike, ...] = field(default=(), compare=False)
+    widest: int = field(default=4, compare=False)
+    default: bool = field(default=False, compare=False)
+    generated: bool = field(default=False, compare=False)
+    words: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """`deferrable`: a transaction may break it until it commits."""
+
+    columns: tuple[str, ...]
+    table: str
+    referred: tuple[str, ...]
+    deferrable: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueConflict:
+    """SQL of SQLite's that says of a row `gone` that a row `NEW` meets it in a unique index.
+
+    `columns`: real names of those that it reads. `whole`: the index is of columns only, and of every row.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """`unique_conflicts`: on SQLite, of each unique index that conflicts for other rows than those of the same values.
+
+    `doubts`: of keys among `primary_key` and `unique` that do not hold for all that is read here, why not.
+    """
+
+    name: str
+    real: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    schema: str | None = None
+    unique_conflicts: tuple[UniqueConflict, ...] = ()
+    doubts: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+    @property
+    def proved(self) -> tuple[tuple[str, ...], ...]:
+        """Columns of which the source lets no two rows have the same values, NULL aside."""
+        doubted = {frozenset(key) for key, _ in self.doubts}
+        keys = (self.primary_key, *self.unique)
+        return tuple(key for key in keys if key and frozenset(key) not in doubted)
+
+    def column(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFacts:
+    """`tables` by written name, those of other schemas as schema.table; `schemas`: the names of all that there are.
+
+    `left_out`: by real name, tables that are not the application's or that cannot be read, and why. `loosely_typed`: the
+    source keeps times and UUIDs as text, so that two texts may be one value.
+    """
+
+    dialect: str
+    tables: Dict[str, TableFacts]
+    schemas: tuple[str, ...] = field(default=(), compare=False)
+    left_out: Dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
+    loosely_typed: bool = field(kw_only=True)
+
+    def without(self, names: Sequence[str], why: str = "--leave-out") -> SchemaFacts:
+        """The facts without these tables, by written or real name, which are left out."""
+        kept = {name: table for name, table in self.tables.items() if not {name, table.real} & set(names)}
+        tables = {
+            name: replace(table, foreign_keys=tuple(key for key in table.foreign_keys if key.table in kept))
+            for name, table in kept.items()
+        }
+        asked = dict.fromkeys((table.real for name, table in self.tables.items() if name not in kept), why)
+        return replace(self, tables=tables, left_out={**self.left_out, **asked})
+
+
+# ── an entity joined with its schema: what to read, and where it stands in a row tree ──────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One column of a row tree: `alias` is '' for the row itself or a join's alias; `path` is what a mapping says."""
+
+    path: str
+    alias: str
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedSlot:
+    """A column made by SQL of the source over `table`, which is '' or a join's alias; `path` is what a mapping says."""
+
+    path: str
+    alias: str
+    table: TableFacts
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """LEFT JOIN `table` AS `alias` ON each (parent's real column, own real column)."""
+
+    alias: str
+    parent: str
+    table: TableFacts
+    on: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionPlan:
+    """`link`: (child's real column, root's real column), of a climb (row's, its parent's); `column` is the aggregate's."""
+
+    collection: Collection
+    table: TableFacts
+    link: tuple[tuple[str, str], ...]
+    joins: tuple[JoinPlan, ...] = ()
+    slots: tuple[Slot, ...] = ()
+    order_by: tuple[str, ...] = ()
+    column: Column | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPlan:
+    entity: Entity
+    table: TableFacts
+    key: tuple[Column, ...]
+    slots: tuple[Slot, ...]
+    joins: tuple[JoinPlan, ...] = ()
+    collections: tuple[CollectionPlan, ...] = ()
+    where: tuple[tuple[Column, tuple[Value, ...] | None], ...] = ()
+    """Conditions on columns of the root: allowed values (None among them: NULL too), or None for IS NOT NULL."""
+    transformed: tuple[str, ...] = ()
+    """Paths of what the entity's transform gives; they are no part of the row tree."""
+    loosely_typed: bool = False
+    """As SchemaFacts has it."""
+    changes: tuple[tuple[TableFacts, tuple[str, ...]], ...] = ()
+    """Tables behind the views that it reads, with the columns (by written name) that hold the root's key."""
+
+    @property
+    def computed(self) -> tuple[ComputedSlot, ...]:
+        """The columns that the entity's `columns` make, of its own table and of joined ones."""
+        tables = [("", self.table), *((join.alias, join.table) for join in self.joins)]
+        return tuple(
+            ComputedSlot(f"{alias}.{column.name}" if alias else column.name, alias, table, column)
+            for alias, table in tables
+            for column in table.columns
+            if column.sql is not None
+        )
+
+
+def kind_of(path: str, plan: EntityPlan) -> Kind | None:
+    """The kind of the column (or aggregate, or one of a list's rows) at a path; None where there is none."""
+    column = column_of(path, plan)
+    if column is not None:
+        return column.kind
+    if any(
+        collection_plan.collection.alias == path and not collection_plan.collection.is_list
+        for collection_plan in plan.collections
+    ):
+        return Kind("integer")  # a count
+    return Kind("plain") if path in plan.transformed else None
+
+
+def column_of(path: str, plan: EntityPlan) -> Column | None:
+    """The column (or that of an aggregate, or of a list's rows) at a path; None where there is none."""
+    for slot in plan.slots:
+        if slot.path == path:
+            return slot.column
+    alias, _, name = path.partition(".")
+    for collection_plan in plan.collections:
+        if collection_plan.collection.alias == path and not collection_plan.collection.is_list:
+            return collection_plan.column
+        if collection_plan.collection.alias == alias and collection_plan.collection.is_list:
+            return next((slot.column for slot in collection_plan.slots if slot.path == name), None)
+    return None
+
+
+def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:
+    """Names of the root's columns that the item keeps under their own names."""
+    if design.keep == "none":
+        return ()
+    if isinstance(design.keep, tuple):
+        return design.keep
+    columns = (column.name for column in plan.table.columns if column.sql is None)
+    return tuple(name for name in columns if name not in design.keep_except)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """How one changed row leads to root rows of an entity.
+
+    `values`: columns of the changed table, by written name. Where nothing else is said they are the root's key.
+    Else roots are those for which `columns` (real names) of the alias `parent` hold the values: an alias of the
+    entity's joins ('' the root), or with `collection` one of the list's ('' the child). `climb`: and all rows
+    that have such a row among their ancestors.
+    """
+
+    entity: str
+    values: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    parent: str = ""
+    collection: CollectionPlan | None = None
+    climb: CollectionPlan | None = None
+    is_root: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Asked for every image of every mark.
+        object.__setattr__(self, "is_root", not self.columns)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A table whose changes leave marks.
+
+    `name`: schema.table or table, as the source has it. `columns`: written names that a mark's images hold.
+    `watched`: an update that changes none of these leaves no mark (None: every update does).
+    """
+
+    name: str
+    table: TableFacts
+    columns: tuple[str, ...]
+    watched: tuple[str, ...] | None
+    lookups: tuple[Lookup, ...]
+
+
+def digest_of(*texts: str) -> str:
+    """Eight hexadecimal digits: enough to notice a changed body, short enough for a name."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
+
+
+def columns_of(captured: Captured, names: Sequence[str]) -> list[Column]:
+    """The columns with those written names. Raises: SettingsError for a computed column of the mapping."""
+    by_name = [captured.table.column(name) for name in names]
+    plain = [column for column in by_name if column is not None and column.sql is None]
+    if len(plain) < len(names):
+        wrong = ", ".join(name for name in names if name not in {column.name for column in plain})
+        what = f"capture: table {captured.name}: a mark cannot hold {wrong}, which the mapping makes by SQL"
+        raise SettingsError(f"{what}; take a column of the table for keys and joins")
+    return plain

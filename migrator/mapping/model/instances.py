@@ -1,0 +1,412 @@
+"""Service instances, processes of commands, mapping revisions, and lifetimes of writers, as the journal knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from migrator.mapping.model.live import Writer
+
+# ── Which services run: every process that writes beside SQL or reads, as the journal knows them ──
+
+InstanceRole = Literal["dual_write", "read", "dual_write,read"]
+"""A process that does both is one instance with both roles."""
+DUAL_WRITE: Literal["dual_write"] = "dual_write"
+READ: Literal["read"] = "read"
+InstanceMode = Literal["outbox", "strict", ""]
+"""'' of one that only reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One process of a service.
+
+    `version`: the service's own, as it names itself; `migrator`: that of this package. `revision`: of its mapping;
+    `installation`: of capture. The journal gives `id`, and `since` and `alive_at` (its last heartbeat) in seconds of its
+    clock. `sees`: which processes this one can see by their numbers, and `born`: when it began itself, so that another one
+    there can tell that it is gone; '' where none can.
+    """
+
+    service: str
+    host: str
+    pid: int
+    version: str
+    migrator: str
+    role: InstanceRole
+    mode: InstanceMode
+    revision: str
+    installation: str
+    id: str = ""
+    since: float = 0.0
+    alive_at: float = 0.0
+    sees: str = ""
+    born: str = ""
+
+    @property
+    def reads(self) -> bool:
+        return READ in self.role
+
+    @property
+    def marks(self) -> bool:
+        """Whether its writes leave marks."""
+        return DUAL_WRITE in self.role
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRegistry:
+    """The instances of a job at one moment, the oldest first. `now_s`: the journal's time; `gone_s`: after so long
+    without a heartbeat the process counts as gone."""
+
+    known: tuple[Instance, ...]
+    now_s: float
+    gone_s: float
+
+    @property
+    def living(self) -> list[Instance]:
+        return [instance for instance in self.known if self.age_s(instance) < self.gone_s]
+
+    @property
+    def silent(self) -> list[Instance]:
+        """Those that have said no goodbye; the last one heard of first."""
+        gone = [instance for instance in self.known if self.age_s(instance) >= self.gone_s]
+        return sorted(gone, key=self.age_s)
+
+    @property
+    def replaced(self) -> list[Instance]:
+        """Of the silent ones those in whose place a newer instance came: of the same service and host, and begun after they
+        were heard of last. They may be frozen, or cut off from the journal, and still be there."""
+        newest: dict[tuple[str, str], float] = {}
+        for instance in self.known:
+            newest[instance.service, instance.host] = max(
+                instance.since, newest.get((instance.service, instance.host), 0.0)
+            )
+        return [
+            instance
+            for instance in self.silent
+            if newest[instance.service, instance.host] > instance.alive_at
+        ]
+
+    @property
+    def marking(self) -> list[Instance]:
+        """Those that live and whose writes leave marks."""
+        return [instance for instance in self.living if instance.marks]
+
+    def without(self, ids: Collection[str]) -> ServiceRegistry:
+        """The same without these, as far as they are silent."""
+        gone = {instance.id for instance in self.silent if instance.id in ids}
+        return replace(self, known=tuple(instance for instance in self.known if instance.id not in gone))
+
+    def age_s(self, instance: Instance) -> float:
+        """Of its last heartbeat."""
+        return max(0.0, self.now_s - instance.alive_at)
+
+
+class Instances(Protocol):
+    """The instances of one job. Every method is one transaction.
+
+    Raises, from every method: StoppedError, SettingsError where the journal cannot be asked.
+    """
+
+    def enter(self, instance: Instance) -> Instance:
+        """The same with its id and times, registered."""
+
+    def beat(self, instance: Instance) -> Instance:
+        """The same with a renewed heartbeat, and the roles that it has now; one that was forgotten is registered again."""
+
+    def leave(self, instance: Instance) -> None: ...
+
+    def known(self) -> list[Instance]:
+        """All that have said no goodbye, the oldest first."""
+
+    def living(self, silent_s: float) -> list[Instance]:
+        """Those whose last heartbeat is younger than `silent_s`, the oldest first."""
+
+    def forget_silent(self, older_than_s: float) -> int:
+        """How many were forgotten: those whose last heartbeat is older."""
+
+    def now_s(self) -> float:
+        """The journal's time, in seconds since 1970."""
+
+
+# ── Which revision of a job (its mapping, and the columns that it reads) writers are to work by ──
+
+Standing = Literal["first", "newest", "new", "old"]
+"""Of one's own revision: none is registered yet; it is the newest; no writer has used it yet; a newer one came since."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedColumns:
+    """Of one table, the columns that marks hold, and those of which a change leaves one; None: of any."""
+
+    held: tuple[str, ...]
+    watched: tuple[str, ...] | None
+
+    def beyond(self, other: MarkedColumns) -> set[str]:
+        """Columns that marks by this one hold or tell of, and marks by the other do not; `*` for any."""
+        found = set(self.held) - set(other.held)
+        if other.watched is not None:
+            found |= {"*"} if self.watched is None else set(self.watched) - set(other.watched)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """`digest` stands for the mapping and for the columns that it reads, `mapping` for the mapping alone.
+
+    `answers`: by pattern, the digest of what its answer is made of. `marked`: by table what marks are made of; None where
+    that is not known. `meaning`: equal where the same items are made of the
+    same columns in the same way, however the mapping is written; '' where that is not known. `text`: of the mapping, where
+    it is at hand.
+    """
+
+    digest: str
+    mapping: str
+    meaning: str = field(default="", compare=False)
+    answers: Mapping[str, str] = field(default_factory=dict, compare=False)
+    marked: Mapping[str, MarkedColumns] | None = field(default=None, compare=False)
+    text: str = field(default="", compare=False, repr=False)
+
+    def is_same(self, other: Revision) -> bool:
+        """Whether writers of both may work side by side: they make the same items."""
+        return self.digest == other.digest or (self.meaning != "" and self.meaning == other.meaning)
+
+    def unmarked_by(self, other: Revision) -> list[str] | None:
+        """What this one marks and the other does not, as table or table.column; None where that is not known."""
+        if self.marked is None or other.marked is None:
+            return None
+        found: list[str] = []
+        for table, columns in sorted(self.marked.items()):
+            theirs = other.marked.get(table)
+            found += (
+                [table] if theirs is None else [f"{table}.{name}" for name in sorted(columns.beyond(theirs))]
+            )
+        return found
+
+    def unmarked(self, newest: Newest | None) -> list[str] | None:
+        """The same of the job's newest revision and this one."""
+        if newest is None or newest.revision.is_same(self):
+            return []
+        return newest.revision.unmarked_by(self)
+
+    def named_by(self, newest: Newest | None, whole: Callable[[], Revision]) -> Revision:
+        """The newest one, where it is the same in other words. `whole`: this one with its meaning."""
+        if newest is None or newest.revision.digest == self.digest:
+            return self
+        return newest.revision if newest.revision.is_same(whole()) else self
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a pattern's answer is made of by the newest revision, as a digest, and since when, by the journal's clock."""
+
+    digest: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The revision that the job's writers work by. `since`: in seconds of the journal's clock, 0 of the first one.
+
+    `runs_before`: the highest number of a run that was there when it became that; what such runs did is of no use where
+    an older revision became the newest again.
+    """
+
+    revision: Revision
+    since: float
+    runs_before: int
+
+
+class Revisions(Protocol):
+    """One writer's own revision among those of its job. Every method is one transaction."""
+
+    def enter(self, writer: Writer) -> None:
+        """Writes down that the writer works by it. Raises: OldRevisionError where it is not the newest."""
+
+    def leave(self, writer: Writer) -> None: ...
+
+    def is_old(self) -> bool:
+        """Whether another one is the newest."""
+
+    def old(self, writers: Sequence[Writer]) -> list[Writer]:
+        """Those of the job's writers that work by another one than the newest."""
+
+
+_BEATS_A_SILENCE = 6
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """`request_s`: what one request may last, from its signature to its effect. `silent_s`: a writer that has not
+    renewed its heartbeat for so long sends nothing more."""
+
+    request_s: float = 60.0
+    silent_s: float = 30.0
+
+    @property
+    def beat_s(self) -> float:
+        """How often a heartbeat is renewed, so that some may fail."""
+        return self.silent_s / _BEATS_A_SILENCE
+
+    @property
+    def doubted_s(self) -> float:
+        """After so long without a heartbeat a writer has failed twice to renew it, or is not there any more."""
+        return 3 * self.beat_s
+
+    @property
+    def gone_s(self) -> float:
+        """After so long without a heartbeat, nothing of a writer can take effect any more."""
+        return self.silent_s + self.request_s
+
+    @property
+    def late_s(self) -> float:
+        """After so long without a heartbeat, nothing that was signed before a process was frozen is taken any more.
+
+        With the default of 600 s: AWS takes a signature for five minutes, by a clock that may be five minutes ahead.
+        """
+        return max(self.gone_s, self.ripe_s)
+
+    @property
+    def ripe_s(self) -> float:
+        """The age at which a tombstone may go, if no writer is older."""
+        return 10 * self.request_s
+
+
+# ── Processes of commands: backfills and relays at work, how far they are, and what an operator asks of them ──
+
+ProcessKind = Literal["backfill", "relay"]
+UNITS: dict[ProcessKind, str] = {"backfill": "rows", "relay": "marks"}
+"""What each kind of process counts its work in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """What a person asks of all backfills and relays of a job. `max_write_units`: a second, of each process by itself; None:
+    as the job or the command line says. `who`, `since`: who asked last, and when, by the journal's clock."""
+
+    paused: bool = False
+    max_write_units: int | None = None
+    who: str = ""
+    since: float = 0.0
+    reason: str = ""
+
+
+AS_SET = Throttle()
+"""Nobody has asked for anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """How far a process is. `done`, `left`: as in ProcessState. `signs`: grows with whatever came to an end, done or not;
+    `trouble`: what is tried again. `items`, `write_units`: written since it began; `lag_s`: of the oldest waiting mark."""
+
+    done: int = 0
+    left: int = 0
+    signs: int = 0
+    trouble: str = ""
+    items: int = 0
+    write_units: float = 0.0
+    lag_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkMinute:
+    """What a process had written since it began, at its last heartbeat of one minute, and the lag then. `begun_at`: the
+    minute, in seconds since 1970 by the journal's clock."""
+
+    process: str
+    begun_at: int
+    items: int
+    write_units: float
+    lag_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """One process of a command at its last heartbeat.
+
+    `done`: rows or marks since it began; `left`: as many wait. `rate`: done a second lately; `fall`: by how much `left`
+    shrank a second lately, below 0 where it grew. `silent_s`: for so long nothing of its work came to an end. `held`: why it
+    waits on purpose, `trouble`: what it tries again; '' for nothing. `sees`, `born`: as an Instance's. The journal gives
+    `id`, `since` and `alive_at` (its clock's seconds).
+    """
+
+    kind: ProcessKind
+    host: str
+    pid: int
+    version: str
+    sees: str = ""
+    born: str = ""
+    done: int = 0
+    left: int = 0
+    rate: float = 0.0
+    fall: float = 0.0
+    silent_s: float = 0.0
+    held: str = ""
+    trouble: str = ""
+    id: str = ""
+    since: float = 0.0
+    alive_at: float = 0.0
+
+    @property
+    def unit(self) -> str:
+        return UNITS[self.kind]
+
+    @property
+    def usual_rate(self) -> float:
+        """Done a second since it began."""
+        return self.done / max(1.0, self.alive_at - self.since)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What last ended a process of a kind, or made it try again. `at`: the journal's clock."""
+
+    kind: str
+    host: str
+    pid: int
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """All of a job at one moment. `now_s`: the journal's time."""
+
+    processes: Sequence[ProcessState]
+    failures: Sequence[Failure]
+    throttle: Throttle
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one process of a run takes of its budgets: one of so many `parts` of each, 0 for nothing yet; and so many
+    connections to the source, 0 for as many as it likes."""
+
+    id: str
+    parts: int = 0
+    connections: int = 0
+
+
+# ── A change of a job from one revision of its mapping to another ──
+
+ChangeStep = Literal["indexes", "newest", "items", "gone", "verify", "unasked", ""]
+"""What is to be done next, in this order: indexes that are missing are added; the revision becomes the newest, and is
+captured; items that change are written; those of entities that are gone are deleted; a verify of the whole table; indexes
+that nothing asks any more are removed. '': all is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionChange:
+    """`before` and `after`: revisions of the mapping. `goes_back`: to one that the job had left."""
+
+    number: int
+    before: str
+    after: str
+    goes_back: bool
+    step: ChangeStep
+
+    @property
+    def is_done(self) -> bool:
+        return not self.step

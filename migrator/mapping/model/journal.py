@@ -1,0 +1,178 @@
+"""Ports of the journal: runs, pages, findings and their groups, leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Protocol
+
+from migrator.mapping.model.table import ItemKey, SourceKey
+
+# ── The journal as the stages see it: runs, pages, findings, and what tells and guards a run ──
+
+# ── journal ─────────────────────────────────────────────────────────────────────────────────────
+
+RunKind = Literal["backfill", "verify", "relay", "gone", "strip", "direct", "export", "import"]
+"""`gone` puts tombstones in place of items of entities that a mapping has no more. `direct` says which entities the service
+writes itself from then on: its scope names them."""
+RunState = Literal["running", "interrupted", "failed", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """What makes two runs the same work: an unfinished run of an equal identity is resumed."""
+
+    kind: RunKind
+    job: str
+    table_id: str
+    revision: str
+    """What the run is made by: the mapping, and the columns that it reads."""
+    scope: str = ""
+    """Entities and limit as text; '' is everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    id: int
+    identity: RunIdentity
+    state: RunState
+    started_at: str
+    ended_at: str | None = None
+    resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts that add up: of a page, an entity, a run."""
+
+    rows: int = 0
+    items: int = 0
+    refused: int = 0
+    expired: int = 0
+    bytes: int = 0
+    write_units: float = 0.0
+    different: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.rows + other.rows,
+            self.items + other.items,
+            self.refused + other.refused,
+            self.expired + other.expired,
+            self.bytes + other.bytes,
+            self.write_units + other.write_units,
+            self.different + other.different,
+        )
+
+    def __neg__(self) -> Tally:
+        return Tally(
+            *(-self.rows, -self.items, -self.refused, -self.expired, -self.bytes),
+            *(-self.write_units, -self.different),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A range of keys of one entity: after < key <= upto."""
+
+    entity: str
+    number: int
+    after: SourceKey | None
+    upto: SourceKey | None
+
+
+FindingKind = Literal[
+    "refused",
+    "collision",
+    "unwritten",
+    "missing",
+    "unexpected",
+    "different",
+    "count",
+    "sum",
+    "foreign",
+    "schema",
+    "mark",
+    "apart",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A refused row or a difference. Names keys and attributes, never a value.
+
+    `source_key` is the row (''), `item_key` the item's key as JSON text (''), `attribute` the attribute (''), `item_type`
+    the item's type ('' where it is of none), `owner` the row that has the item's key, as
+    `_src` says it (''). Nothing is to be read out of `reason`: it is for people.
+    """
+
+    kind: FindingKind
+    entity: str
+    reason: str
+    source_key: str = ""
+    item_key: str = ""
+    attribute: str = ""
+    item_type: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentState:
+    """A scan segment's checkpoint: where to go on (None: at the start), whether done, and what was counted so far."""
+
+    start: ItemKey | None = None
+    done: bool = False
+    tally: Mapping[str, Any] = field(default_factory=dict)
+
+
+DIGESTS, TABLE = "(digests)", "(table)"
+SCANS = {DIGESTS, TABLE}
+"""What the pages of a verify's scans are called beside entities: segments of the table, of which digests are taken
+(page 0 is what its processes agree on), and those whose items are traced."""
+
+
+class Progress(Protocol):
+    """Receives the progress of a stage. Called from the stage's own thread only; on display inside of a with."""
+
+    def __enter__(self) -> Progress: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def page_planned(self, entity: str, number: int) -> None:
+        """Before the entity is started; nothing of the page is read yet."""
+
+    def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None: ...
+
+    def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None: ...
+
+    def others_done(self, entity: str, tally: Tally) -> None:
+        """Other processes of the run have done so much since this was called last."""
+
+    def entity_done(self, entity: str) -> None: ...
+
+
+# ── Findings counted by the database, so that a million of them can be summed up without being read ──
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """Findings of one kind, entity and attribute ('' where they are of a whole row)."""
+
+    kind: str
+    entity: str
+    attribute: str
+    count: int
+
+
+class FindingGroups(Protocol):
+    """Every method is one transaction. A relay's findings are all that are open of its job and table, whichever relay found
+    them. Raises, from every method: StoppedError where the journal cannot be asked."""
+
+    def groups(self, run: Run) -> Sequence[FindingGroup]:
+        """The largest first."""
+
+    def some(self, run: Run, group: FindingGroup, limit: int) -> Sequence[Finding]:
+        """The first ones of a group, as they were found."""

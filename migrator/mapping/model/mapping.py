@@ -1,0 +1,441 @@
+"""What a mapping says, as plain frozen values: expressions, access patterns with their requests, entities, the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+from migrator.mapping.model.table import TableDesign, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    name: str
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A column (or, for filters of several values, columns) by path, with its format and filters.
+
+    `every`: written with a `*`, it stands for many texts, each of them asked (access patterns only).
+    """
+
+    paths: tuple[str, ...]
+    format: str | None = None
+    filters: tuple[Filter, ...] = ()
+    every: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Text with references in it; always gives text. `source` is the text as it was written."""
+
+    parts: tuple[str | Ref, ...]
+    source: str = ""
+
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Ref))
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    entries: Dict[str, Expression]
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """One map for every child of a collection."""
+
+    collection: str
+    attributes: Dict[str, Expression]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A value kept in S3, with a pointer in the item, when it takes more than `over` bytes."""
+
+    value: Expression
+    over: int = 0
+
+
+Expression: TypeAlias = Ref | Template | Const | MapOf | Each | Stored
+
+SCHEMA_PATH = "@schema"
+"""The path that means the schema a row was read from; it stands for a constant in each schema's entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A path that must have a value, or one out of `allowed`; several of them must hold together."""
+
+    path: str
+    allowed: tuple[Value, ...] | None = None
+
+
+# ── The walk: code that looks for references, or changes some, need not know what can stand in what ──
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A reference where it stands. `at`: the mapping's words that lead to it; `collection`: the list whose rows an `each`
+    around it goes over; `in_text`: whether it is a part of a template."""
+
+    ref: Ref
+    at: tuple[str, ...] = ()
+    collection: str | None = None
+    in_text: bool = False
+
+
+def uses_in(value: Expression) -> Iterator[Use]:
+    """Every reference in the expression, in the order of the mapping file."""
+    if isinstance(value, Ref):
+        yield Use(value)
+    elif isinstance(value, Template):
+        yield from (Use(ref, in_text=True) for ref in value.refs)
+    elif isinstance(value, MapOf):
+        yield from _uses(value.entries, "map")
+    elif isinstance(value, Each):
+        for use in _uses(value.attributes, "attributes"):
+            yield replace(use, collection=use.collection or value.collection)
+    elif isinstance(value, Stored):
+        yield from _uses({"from": value.value})
+
+
+def _uses(values: Dict[str, Expression], *before: str) -> Iterator[Use]:
+    for name, value in values.items():
+        yield from (replace(use, at=(*before, name, *use.at)) for use in uses_in(value))
+
+
+def paths_in(values: Iterable[Expression]) -> Iterator[str]:
+    """Every path that the expressions name; of a list's row with the list's name before it."""
+    for use in (use for value in values for use in uses_in(value)):
+        yield from (f"{use.collection}.{path}" if use.collection else path for path in use.ref.paths)
+
+
+def rewritten(value: Expression, change: Callable[[Ref | Template], Expression]) -> Expression:
+    """The expression with every reference and template changed."""
+    if isinstance(value, (Ref, Template)):
+        return change(value)
+    if isinstance(value, MapOf):
+        return MapOf({name: rewritten(entry, change) for name, entry in value.entries.items()})
+    if isinstance(value, Each):
+        attributes = {name: rewritten(entry, change) for name, entry in value.attributes.items()}
+        return replace(value, attributes=attributes)
+    return replace(value, value=rewritten(value.value, change)) if isinstance(value, Stored) else value
+
+
+# ── Access patterns, and the requests made of them ──
+
+ParamType = Literal["integer", "number", "text", "boolean", "date", "timestamp", "uuid", "binary"]
+Normaliser = Literal["lower", "upper", "trim", "unordered", "date"]
+Operation = Literal["query", "get", "batch_get"]
+Order = Literal["exact", "any"]
+Operator = Literal["equal", "begins_with", "between", "ge", "gt", "le", "lt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """`many`: a list of values of the type."""
+
+    name: str
+    type: ParamType
+    optional: bool = False
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SortCondition:
+    operator: Operator
+    values: tuple[Template, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterCondition:
+    """A condition on an attribute that is no key; one of an unset parameter is left out."""
+
+    attribute: str
+    operator: Operator
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Parameters of a place, attributes of an item's place (latitude first), and the distance in metres.
+
+    `within_m` is a parameter's name or a number.
+    """
+
+    origin: tuple[str, str]
+    at: tuple[str, str]
+    within_m: str | Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Items of one type within an answer; `name` and `type` are '' where an answer is one plain list."""
+
+    name: str
+    type: str
+    attributes: tuple[str, ...]
+    one: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompareRules:
+    """What makes two values of an attribute the same although they differ.
+
+    `tolerance`: how far two numbers may be apart. `normalise`: what is done to both values before, step by step.
+    """
+
+    ignore: frozenset[str] = frozenset()
+    tolerance: Dict[str, Decimal] = field(default_factory=dict)
+    normalise: Dict[str, tuple[Normaliser, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentQuestion:
+    """What an old table of DynamoDB is asked: `asked`, a pattern on the table as `design` shows it, gives documents.
+
+    Rows are made of them as of an entity's: `entity` has the table, its joins, and `returns` as its attributes.
+    """
+
+    design: TableDesign
+    asked: Pattern
+    entity: Entity
+    returns: tuple[str, ...]
+
+
+Statement: TypeAlias = "str | DocumentQuestion"
+"""What the old side is asked: SQL, or a request where it is tables of DynamoDB's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One access pattern: the request that answers it and, for each part, the statement that answered it until now.
+
+    `key` holds a template for each partition attribute, `sort` a condition for each sort attribute that is asked, in
+    order; of `get` and `batch_get` both are the table's whole key, all equal. `limit` is a number or a parameter's
+    name. `atomic`: those of one row are written together. `schema`: the parameter that names the schema SQL reads.
+    `redact`: attributes and parameters whose values are never shown. `p99_ms`: what DynamoDB's answers may take; None
+    where the mapping sets no budget. `calls_per_s`: how often it is asked; None where the mapping does not say.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    operation: Operation
+    key: tuple[Template, ...]
+    sort: tuple[SortCondition, ...] = ()
+    index: str | None = None
+    descending: bool = False
+    limit: str | None = None
+    consistent: bool = False
+    filters: tuple[FilterCondition, ...] = ()
+    near: Near | None = None
+    atomic: bool = False
+    schema: str | None = None
+    parts: tuple[Part, ...] = ()
+    order: Order = "exact"
+    statements: Dict[str, Statement] = field(default_factory=dict)
+    compare: CompareRules = CompareRules()
+    redact: tuple[str, ...] = ()
+    p99_ms: float | None = None
+    calls_per_s: float | None = None
+
+    @property
+    def star(self) -> Ref | None:
+        """What is written with a `*` in the partition key, and so asked many times."""
+        return next((ref for template in self.key for ref in template.refs if ref.every), None)
+
+
+# ── Entities, and the whole mapping ──
+
+Aggregate = Literal["count", "sum", "min", "max"]
+CollectionKind = Literal["list", "climb"] | Aggregate
+Keep = Literal["all", "none"] | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One parent row: by the foreign key on `columns` of `parent` ('' is the root), or by `table` and `on`.
+
+    `on` maps columns of the parent alias to columns of `table`.
+    """
+
+    alias: str
+    parent: str
+    columns: tuple[str, ...] = ()
+    table: str | None = None
+    on: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """Rows beside the root: children as a list, one number made of them, or (climb) the root and its ancestors.
+
+    `by`: the child's columns that point to the root; of a climb, the row's columns that point to its parent, in
+    the same table, whose columns `of` (its primary key, where there are none) they name.
+    """
+
+    alias: str
+    kind: CollectionKind
+    table: str
+    by: tuple[str, ...]
+    column: str | None = None
+    joins: tuple[Join, ...] = ()
+    order_by: tuple[str, ...] = ()
+    at_most: int | None = None
+    first: int | None = None
+    of: tuple[str, ...] = ()
+
+    @property
+    def is_list(self) -> bool:
+        return self.kind in ("list", "climb")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """Templates of those key attributes of an index that are no key attributes of the table, in order."""
+
+    index: str
+    values: tuple[Template, ...]
+    when: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """When an item expires: a path to a timestamp, plus days.
+
+    `per_s`: units of a whole number that are a second (1, or 1000). `zero`: what a whole number 0 means; '' where the
+    mapping does not say, and it is a moment like any other.
+    """
+
+    path: str
+    days: int = 0
+    per_s: int = 1
+    zero: Literal["never", "expired", ""] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDesign:
+    type: str
+    key: tuple[Template, ...]
+    entries: tuple[IndexEntry, ...] = ()
+    when: tuple[Condition, ...] = ()
+    keep: Keep = "none"
+    keep_except: tuple[str, ...] = ()
+    attributes: Dict[str, Expression] = field(default_factory=dict)
+    expiry: Expiry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A column of the root row that counts its changes for the application, and the attribute that items keep it under."""
+
+    attribute: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A column made by SQL of the source. `type`: as a mapping writes it, such as number(2); None: as it comes."""
+
+    sql: str
+    type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """`name` is the mapping's, with @schema behind it where the mapping reads several; `transform`: module:function.
+
+    `changes`: (table, its columns that name the root row) of tables whose changes change the entity, though it reads
+    them through a view. `version` stands among `attributes`, too.
+    """
+
+    name: str
+    table: str
+    items: tuple[ItemDesign, ...]
+    key: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
+    joins: tuple[Join, ...] = ()
+    collections: tuple[Collection, ...] = ()
+    attributes: Dict[str, Expression] = field(default_factory=dict)
+    computed: Dict[str, Computed] = field(default_factory=dict)
+    transform: str | None = None
+    schema: str | None = None
+    changes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    version: Version | None = None
+
+    @property
+    def written(self) -> str:
+        """The name that stands in the mapping file."""
+        return self.name.partition("@")[0]
+
+    @property
+    def lists(self) -> frozenset[str]:
+        return frozenset(collection.alias for collection in self.collections if collection.is_list)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentTable:
+    """An old table of DynamoDB's, as the mapping declares it: its key attributes, and each column's type (documents.py).
+
+    A column is an attribute, or a place in a map with dots before each name: `address.city`.
+    """
+
+    key: tuple[str, ...]
+    columns: Dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A whole mapping file. `revision` is a digest of what it says: two equal revisions make equal items. `text`: as it is
+    written, '' where that is not known. `documents`: the old tables, where the source is tables of DynamoDB's."""
+
+    name: str
+    revision: str
+    table: TableDesign
+    entities: Dict[str, Entity]
+    timezone: str | None = None
+    schemas: tuple[str, ...] = ()
+    maps: Dict[str, Dict[str, str]] = field(default_factory=dict)
+    patterns: Dict[str, Pattern] = field(default_factory=dict)
+    documents: Dict[str, DocumentTable] = field(default_factory=dict)
+    text: str = field(default="", compare=False, repr=False)
+
+    @property
+    def old_questions(self) -> list[DocumentQuestion]:
+        """What its patterns ask old tables of DynamoDB's."""
+        asked = [one for pattern in self.patterns.values() for one in pattern.statements.values()]
+        return [one for one in asked if isinstance(one, DocumentQuestion)]
+
+    @property
+    def schemas_read(self) -> tuple[str, ...]:
+        """Schemas that the mapping may mean: those that it lists, and what stands before the dot of a table."""
+        if self.documents:
+            return ()  # a name of a table of DynamoDB's may have a dot in it
+        tables = [
+            name
+            for entity in self.entities.values()
+            for name in (
+                entity.table,
+                *(collection.table for collection in entity.collections),
+                *(join.table or "" for join in entity.joins),
+                *(join.table or "" for collection in entity.collections for join in collection.joins),
+            )
+        ]
+        named = [name.partition(".")[0] for name in tables if "." in name]
+        return tuple(dict.fromkeys([*self.schemas, *named]))
+
+
+TRANSFORM = "transform"
+"""The alias under which items name what a transform gave."""

@@ -1,0 +1,267 @@
+"""Questions that a database is asked, as a design needs them: which rows, by what, in which order, and what of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass, field
+from typing import Literal
+
+from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
+from migrator.mapping.model.mapping import Aggregate
+
+Path = tuple[str, str]
+"""(alias of a parent, '' for the row itself; the column's written name)."""
+
+Bound = Literal["=", "in", "<", "<=", ">", ">=", "is null", "is not null"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement as it was recorded. `calls`: in all, or a second where a rate is given; `times`: how often it stands
+    there in other constants or spacing. `name`: what the file calls it, '' for none. `per_s`: calls a second, None where
+    that is not known.
+
+    Of a team's list: `words` that say what it asks, `who` asks it, and `p99_ms`, its budget.
+    """
+
+    sql: str
+    calls: float = 1.0
+    name: str = ""
+    times: int = 1
+    per_s: float | None = None
+    words: str = ""
+    who: str = ""
+    p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`params`: names of the parameters that it is compared with; of a constant `value` and none."""
+
+    path: Path
+    bound: Bound
+    params: tuple[str, ...] = ()
+    value: str | int | bool | None = None
+    lowered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A parent of the row, or of a parent: `on` are (column of the child, column of the parent) by written names."""
+
+    alias: str
+    parent: str
+    table: str
+    on: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A number made of the children of a row: by which column they point to it."""
+
+    alias: str
+    kind: Aggregate
+    column: str
+    table: str
+    on: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one statement asks: rows of `table`, with values of their parents.
+
+    `sql`: with `:name` for each parameter. `required`: columns of the row without which SQL leaves it out. `order`: (path,
+    whether the largest comes first); a total is the path ('', its alias). `limit`: a number or a parameter's name.
+    """
+
+    statement: Statement
+    sql: str
+    table: str
+    params: tuple[tuple[str, str], ...]
+    conditions: tuple[Condition, ...]
+    outputs: tuple[Path, ...]
+    joins: tuple[Joined, ...] = ()
+    required: tuple[str, ...] = ()
+    order: tuple[tuple[Path, bool], ...] = ()
+    limit: str | None = None
+    total: Total | None = None
+
+    def of(self, *bounds: Bound) -> tuple[Condition, ...]:
+        return tuple(condition for condition in self.conditions if condition.bound in bounds)
+
+    @property
+    def constants(self) -> tuple[Condition, ...]:
+        """Conditions that no parameter has a part in."""
+        return tuple(condition for condition in self.conditions if not condition.params)
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """A statement that no access pattern answers: `reason` is one of REASONS, `what` says more of this one."""
+
+    statement: Statement
+    reason: str
+    what: str = ""
+
+
+REASONS: Dict[str, tuple[str, str]] = {
+    "aggregate": (
+        "it makes a number of many rows",
+        "keep a count with the row that it belongs to (collect:), or ask a warehouse",
+    ),
+    "ambiguous": (
+        "a name in it belongs to no table of the source, or to several",
+        "write the table before each column",
+    ),
+    "catalogue": ("it asks the database of itself", "nothing: it is no question"),
+    "computed": (
+        "it returns what SQL computes",
+        "compute it in the application, or name it in columns: of the entity",
+    ),
+    "condition": (
+        "a condition in it is no equality and no range of a column and a parameter",
+        "split it into several questions, or filter in the application",
+    ),
+    "constant": (
+        "it compares a column with a constant that a key cannot hold exactly",
+        "make the constant a parameter",
+    ),
+    "cut": (
+        "the server recorded only a part of it, or may have",
+        "let the server keep whole statements (max_digest_length), or give it in a file",
+    ),
+    "definition": ("it changes the schema", "nothing: it is no question"),
+    "distinct": ("it asks for different values only", "keep these values in a table of their own"),
+    "fault": (
+        "the pattern made for it has a fault",
+        "mend what is said of it, then write the pattern by hand",
+    ),
+    "function": (
+        "a column is compared through a function",
+        "keep the result as a column (columns: of the entity), and ask for that",
+    ),
+    "index": ("there is no index left for it", "allow more with --max-indexes, or let another question go"),
+    "join": ("it joins tables otherwise than a row with its parents, by whole keys", "ask for the two apart"),
+    "key": ("a value in it has no form in a key", "ask by another column"),
+    "limit": (
+        "no key gives the first n rows that it asks for",
+        "where a column may be NULL, make it NOT NULL (where no row has NULL there) or ask with IS NOT NULL;"
+        " otherwise order by numbers or times with the key at the end, or leave out the LIMIT",
+    ),
+    "list": ("it asks for a list of values that is no list of keys", "ask once for each value"),
+    "long": ("it has more characters than are read", "give its shape in a file, a list as one parameter"),
+    "offset": ("it skips rows", "go on behind the last key of the page before"),
+    "scan": ("it reads a whole table of many rows", "export the table, or ask for a range of time"),
+    "search": ("it searches within texts", "use a search engine beside the table"),
+    "session": ("it sets or ends something of the session", "nothing: it is no question"),
+    "shape": (
+        "it is more than one SELECT of rows (UNION, WITH, a subquery, HAVING, a window)",
+        "split it, or ask a warehouse",
+    ),
+    "unknown": ("it cannot be read as SQL of this database", "look at the file"),
+    "unordered": (
+        "it asks for the first n rows in no order",
+        "order by the key or by a time, or leave out the LIMIT",
+    ),
+    "unsafe": ("it is a SELECT that locks, writes or reaches past the tables", "leave that out"),
+    "words": (
+        "it is told in words alone",
+        "needs SQL: write the statement beside the words, and give the list again",
+    ),
+    "write": ("it writes", "nothing: rows and items are kept alike by capture or dual writes"),
+}
+"""By its word, why a statement is not served, and what to do."""
+
+NO_QUESTIONS = frozenset({"catalogue", "definition", "session", "write"})
+"""Reasons of statements that ask for nothing."""
+
+_CATALOGUES = frozenset({"information_schema", "performance_schema", "pg_catalog", "sys"})
+_OF_THE_DATABASE = ("pg_", "sqlite_")
+CUT = "..."
+"""Where a statement is not whole."""
+_NO_LETTERS = re.compile(r"\W+")
+_WORD_END = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def is_of_the_database(schema: str, table: str) -> bool:
+    """Whether it is a table in which a database describes itself."""
+    return schema.lower() in _CATALOGUES or table.lower().startswith(_OF_THE_DATABASE)
+
+
+def plain_name(name: str) -> str:
+    """The name with letters, digits and underscores only, in lower case: TrackId is track_id; 'x' if nothing is left."""
+    return _WORD_END.sub("_", _NO_LETTERS.sub("_", name).strip("_")).lower() or "x"
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """The name, with a number behind it where it is taken."""
+    names = set(taken)
+    number, name = 1, wanted
+    while name in names:
+        number += 1
+        name = f"{wanted}_{number}"
+    return name
+
+
+def parent_alias(
+    root: TableFacts, parent: str, child: TableFacts, table: str, on: Iterable[tuple[str, str]]
+) -> str:
+    """What the parent is called in every row tree of `root`: the same for every question.
+
+    `parent`: the alias of `child`, '' for the root itself.
+    """
+    pairs = tuple(on)
+    own = tuple(column for column, _ in pairs)
+    ways = [key for key in child.foreign_keys if key.table == table]
+    alone = len(ways) == 1 and set(ways[0].columns) == set(own) and table != child.name
+    alias = plain_name(table) if alone else f"{plain_name(table)}_by_{'_'.join(map(plain_name, own))}"
+    alias = f"{parent}_{alias}" if parent else alias
+    return free_name(alias, (column.name for column in root.columns))
+
+
+def row_key(table: TableFacts) -> tuple[str, ...]:
+    """The columns that name a row, which are never NULL; () where nothing proves that any do."""
+    nullable = {column.name for column in table.columns if column.nullable}
+    if table.primary_key and table.primary_key in table.proved:
+        return table.primary_key
+    unique = sorted((key for key in table.proved if not set(key) & nullable), key=lambda key: (len(key), key))
+    return unique[0] if unique else ()
+
+
+def parent_keys(facts: SchemaFacts, table: TableFacts) -> tuple[ForeignKey, ...]:
+    """Foreign keys to the row key of another table, in an order of their own."""
+    whole = [
+        key
+        for key in table.foreign_keys
+        if key.table in facts.tables and set(key.referred) == set(row_key(facts.tables[key.table]))
+    ]
+    return tuple(sorted(whole, key=lambda key: (key.columns, key.table)))
+
+
+def column_at(facts: SchemaFacts, question: Question, path: Path) -> Column | None:
+    """The column at the path; None for a total."""
+    tables = {"": question.table} | {joined.alias: joined.table for joined in question.joins}
+    return facts.tables[tables[path[0]]].column(path[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The least and the largest whole number of a column, decimals cut away; None of no rows."""
+
+    least: int | None
+    most: int | None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured of a source. `rows`: by table; `spans`: by table and column; `totals`: the largest by table, column
+    and the columns that group; `fan_out`: the most rows of one parent, by table and columns; `exact`: tables that were
+    counted, the others were estimated."""
+
+    rows: Dict[str, int] = field(default_factory=dict)
+    spans: Dict[tuple[str, str], Span] = field(default_factory=dict)
+    totals: Dict[tuple[str, str, tuple[str, ...]], Span] = field(default_factory=dict)
+    fan_out: Dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
+    exact: frozenset[str] = frozenset()

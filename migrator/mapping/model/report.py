@@ -1,0 +1,441 @@
+"""The model of a report: gathered by its stage, rendered alike for terminals, programs and browsers.
+
+All values are texts that may be shown: redacted, or masked, where they must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from migrator.mapping.capacity.model import Costs
+from migrator.mapping.model.evidence import Side
+from migrator.mapping.model.table import ItemKey
+
+Standing = Literal["clean", "different", "unproven"]
+"""`unproven`: nothing speaks against it, and not all that must speak for it does."""
+Found = Literal[
+    "verify", "backfill", "relay", "gone", "strip", "direct", "export", "import", "service", "replay"
+]
+"""What found a difference: a run that looked at rows and items, reads of a service, or a replay."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`reasons`: one sentence each. `command`: what to run next, `purpose`: what for."""
+
+    standing: Standing
+    title: str
+    reasons: Sequence[str]
+    command: str
+    purpose: str
+
+
+# ── differences ──
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One attribute on both sides; None where the side has no row, no item or no such attribute."""
+
+    attribute: str
+    sql: str | None
+    item: str | None
+    differs: bool
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference. `at`: seconds since 1970, 0 where it was not noted. `cells` is empty where no values are known."""
+
+    group: str
+    at: float = 0.0
+    asked: Mapping[str, str] = field(default_factory=dict)
+    row_key: str = ""
+    item_key: str = ""
+    cells: Sequence[Cell] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Differences of one kind. `where`: a pattern or an entity; `cause`: '' where it is not known; `advice`: what helps.
+
+    `count`: of all, of which `differences` are some; of a pattern they are differences in answers, and `rows` says of how
+    many rows those in `differences` are (0: unknown, or a run found them row by row). `before_move`: found before the
+    pattern's last move, `before_verify`: before the last verify began, which found nothing; both stand against nothing
+    any more. `until`: when answers showed it last, in seconds since 1970, 0 where that does not matter.
+    """
+
+    id: str
+    found_by: Sequence[Found]
+    where: str
+    part: str
+    kind: str
+    attribute: str
+    count: int
+    cause: str
+    advice: str
+    differences: Sequence[Difference] = ()
+    before_move: bool = False
+    before_verify: bool = False
+    until: float = 0.0
+    rows: int = 0
+
+    @property
+    def is_history(self) -> bool:
+        return self.before_move or self.before_verify
+
+    @property
+    def is_of_answers(self) -> bool:
+        """Whether answers of a pattern were compared, of which many may show one item; else rows and items were."""
+        return any(origin in ("service", "replay") for origin in self.found_by)
+
+    @property
+    def is_of_totals(self) -> bool:
+        """Whether it is a count or a sum by plain SQL, which differs wherever an item of the entity does."""
+        return self.kind in ("count", "sum")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Rows that became no items, by entity and reason."""
+
+    entity: str
+    reason: str
+    count: int
+    row_keys: Sequence[str]
+
+
+# ── patterns ──
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Latencies of one side: (percentile, ms) in rising order."""
+
+    answers: int
+    points: Sequence[tuple[float, float]]
+    max_ms: float
+
+    def at(self, percentile: float) -> float:
+        """Milliseconds. Raises: KeyError for a percentile that is not among the points."""
+        return dict(self.points)[percentile]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Comparisons of one kind of question: which optional parameters were set, how often, when last, and by which runs."""
+
+    parameters: Sequence[str]
+    compared: int
+    age_s: float
+    origins: Sequence[Found]
+
+
+@dataclass(frozen=True)
+class PatternReport:
+    """One access pattern. `phase` in words; `compared` and its parts, `errors` by side, and `dropped` shadows count the time
+    since the pattern's last move that the report looks at, of this revision of the mapping; `before_move`: comparisons from
+    before it, `outdated`: those of other revisions, both left out. `answered`, `errors`: by side, of callers and of shadows.
+    `mended`: of the different ones those from before the last verify, which found nothing; the last of them was at
+    `mended_until`, and `compared_after` were compared after that verify began. `coverage`, `latency`: of the whole time.
+    `budget_ms`: what DynamoDB's p99 may be; None where the mapping sets none.
+    """
+
+    name: str
+    phase: str
+    since: float
+    compared: int = 0
+    same: int = 0
+    transient: int = 0
+    different: int = 0
+    mended: int = 0
+    mended_until: float = 0.0
+    compared_after: int = 0
+    before_move: int = 0
+    outdated: int = 0
+    answered: Mapping[Side, int] = field(default_factory=dict)
+    errors: Mapping[Side, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    coverage: Sequence[Coverage] = ()
+    latency: Mapping[Side, Curve] = field(default_factory=dict)
+    budget_ms: float | None = None
+
+    @property
+    def differing(self) -> int:
+        """Different answers that count: nothing shows that they are mended."""
+        return self.different - self.mended
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether DynamoDB's p99 is above what the mapping allows it."""
+        curve = self.latency.get("table")
+        return self.budget_ms is not None and curve is not None and curve.at(99.0) > self.budget_ms
+
+    @property
+    def unsettled(self) -> int:
+        """Answers that differed, and were not compared again."""
+        return self.dropped.get("unsettled", 0) + self.dropped.get("ended", 0)
+
+    @property
+    def age_s(self) -> float | None:
+        """Of its youngest comparison."""
+        return min((line.age_s for line in self.coverage), default=None)
+
+
+@dataclass(frozen=True)
+class Span:
+    """What was compared from `begun_at` (seconds since 1970) on, for the width of the timeline's spans."""
+
+    begun_at: int
+    same: int = 0
+    transient: int = 0
+    different: int = 0
+    errors: int = 0
+
+    @property
+    def all(self) -> int:
+        return self.same + self.transient + self.different + self.errors
+
+
+@dataclass(frozen=True)
+class Timeline:
+    width_s: int
+    spans: Sequence[Span]
+
+
+@dataclass(frozen=True)
+class WorkSpan:
+    """What backfills and relays wrote from `begun_at` on, and the longest lag that was seen in this time."""
+
+    begun_at: int
+    items: int = 0
+    write_units: float = 0.0
+    lag_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class WorkSeries:
+    width_s: int
+    spans: Sequence[WorkSpan]
+
+
+@dataclass(frozen=True)
+class PhaseMove:
+    """One line of the audit."""
+
+    at: float
+    pattern: str
+    before: str
+    after: str
+    who: str
+    reason: str
+    override: bool
+
+
+# ── the table ──
+
+
+@dataclass(frozen=True)
+class Facet:
+    """One item type of an entity: what its key attributes are made of, and which other attributes it has."""
+
+    entity: str
+    type: str
+    keys: Mapping[str, str]
+    attributes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class SampleItem:
+    """`key`: of the view that it is shown in; `attributes`: the others, with redacted ones as marks."""
+
+    type: str
+    key: Mapping[str, str]
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ItemCollection:
+    """Items with one partition key. `more`: how many others of it the rows that were read make."""
+
+    partition: str
+    items: Sequence[SampleItem]
+    more: int = 0
+
+
+@dataclass(frozen=True)
+class View:
+    """The table (`name` '') or an index of it. `more`: how many other collections the rows that were read make."""
+
+    name: str
+    partition: Sequence[str]
+    sort: Sequence[str]
+    projection: str
+    facets: Sequence[Facet]
+    collections: Sequence[ItemCollection] = ()
+    more: int = 0
+
+    def columns(self, type_: str) -> list[str]:
+        """The attributes that any of the shown items of the type has, so that theirs stand below each other."""
+        items = [item for found in self.collections for item in found.items if item.type == type_]
+        return list(dict.fromkeys(name for item in items for name in item.attributes))
+
+
+# ── work ──
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """The last run of a kind. `current`: whether it was made by the mapping as it is now (None: unknown)."""
+
+    kind: str
+    number: int
+    state: str
+    started: str
+    ended: str
+    scope: str
+    rows: int
+    items: int
+    refused: int
+    findings: Mapping[str, int]
+    current: bool | None
+
+
+@dataclass(frozen=True)
+class InstanceReport:
+    """An instance of a service. `fits`: whether its mapping is the job's; `silent`: it said no goodbye."""
+
+    service: str
+    where: str
+    role: str
+    mode: str
+    heard_s: float
+    fits: bool
+    silent: bool
+
+
+@dataclass(frozen=True)
+class LagReport:
+    """`waiting` None: capture is not installed, or `reason` says why it is unknown. `open_findings`: of relays, by kind."""
+
+    waiting: int | None = None
+    oldest_s: float = 0.0
+    failed: int = 0
+    writers: Sequence[str] = ()
+    reason: str = ""
+    open_findings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReportModel:
+    """`made_at`: seconds since 1970 by the journal's clock; `since_s`: how far back comparisons are counted. `notes`: what
+    could not be shown, and why."""
+
+    job: str
+    journal: str
+    table: str
+    revision: str
+    version: str
+    made_at: float
+    since_s: float
+    verdict: Verdict
+    patterns: Sequence[PatternReport]
+    moves: Sequence[PhaseMove]
+    groups: Sequence[Group]
+    timeline: Timeline
+    work: WorkSeries
+    costs: Costs
+    lag: LagReport
+    runs: Sequence[RunReport]
+    refused: Sequence[Refused]
+    instances: Sequence[InstanceReport]
+    views: Sequence[View]
+    notes: Sequence[str] = ()
+
+    @property
+    def standing(self) -> list[Group]:
+        """Differences that count."""
+        return [group for group in self.groups if not group.is_history]
+
+    @property
+    def items_differing(self) -> int:
+        """Differences between rows and items, as verify counts them: without answers, which may show one item many times,
+        and without totals. The page's template asks for it."""
+        of_items = (group for group in self.standing if not group.is_of_answers and not group.is_of_totals)
+        return sum(group.count for group in of_items)
+
+    @property
+    def never_compared(self) -> list[str]:
+        return [pattern.name for pattern in self.patterns if not pattern.compared]
+
+
+# ── An item collection: what is stored in it beside what rows make now ──
+
+LookState = Literal[
+    "same",
+    "different",
+    "missing",
+    "unexpected",
+    "foreign",
+    "collision",
+    "expired",
+    "tombstone",
+    "control",
+    "direct",
+]
+"""What verify calls such an item, and beside it: an item past its TTL, our own items, and those that a service writes."""
+FINE: frozenset[LookState] = frozenset({"same", "expired", "tombstone", "control", "direct"})
+
+
+@dataclass(frozen=True)
+class LookedItem:
+    """One base key. `key`, `row` (of `entity`) and the values of `cells` as texts that may be shown; `row` '' where no row
+    is known. `at`: the key of the collection's index. `reason`: verify's words, '' where cells say it."""
+
+    state: LookState
+    type: str
+    at: Mapping[str, str]
+    key: str
+    entity: str
+    row: str
+    cells: Sequence[Cell]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Example:
+    """An item of a type; `key` as it may be shown, `base_key` as it is."""
+
+    type: str
+    entity: str
+    key: str
+    base_key: ItemKey
+    is_stored: bool
+
+
+@dataclass(frozen=True)
+class LookReport:
+    """An item collection of the table (`index` '') or an index, as it may be shown. `refused`: rows that may belong to it
+    and make no item. `is_cut`: more items are stored behind these. `notes`: what was not looked at, and why."""
+
+    job: str
+    table: str
+    index: str
+    partition: Mapping[str, str]
+    items: Sequence[LookedItem]
+    refused: Sequence[str] = ()
+    is_cut: bool = False
+    notes: Sequence[str] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.refused and all(item.state in FINE for item in self.items)
+
+    @property
+    def counts(self) -> dict[LookState, int]:
+        """Items by state, those that are as they should be last."""
+        states = [item.state for item in self.items]
+        return {state: states.count(state) for state in sorted(set(states), key=lambda s: (s in FINE, s))}

@@ -1,0 +1,404 @@
+"""Requests of access patterns, and results of stages and replays, for output."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+from typing import Any, Literal
+
+from migrator.mapping.model.evidence import Diff, DiffKey, Side
+from migrator.mapping.model.journal import Finding, Run, Tally
+from migrator.mapping.model.live import KeyRequest, Root
+from migrator.mapping.model.mapping import Operation, Part, Pattern
+from migrator.mapping.model.table import Item, ItemKey
+
+# ── What DynamoDB is asked for an access pattern ──
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """A circle around a place in degrees, and the attributes that say where an item is; latitude first."""
+
+    origin: tuple[float, float]
+    at: tuple[str, str]
+    within_m: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """What DynamoDB is asked, as plain data; `sent` may be empty where nothing can answer.
+
+    `sent`: parameters of as many Query, GetItem or BatchGetItem calls, with plain Python values; the table's name is the
+    store's to add. Items of several queries are merged by `sort` (names of attributes), each `key` (the table's) once.
+    `limit` is how many items the answer has at most (None: all); it is counted by us, over pages and after filters.
+    """
+
+    operation: Operation
+    sent: tuple[dict[str, Any], ...]
+    key: tuple[str, ...]
+    sort: tuple[str, ...] = ()
+    descending: bool = False
+    limit: int | None = None
+    near: Nearby | None = None
+    type_attribute: str = ""
+    """The attribute that shows which items are ours alone (see TableDesign.is_hidden) and no part of the answer."""
+    ttl_attribute: str | None = None
+    """The attribute that shows which items have expired: DynamoDB deletes them late, and no answer holds them."""
+
+
+# ── What a stage came to: made by stages, shown by report ──
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class BackfillResult:
+    """What is in the journal at the end: per entity and in all, resumed parts included. `findings`: by kind."""
+
+    run: Run
+    entities: Mapping[str, Tally]
+    total: Tally
+    findings: Mapping[str, int]
+    took_s: float
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A database's plan for one SELECT of a page: its lines, and the tables that it reads as a whole for it."""
+
+    what: str
+    lines: tuple[str, ...]
+    whole_tables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """An item type, or an attribute of it, whose total SQL was not asked for, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A part of the rows: a `share` of each entity's, or a number of `rows` in all; the `seed` chooses which."""
+
+    seed: int
+    share: Fraction | None = None
+    rows: int | None = None
+
+    def wanted(self, rows: int, total: int) -> int:
+        """How many of an entity's `rows` to look at, where all entities have `total`; one at least, if there is one."""
+        share = Fraction(self.rows or 0, max(1, total)) if self.share is None else self.share
+        return min(rows, max(1, ceil(rows * share))) if rows else 0
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows" if self.share is None else f"{float(self.share * 100):g}%"
+
+
+@dataclass(frozen=True)
+class StoredRead:
+    """How a verify reads what is stored. `why`: the reason where that is not one scan; else ''."""
+
+    way: Literal["one scan", "keys"]
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.way == "one scan":
+            return "stored items: by one scan, and compared by digests"
+        return f"stored items: each by its key; {self.why}"
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """`scanned` items of the table; `findings` by kind; what could not be compared by plain SQL, and why. `not_proven`:
+    tables of which this user may not see every row, and why.
+
+    With a `sample` only its rows were looked at, and neither the table nor totals.
+    """
+
+    run: Run
+    entities: Mapping[str, Tally]
+    total: Tally
+    scanned: int
+    findings: Mapping[str, int]
+    not_compared: Sequence[NotCompared]
+    took_s: float
+    stored: StoredRead
+    sample: Sample | None = None
+    not_proven: Sequence[NotCompared] = ()
+    confirmed: Mapping[Root, set[ItemKey]] = field(default_factory=dict)
+    """Live sources only: roots that still differ when compared again, with the item keys in question."""
+
+
+CheckState = Literal["ok", "warning", "failed"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a run needs: what was found, and what mends it ('' where nothing has to be mended)."""
+
+    name: str
+    state: CheckState
+    what: str
+    mend: str = ""
+
+
+@dataclass(frozen=True)
+class UndoCounts:
+    """Items of ours per (entity, item type); how many of them are `gone`; items of `others`, left alone."""
+
+    types: Counter[tuple[str, str]] = field(default_factory=Counter)
+    gone: int = 0
+    others: int = 0
+
+    def __add__(self, other: UndoCounts) -> UndoCounts:
+        return UndoCounts(self.types + other.types, self.gone + other.gone, self.others + other.others)
+
+    @property
+    def items(self) -> int:
+        return self.types.total()
+
+
+@dataclass(frozen=True)
+class RowTraces:
+    """What there is of a row that is to be forgotten. `is_there`: in the source.
+
+    `waiting`: marks that a relay is yet to work; `hopeless`: ids of those that it could not. `items`: live ones. `kept`:
+    in the journal, by kind; `page_bounds` there stay. `seen_s`, `ticket`: the journal's time when source and marks had been
+    looked at, and the highest ticket that was known before.
+    """
+
+    is_there: bool
+    waiting: int
+    hopeless: tuple[int, ...]
+    items: int
+    tombstones: tuple[Item, ...] = field(repr=False)
+    kept: Mapping[str, int]
+    page_bounds: int
+    seen_s: float
+    ticket: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What can be taken away, by kind."""
+        return {"marks": len(self.hopeless), **self.kept, "tombstones": len(self.tombstones)}
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What was taken away, by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
+
+    `is_late`: a writer still writes what it read before the row was gone, or it has come back: what it must find stays.
+    """
+
+    gone: Mapping[str, int]
+    young: int
+    ripe_in_s: float
+    is_late: bool
+
+    @property
+    def is_all(self) -> bool:
+        return not (self.young or self.is_late)
+
+
+@dataclass(frozen=True)
+class PartAnswer:
+    """One part of an answer from both sides, as plain values in the order of `part.attributes`.
+
+    `several`: more than one came where the part says `one: true`; that is a difference too. `compared`: the attributes
+    that were compared, which the rows of `diffs` are made of.
+    """
+
+    part: Part
+    items: Rows
+    rows: Rows
+    same: bool
+    several: bool = False
+    diffs: tuple[Diff, ...] = ()
+    compared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Took:
+    """What one side took: requests or statements, and milliseconds."""
+
+    round_trips: int
+    ms: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A pattern's answer from both sides, with what it took.
+
+    `read_units`: by the sizes of items; `reported_units`: what the endpoint says, 0 where it says nothing. `dropped`: items
+    that a filter left out after they were read, counted as large as the others.
+    """
+
+    pattern: Pattern
+    request: Request
+    parts: tuple[PartAnswer, ...]
+    table: Took
+    sql: Took
+    read_units: float
+    reported_units: float
+    dropped: int = 0
+
+    @property
+    def same(self) -> bool:
+        return all(part.same for part in self.parts)
+
+
+# ── live change ──
+
+
+@dataclass
+class Refreshed:
+    """What a refresh came to. `collisions`: roots that want a key which another row really has. `apart`: findings of
+    roots whose items were to be written together and were too many for it, each once. `tickets`: with which each root was
+    last read. `findings`: of all three, when the refresh is done."""
+
+    roots: int = 0
+    stored: int = 0
+    buried: int = 0
+    newer: int = 0
+    refused: list[Finding] = field(default_factory=list)
+    collisions: set[KeyRequest] = field(default_factory=set)
+    apart: dict[Finding, None] = field(default_factory=dict)
+    tickets: dict[Root, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass
+class Worked:
+    """What one take of marks came to. `changes`: of each mark that was finished, the table (or the entity, where the mark
+    names a row of one) and how many seconds ago its row had changed."""
+
+    taken: int = 0
+    finished: int = 0
+    advanced: int = 0
+    put_back: int = 0
+    refreshed: list[Refreshed] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    changes: list[tuple[str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What is not to be shown of one pattern: `attributes` of its answers, and `params`."""
+
+    attributes: frozenset[str] = frozenset()
+    params: frozenset[str] = frozenset()
+
+
+# ── What a replay came to: made by its stage, shown by report ──
+
+
+@dataclass(frozen=True)
+class Latency:
+    """What the answers of one side took."""
+
+    answers: int
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True)
+class Example:
+    """One difference with the parameters that show it. `compared`: the attributes that the rows of `diff` are made of.
+
+    `diff` is None of an error, `why` its message then.
+    """
+
+    params: Mapping[str, str]
+    compared: Sequence[str] = ()
+    diff: Diff | None = None
+    why: str = ""
+
+
+@dataclass
+class PatternReplay:
+    """What replaying one pattern came to. `origins`: where its parameters come from, in words; `hidden`: what of parameters
+    and answers is not to be shown.
+
+    `kinds`: samples by the optional parameters that were set; `absent`: samples that ask for what is not there;
+    `empty`: those that both sides answer with nothing. `found` counts differences, of which one sample may have many;
+    `examples`: a few of each. `failed`: those of `different` that one side did not answer, by the optional parameters
+    that were set. `histograms`: latencies as text (see stages/patterns/latencies.py). `missing_why`: why there are fewer
+    samples than wanted, '' where there are not.
+    """
+
+    pattern: Pattern
+    samples: int = 0
+    origins: Mapping[str, str] = field(default_factory=dict)
+    hidden: Hidden = Hidden()
+    kinds: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    absent: int = 0
+    same: int = 0
+    empty: int = 0
+    transient: int = 0
+    different: int = 0
+    found: Counter[DiffKey] = field(default_factory=Counter)
+    examples: dict[DiffKey, list[Example]] = field(default_factory=dict)
+    failed: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    latency: dict[Side, Latency] = field(default_factory=dict)
+    histograms: dict[Side, str] = field(default_factory=dict)
+    missing_why: str = ""
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What a replay came to. `control`: SQL was compared with SQL, and the first time stands for the table. `lag_s`: how old
+    the oldest change was that had not reached the table when differences were counted; 0 where there were none."""
+
+    patterns: Sequence[PatternReplay]
+    seed: int
+    control: bool
+    took_s: float
+    lag_s: float = 0.0
+
+    @property
+    def clean(self) -> bool:
+        """Whether every pattern was asked, and no answer differs for good."""
+        return not self.different and not self.not_proven
+
+    @property
+    def different(self) -> int:
+        return sum(pattern.different for pattern in self.patterns)
+
+    @property
+    def not_proven(self) -> list[str]:
+        """Patterns for which no question could be drawn: nothing speaks against them, and nothing for them."""
+        return [
+            pattern.pattern.name for pattern in self.patterns if not pattern.samples and pattern.missing_why
+        ]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a proposed mapping came to when it was tried on a part of its rows. `replays`: by pattern; `apart`: why a pattern
+    was not asked, by its name; `refused`: rows that make no items, by entity. `missing`: why nothing was tried, '' where it
+    was."""
+
+    replays: Mapping[str, PatternReplay] = field(default_factory=dict)
+    apart: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    missing: str = ""
+
+    @property
+    def clean(self) -> bool:
+        """Whether no answer differs, and no row was refused."""
+        return not self.refused and not any(replay.different for replay in self.replays.values())
+
+    def difference(self, pattern: str) -> str:
+        """What differs of the pattern's answers, in words; '' for nothing."""
+        replay = self.replays.get(pattern)
+        if replay is None or not replay.different:
+            return ""
+        kinds = sorted({" ".join(filter(None, (kind.kind, kind.attribute))) for kind in replay.found})
+        return f"{replay.different} of {replay.samples} answers differ from SQL's ({', '.join(kinds)})"

@@ -1,1 +1,0 @@
-"""Exported items as files: their manifest, the places where they are, and imports of them."""

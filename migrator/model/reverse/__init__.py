@@ -1,1 +1,0 @@
-"""The way back from items to rows."""

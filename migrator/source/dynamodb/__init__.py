@@ -1,0 +1,1 @@
+"""Old tables of DynamoDB as a source of row trees."""

@@ -1,0 +1,315 @@
+"""Marks of DynamoDB tables: records of their streams, copied into the journal and worked from there like any marks."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Lock
+from types import TracebackType
+from typing import Any, Protocol, TypeAlias
+
+import orjson
+
+from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.model.edges import WiredItem
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.facts import Captured, Column
+from migrator.mapping.model.live import Image, KeptMark, Mark, MarkKeeper, MarksState, Root
+from migrator.mapping.model.shards import Checkpoint, StreamJournal, StreamRecord
+from migrator.mapping.model.table import ItemKey
+
+READER_LEASE_S = 20.0
+"""How long a reader of a stream has its shards without a word; it tells the journal three times as often how far it is."""
+UNSEEN_S = 15.0
+"""A shard of which the journal has not heard for so long is behind; one that is read is told of sooner."""
+COPY_S = 1.0
+"""Records are copied this often at least, also while marks wait: a stream keeps them for 24 hours."""
+SETTLE_S = 1.0
+"""A record comes to its stream a little after the change: all shards have to be passed so much later than the moment."""
+SURE_S = 15.0
+"""The same where something goes for good because no mark names it; as a way back has it (stages/reverse/stage.py)."""
+_PAUSE_S = 0.2
+_CLOCKS_DIFFER_S = 10.0
+
+# ── A record as a mark, and its images as text ──
+
+ValueOf: TypeAlias = Callable[[WiredItem, Column], Any]
+"""From an item and a declared column to its value, as rows hold it; an Undecodable where it is of another type."""
+
+
+@dataclass(frozen=True)
+class RecordImages:
+    """Makes marks of records, whose images hold the columns that keys and links are made of.
+
+    An image is kept as the attributes that these columns stand in, in DynamoDB's own form, and read by the declared types
+    when it is taken: so it becomes what reading the item itself would give.
+    """
+
+    captured: Mapping[str, Captured]
+    value_of: ValueOf
+
+    def kept(self, table: str, record: StreamRecord) -> KeptMark | None:
+        """None where nothing changed that any item is made of."""
+        captured = self.captured[table]
+        if self._is_unwatched(captured, record):
+            return None
+        before, after = (self._written(captured, image) for image in (record.old_wired, record.new_wired))
+        return KeptMark(table, before, after, record.created_at)
+
+    def read(self, table: str, text: str) -> Image:
+        """The image; an empty one where it is none, or of a table that is not captured any more."""
+        captured = self.captured.get(table)
+        if captured is None:
+            return {}
+        try:
+            image = orjson.loads(text)
+            item: WiredItem = image["item"]
+            columns = (captured.table.column(name) for name in image["columns"])
+            return {column.name: self._value(item, column) for column in columns if column is not None}
+        except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
+            return {}
+
+    def _value(self, item: WiredItem, column: Column) -> Any:
+        """None for a value of another type than declared: such a document is refused, so that it has no items and no row is
+        linked by it."""
+        value = self.value_of(item, column)
+        return None if isinstance(value, Undecodable) else value
+
+    def _written(self, captured: Captured, image: WiredItem | None) -> str | None:
+        if image is None:
+            return None
+        columns = _columns(captured, captured.columns)
+        attributes = _attributes(columns)
+        part = {name: value for name, value in image.items() if name in attributes}
+        return orjson.dumps(
+            {"columns": [column.name for column in columns], "item": part}, default=_base64
+        ).decode()
+
+    def _is_unwatched(self, captured: Captured, record: StreamRecord) -> bool:
+        old, new = record.old_wired, record.new_wired
+        if captured.watched is None or old is None or new is None:
+            return False
+        attributes = _attributes(_columns(captured, captured.watched))
+        return all(old.get(name) == new.get(name) for name in attributes)
+
+
+def _columns(captured: Captured, names: Sequence[str]) -> list[Column]:
+    return [column for name in names if (column := captured.table.column(name)) is not None]
+
+
+def _attributes(columns: Sequence[Column]) -> set[str]:
+    """Attributes of an item that the columns are, or are within (address.city): an attribute may have a dot in its name."""
+    return {name for column in columns for name in (column.real, column.real.partition(".")[0])}
+
+
+def _base64(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    raise TypeError(type(value).__name__)
+
+
+# ── The streams, and the marks made of them: `model.live.Marks` ──
+
+Work: TypeAlias = Callable[[Sequence[StreamRecord], Callable[[], None]], None]
+
+
+class Turned(Protocol):
+    """What came of a turn: how many records were worked."""
+
+    @property
+    def records(self) -> int: ...
+
+
+class Reader(Protocol):
+    """A reader of a stream, as source/dynamodb/reader.py has it: works its part of the shards and keeps their checkpoints."""
+
+    def __enter__(self) -> Reader: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def turn(self) -> Turned: ...
+
+    def passed(self) -> Mapping[str, float]: ...
+
+
+@dataclass(frozen=True)
+class SourceStream:
+    """`reader`: makes one that works records so. `again_after_s`: where rows are found by an index of the source, which
+    follows the table a little later, each change is looked at a second time after so long; 0 for never."""
+
+    table: str
+    checkpoints: StreamJournal
+    reader: Callable[[Work], Reader]
+    again_after_s: float = 0.0
+
+
+@dataclass
+class StreamMarks:
+    """Copies records into the journal, and is its marks for everything else. Safe to use from many threads.
+
+    A record is copied before its checkpoint goes on, and may be copied twice. Nothing reads a stream before marks are taken,
+    so that a process which only counts them claims no shard; close it, and others have its shards at once.
+    `is_over`: whether no relay is to read the streams any more.
+    """
+
+    kept: MarkKeeper
+    images: RecordImages
+    streams: Sequence[SourceStream]
+    wait: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    is_over: Callable[[], bool] = lambda: False
+    _copying: Lock = field(default_factory=Lock)
+    _opened: ExitStack = field(default_factory=ExitStack)
+    _readers: dict[str, Reader] = field(default_factory=dict)
+    _copy_at: float = float("-inf")
+    _is_short: bool = True
+    _drain_asked_at: float = float("-inf")
+    _drained_at: float = float("-inf")
+
+    # ── what is taken ──
+
+    def take(self, count: int, lease_s: float) -> list[Mark]:
+        """Raises: LostRecordsError, SettingsError where a stream does not tell of all changes any more; StoppedError."""
+        self._drain_where_asked()
+        # First: were it to fail afterwards, marks that were taken would wait for the end of their lease.
+        if self._is_short or self.clock() >= self._copy_at:
+            self._copy()
+        taken = self.kept.take(count, lease_s)
+        self._is_short = len(taken) < count
+        return taken
+
+    def from_the_first(self) -> None:
+        """What is next asked of the marks, a take or a count, is asked when all that streams hold by now is among them."""
+        self._drain_asked_at = self.clock()
+        self.kept.from_the_first()
+
+    def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
+        if not after:
+            # Nobody is to be told that no mark names a row while a record does.
+            self._drain(self.clock(), SURE_S)
+        return self.kept.look(after, count, free=free)
+
+    def state(self) -> MarksState:
+        """A shard that is behind counts as a mark, as old as what it may hold; not where no relay is to read it any more."""
+        self._drain_where_asked()
+        state = self.kept.state()
+        behind = [lag_s for stream in self.streams for lag_s in self._lags_s(stream) if lag_s > UNSEEN_S]
+        if behind and self.is_over():
+            return state
+        oldest_s = max([state.oldest_age_s, *behind])
+        return replace(state, waiting=state.waiting + len(behind), oldest_age_s=oldest_s)
+
+    def finish(self, ids: Sequence[int]) -> None:
+        self.kept.finish(ids)
+
+    def advance(self, mark: Mark, cursor: str) -> None:
+        self.kept.advance(mark, cursor)
+
+    def release(self, ids: Sequence[int]) -> None:
+        self.kept.release(ids)
+
+    def put_back(self, ids: Sequence[int], wait_s: float) -> None:
+        self.kept.put_back(ids, wait_s)
+
+    def discard_failed(self, tries: int) -> int:
+        return self.kept.discard_failed(tries)
+
+    def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
+        self.kept.add(roots)
+
+    def probe(self) -> None:
+        """Raises: SettingsError where a stream was not begun with."""
+        for stream in self.streams:
+            _refuse_unbegun(stream)
+        self.kept.state()
+
+    def close(self) -> None:
+        with self._copying:
+            self._readers.clear()
+            self._opened.close()
+
+    # ── what is copied ──
+
+    def _copy(self) -> None:
+        """A turn of each reader; none where another thread is at it."""
+        if not self._copying.acquire(blocking=False):
+            return
+        try:
+            self._turn()
+        finally:
+            self._copying.release()
+
+    def _turn(self) -> int:
+        records = sum(self._reader(stream).turn().records for stream in self.streams)
+        self._copy_at = self.clock() + COPY_S
+        return records
+
+    def _drain_where_asked(self) -> None:
+        if self._drained_at < self._drain_asked_at:
+            self._drain(self._drain_asked_at, SETTLE_S)
+
+    def _drain(self, asked_at: float, settle_s: float) -> None:
+        """Copies until every shard has passed this moment, those that other readers have included: the journal hears of them
+        within seconds, and what one that died had is claimed when its lease ends."""
+        with self._copying:
+            if settle_s == SETTLE_S and self._drained_at >= asked_at:
+                return  # another thread has done it meanwhile
+            begun_at = self.clock()
+            reads = (stream.checkpoints.read(stream.checkpoints.stream()) for stream in self.streams)
+            moments = [read.now + settle_s for read in reads]
+            while not self._is_drained(moments, was_empty=not self._turn()):
+                self.wait(_PAUSE_S)
+            self._drained_at = begun_at
+
+    def _is_drained(self, moments: Sequence[float], *, was_empty: bool) -> bool:
+        """Records are dated by the service's clock: where they never end, it may show that much more than the journal's."""
+        ahead_s = 0.0 if was_empty else _CLOCKS_DIFFER_S
+        return all(
+            passed_at >= moment + ahead_s
+            for stream, moment in zip(self.streams, moments, strict=True)
+            for passed_at in self._passed(stream)[1].values()
+        )
+
+    def _lags_s(self, stream: SourceStream) -> Iterator[float]:
+        now, shards = self._passed(stream)
+        yield from (max(0.0, now - passed_at) for passed_at in shards.values())
+
+    def _passed(self, stream: SourceStream) -> tuple[float, dict[str, float]]:
+        """Now, and by shard that is not finished up to when it is copied, as the journal knows, or this process's reader."""
+        known = stream.checkpoints.read(stream.checkpoints.stream())
+        reader = self._readers.get(stream.table)
+        own = {} if reader is None else reader.passed()
+        unfinished: list[Checkpoint] = [shard for shard in known.shards if not shard.is_finished]
+        return known.now, {
+            shard.shard: max(shard.passed_at, own.get(shard.shard, 0.0)) for shard in unfinished
+        }
+
+    def _reader(self, stream: SourceStream) -> Reader:
+        reader = self._readers.get(stream.table)
+        if reader is None:
+            _refuse_unbegun(stream)
+            reader = self._opened.enter_context(stream.reader(partial(self._keep, stream)))
+            self._readers[stream.table] = reader
+        return reader
+
+    def _keep(self, stream: SourceStream, records: Sequence[StreamRecord], check: Callable[[], None]) -> None:
+        made = (self.images.kept(stream.table, record) for record in records)
+        marks = [mark for mark in made if mark is not None]
+        if stream.again_after_s:
+            marks += [replace(mark, ready_in_s=stream.again_after_s) for mark in marks]
+        check()
+        if marks:
+            self.kept.store(marks)
+
+
+def _refuse_unbegun(stream: SourceStream) -> None:
+    """Raises: SettingsError."""
+    if not stream.checkpoints.stream():
+        what = f"the stream of table {stream.table} is not read yet, so nothing says what changes in it"
+        raise SettingsError(f"{what}; run `migrator capture install` with this job")

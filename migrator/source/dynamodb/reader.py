@@ -1,0 +1,276 @@
+"""A reader of a DynamoDB stream: works records in order, children after parents, and keeps checkpoints under a lease."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import TypeAlias
+
+from migrator.runtime.errors import (
+    ExpiredIteratorError,
+    LostRecordsError,
+    MigratorError,
+    SettingsError,
+    StoppedError,
+)
+from migrator.mapping.model.shards import (
+    ALL_OF_IT,
+    FRESH_S,
+    Checkpoint,
+    Position,
+    RecordPage,
+    StreamJournal,
+    StreamRecord,
+    StreamSource,
+    StreamState,
+)
+from migrator.runtime.logs import get_logger
+from migrator.runtime.retry import running_s
+
+Check: TypeAlias = Callable[[], None]
+Work: TypeAlias = Callable[[Sequence[StreamRecord], Check], None]
+"""Works records of one shard, in their order, which it must take twice: a crash before the checkpoint repeats them. It calls
+the check before each of its writes, which raises StoppedError where another reader may have the shard by now."""
+
+LEASE_S = 60.0
+LIST_S = 10.0
+"""How often the stream is asked for new shards. The service gives a shard a child some four hours after it began."""
+PAGE_RECORDS = 1000
+_log = get_logger("streams")
+
+
+# ── which stream ──
+
+
+def begin(source: StreamSource, journal: StreamJournal) -> str:
+    """The stream, which is begun now: what is written from here on is read, by whichever reader, whatever was read before.
+
+    Raises: SettingsError where it does not fit.
+    """
+    state = source.state()
+    _refuse_unfit(source, state)
+    journal.begin(state.arn)
+    return state.arn
+
+
+def _refuse_unfit(source: StreamSource, state: StreamState) -> None:
+    """Raises: SettingsError."""
+    table = source.table
+    if not state.is_on:
+        off = "has no stream" if not state.arn else "has a stream that is switched off"
+        what = f"the table {table} {off}, so nothing tells what is written to it"
+        raise SettingsError(f"{what}; switch one on with the view {ALL_OF_IT}, {source.mend}")
+    if state.view != ALL_OF_IT:
+        what = f"the stream of table {table} has the view {state.view}, and {ALL_OF_IT} is needed"
+        raise SettingsError(f"{what}; switch it off, then on with that view, {source.mend}")
+
+
+def _refuse_other(source: StreamSource, state: StreamState, begun: str) -> None:
+    """Raises: SettingsError."""
+    _refuse_unfit(source, state)
+    if state.arn != begun:
+        what = f"the table {source.table} has another stream than the one that was begun with"
+        why = "the table was created anew or restored, or its stream was switched off and on"
+        raise SettingsError(f"{what}: {why}, and what was written between is in neither; {source.mend}")
+
+
+# ── how it is read ──
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`records`: worked in this turn. `shards`: that the reader held. Where there were no records, let a moment pass."""
+
+    records: int
+    shards: int
+
+
+@dataclass
+class _Held:
+    """A shard that the reader has; `iterator`: None before the first page, and where it has to be taken anew."""
+
+    checkpoint: Checkpoint
+    iterator: str | None = None
+
+
+def owner_here() -> str:
+    """A name that no other reader has, of this process or of another."""
+    return f"{socket.gethostname()[:30]}.{os.getpid()}.{os.urandom(8).hex()}"
+
+
+@dataclass
+class StreamReader:
+    """Reads its part of the stream's shards, turn by turn, in one thread; others do so beside it, in any process.
+
+    Use as a context manager: what it has is free for others as soon as it ends. A reader that raised StoppedError or
+    SourceError may go on with the next turn. `clock`: seconds that only grow.
+    """
+
+    source: StreamSource
+    journal: StreamJournal
+    work: Work
+    owner: str = field(default_factory=owner_here)
+    lease_s: float = LEASE_S
+    list_s: float = LIST_S
+    page_records: int = PAGE_RECORDS
+    clock: Callable[[], float] = running_s
+    _stream: str = ""
+    _held: dict[str, _Held] = field(default_factory=dict)
+    _listed_at: float = float("-inf")
+    _valid_until: float = float("-inf")
+    _renew_at: float = float("-inf")
+    _claim_at: float = float("-inf")
+    _ahead_s: float = 0.0
+    """How much the journal's clock shows more than `clock`."""
+
+    def __enter__(self) -> StreamReader:
+        """Raises: SettingsError where nothing was begun with."""
+        self._stream = self.journal.stream()
+        if not self._stream:
+            raise SettingsError(
+                f"the stream of table {self.source.table} was not begun with; begin with it first"
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A lease that is not given back runs out by itself, and must not hide what ended the reader.
+        with suppress(MigratorError):
+            # How far it came over pages without records, too, is known to whoever asks after it is gone.
+            self.journal.renew(self._stream, self.owner, self.lease_s, self.passed())
+            self.journal.leave(self._stream, self.owner)
+
+    def turn(self) -> Turn:
+        """One page of each shard that the reader holds is read, worked and checkpointed.
+
+        Raises: LostRecordsError, SettingsError (the stream is off or another one), which no retry mends; StoppedError where
+        an edge gave up or a lease ran out; what `work` raises.
+        """
+        self._list_shards()
+        if self.clock() >= self._claim_at:
+            self._claim()
+        records = sum(self._read(shard) for shard in list(self._held))
+        return Turn(records, len(self._held))
+
+    def passed(self) -> Mapping[str, float]:
+        """By shard that the reader holds, the time (the journal's) up to which all is worked; the journal is told later."""
+        # A copy: another thread may ask while shards come and go.
+        return {shard: held.checkpoint.passed_at for shard, held in dict(self._held).items()}
+
+    # ── shards ──
+
+    def _list_shards(self) -> None:
+        asked_at = self.clock()
+        if asked_at - self._listed_at < self.list_s:
+            return
+        state = self.source.state()
+        _refuse_other(self.source, state, self._stream)
+        self.journal.list_shards(self._stream, state.shards, self.clock() - asked_at)
+        self._listed_at = asked_at
+
+    def _claim(self) -> None:
+        """Between two pages: what is given to other readers here must not be under way.
+
+        Of what it has, it renews the lease first: what another reader had meanwhile begins with that one's checkpoint.
+        """
+        if self._held:
+            self._renew()
+        asked_at = self.clock()
+        claimed = self.journal.claim(self._stream, self.owner, self.lease_s)
+        self._ahead_s = claimed.now - self.clock()
+        before = self._held
+        self._held = {shard.shard: before.get(shard.shard) or _Held(shard) for shard in claimed.shards}
+        self._leased_at(asked_at)
+        self._claim_at = self._renew_at
+        if before.keys() != self._held.keys():
+            _log.info("shards_claimed", shards=len(self._held), before=len(before))
+
+    def _renew(self) -> None:
+        asked_at = self.clock()
+        kept = self.journal.renew(self._stream, self.owner, self.lease_s, self.passed())
+        for shard in self._held.keys() - kept:
+            del self._held[shard]
+        self._leased_at(asked_at)
+
+    def _leased_at(self, asked_at: float) -> None:
+        """By the time before the call: others count the lease from a moment after it, never before."""
+        self._valid_until, self._renew_at = asked_at + self.lease_s, asked_at + self.lease_s / 3
+
+    def _check(self, shard: str) -> None:
+        """Raises: StoppedError where another reader may have the shard."""
+        if self._renew_at <= self.clock() < self._valid_until:
+            self._renew()
+        if shard not in self._held or self.clock() >= self._valid_until:
+            self._held.clear()
+            self._claim_at = float("-inf")
+            what = f"the lease of a shard of table {self.source.table}'s stream ran out before its page was worked"
+            raise StoppedError(f"{what}; the page is worked again, by the reader that has the shard now")
+
+    # ── pages ──
+
+    def _read(self, shard: str) -> int:
+        """How many records of the shard were worked: a page of them."""
+        held = self._held.get(shard)
+        if held is None:
+            return 0  # given up while another one was worked
+        self._check(shard)
+        held.iterator = held.iterator or self._iterator(held.checkpoint)
+        asked_at = self.clock() + self._ahead_s
+        try:
+            page = self.source.records(self._stream, shard, held.iterator, self.page_records)
+        except (ExpiredIteratorError, LostRecordsError) as error:
+            if isinstance(error, LostRecordsError) and not self._is_fresh(held.checkpoint):
+                raise
+            held.iterator = None
+            return 0
+        if page.records:
+            self._check(shard)
+            self.work(page.records, lambda: self._check(shard))
+        self._save(held, page, asked_at)
+        return len(page.records)
+
+    def _iterator(self, checkpoint: Checkpoint) -> str:
+        """After the checkpoint. What the stream has dropped is older than a day. So where all is worked up to a moment that
+        is not as long ago, what it still has begins with records that are worked, or with the next one."""
+        shard, is_fresh = checkpoint.shard, self._is_fresh(checkpoint)
+        if checkpoint.sequence:
+            after = Position("AFTER_SEQUENCE_NUMBER", checkpoint.sequence)
+            try:
+                return self.source.iterator(self._stream, shard, after)
+            except LostRecordsError:
+                if not is_fresh:
+                    raise
+        elif not is_fresh:
+            what = f"a shard of table {self.source.table}'s stream was not begun with for {FRESH_S / 3600:.0f} hours"
+            raise LostRecordsError(
+                f"{what}, and the stream keeps a change for 24, so changes may be lost; {self.source.mend}"
+            )
+        return self.source.iterator(self._stream, shard, Position("TRIM_HORIZON"))
+
+    def _is_fresh(self, checkpoint: Checkpoint) -> bool:
+        return self.clock() + self._ahead_s - checkpoint.passed_at < FRESH_S
+
+    def _save(self, held: _Held, page: RecordPage, asked_at: float) -> None:
+        """The checkpoint, after the work: a crash between them repeats a page, the other order would lose one.
+
+        A page without records is taken for the end of what there was when it was asked for; how far that brings the shard
+        is saved with the lease.
+        """
+        before, is_finished = held.checkpoint, page.next_iterator is None
+        last, until = before.sequence, asked_at
+        if page.records:
+            last, until = page.records[-1].sequence, page.records[-1].created_at
+        passed_at = max(before.passed_at, until)
+        done = replace(before, sequence=last, passed_at=passed_at, is_finished=is_finished)
+        is_kept = not (page.records or is_finished) or self.journal.save(self._stream, self.owner, done)
+        if not is_kept or is_finished:
+            self._held.pop(before.shard, None)
+        if is_finished:
+            # Its children are free now, and may be yet to be named.
+            self._listed_at = self._claim_at = float("-inf")
+        held.checkpoint, held.iterator = done, page.next_iterator

@@ -1,0 +1,417 @@
+"""The port of rows, CountedRows, on old tables of DynamoDB's: pages are segments of a scan, totals are counted by scans."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+from migrator.source.dynamodb.answers import DocumentAnswers
+from migrator.source.dynamodb.finding import Finder
+from migrator.source.dynamodb.positions import (
+    MOST_SEGMENTS,
+    SegmentEnd,
+    Stretch,
+    place_of,
+    segment_bounds,
+    segments_of,
+    stretches,
+)
+from migrator.source.dynamodb.trees import SharedScans, Trees, roots_of
+from migrator.source.dynamodb.values import key_of_text, value_of
+from migrator.mapping.language.documents import DIALECT, facts_of, key_type
+from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.model.edges import KeyCounts, RowsSeen, WiredItem
+from migrator.runtime.errors import NotCountedError, SettingsError, SourceError
+from migrator.mapping.model.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Lookup, SchemaFacts, TableFacts
+from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.results import Explained
+from migrator.mapping.model.table import READ_UNIT_BYTES, RowTree, SourceKey, Value, encode_key
+from migrator.runtime.retry import RateLimit, Retry
+
+Conditions = Sequence[tuple[Column, tuple[Value, ...] | None]]
+_PLACES = 64
+"""Segments that random keys are drawn from; each costs a request."""
+
+
+class ReadPace:
+    """The limits of reads: documents a second, and read units a second. Both are divided among processes as one."""
+
+    def __init__(self, rows: RateLimit, units: RateLimit) -> None:
+        self.rows = rows
+        self.units = units
+
+    @property
+    def is_set(self) -> bool:
+        return self.rows.is_set or self.units.is_set
+
+    def share(self, parts: int) -> None:
+        self.rows.share(parts)
+        self.units.share(parts)
+
+
+class DocumentSource(DocumentAnswers):
+    """model.edges.Source; safe to call from many threads at once. Every read is consistent, document by document.
+
+    `mapping`: declares the tables. `most_segments`: that a table is divided into, at most.
+    Raises, from every method: MissingNameError where a table is gone; StoppedError, TargetError, Interrupted.
+    """
+
+    dialect = DIALECT
+    hides_rows = False
+    takes_rows = False
+    """Rows are made of items for databases alone."""
+    _closes = True
+
+    def __init__(
+        self, mapping: Mapping, finder: Finder, pace: ReadPace, most_segments: int = MOST_SEGMENTS
+    ) -> None:
+        super().__init__(mapping, finder)
+        self._declared = facts_of(mapping)
+        self.pace = pace
+        self._most_segments = most_segments
+        self._shared: SharedScans | None = SharedScans(finder)
+        self._rows: dict[str, int] = {}
+
+    # ── what is there ──
+
+    def facts(self) -> SchemaFacts:
+        """As declared, once each table is there with the key that is declared. Raises: SettingsError, with all faults."""
+        faults = [fault for table in self._declared.tables.values() for fault in self._key_faults(table)]
+        if faults:
+            raise SettingsError("\n".join(faults))
+        return self._declared
+
+    def _key_faults(self, table: TableFacts) -> Iterator[str]:
+        described = self.finder.described(table, anew=True)
+        columns = {column.name: key_type(column.declared) for column in table.columns}
+        declared = {name: columns.get(name, "") for name in table.primary_key}
+        if list(declared.items()) != list(described.key.items()):
+            real = ", ".join(f"{name} ({type_})" for name, type_ in described.key.items())
+            what = f"table {self.finder.real_name(table)} has the key {real}, and the mapping declares another one"
+            yield f"{what}; correct source: tables: {table.name} there"
+
+    def table_ids(self) -> dict[str, str]:
+        """By the id of each table, its real name."""
+        tables = self._declared.tables.values()
+        return {self.finder.described(table).id: self.finder.real_name(table) for table in tables}
+
+    def views(self) -> set[str]:
+        return set()
+
+    def hidden_fault(self, table: TableFacts) -> str:
+        return ""
+
+    def computed_fault(self, table: TableFacts, column: Column) -> str:
+        return "a source of documents computes no columns"
+
+    def volatile_parts(self, column: Column) -> list[str]:
+        return []
+
+    # ── counts ──
+
+    def rows_about(self, plan: EntityPlan) -> int:
+        """Documents of the table, as DynamoDB counted them within the last six hours; by a scan where that was none."""
+        return self.finder.described(plan.table).items or self._counted(plan.table)
+
+    def rows_expected(self, plan: EntityPlan) -> int:
+        return self.rows_about(plan)
+
+    def _counted(self, table: TableFacts) -> int:
+        """By a scan, once: as large as the table was when it was first looked at."""
+        if table.name not in self._rows:
+            pages = self.finder.reader.scan(self.finder.real_name(table), counts=True)
+            self._rows[table.name] = sum(page.count for page in pages)
+        return self._rows[table.name]
+
+    def rows_without_key(self, plan: EntityPlan) -> int:
+        """None: DynamoDB takes no document without its key."""
+        return 0
+
+    def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
+        """None: DynamoDB holds one document under a key."""
+        return []
+
+    def key_counts(self, plan: EntityPlan) -> KeyCounts:
+        """Nothing is counted: two documents never have one key, whatever is done."""
+        return KeyCounts(0, 0, 0)
+
+    def rows_seen(self, table: TableFacts) -> RowsSeen:
+        return RowsSeen(0)
+
+    def count(self, plan: EntityPlan) -> int:
+        return self.count_where(plan, ())
+
+    def count_where(self, plan: EntityPlan, conditions: Conditions) -> int:
+        """By one scan of the table."""
+        real, all_conditions = self.finder.real_name(plan.table), (*plan.where, *conditions)
+        if not all_conditions:
+            return sum(page.count for page in self.finder.reader.scan(real, counts=True))
+        pages = self.finder.reader.scan(real)
+        return sum(_holds(item, all_conditions) is True for page in pages for item in page.items)
+
+    def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
+        """Raises: NotCountedError, always."""
+        raise NotCountedError("DynamoDB adds nothing up; documents are counted, and compared one by one")
+
+    # ── pages ──
+
+    def page_bounds(
+        self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
+    ) -> Iterator[SourceKey]:
+        """Ends of segments of about so many documents, none of which is read; behind a document's key, keys of others."""
+        places = [place_of(place) for place in (after, upto) if place is not None]
+        if any(not isinstance(place, SegmentEnd) for place in places):
+            yield from self._key_bounds(plan, page_rows, after, upto)
+            return
+        rows = self.rows_about(plan)
+        yield from segment_bounds(rows, page_rows, self._most_segments, after, upto)
+
+    def _key_bounds(
+        self, plan: EntityPlan, page_rows: int, after: SourceKey | None, upto: SourceKey | None
+    ) -> Iterator[SourceKey]:
+        items = self._items(plan, Stretch(start=after, stop=upto), page_rows)
+        for count, item in enumerate(items, start=1):
+            if count % page_rows == 0:
+                yield self._key_text(plan, item)
+
+    def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
+        """Of documents at the beginning of segments that are drawn; of the same seed they are the same ones."""
+        if number < 1:
+            return []
+        chance = Random(seed)
+        of = min(self._most_segments, max(1, rows))
+        drawn = sorted(chance.sample(range(of), min(of, _PLACES, number)))
+        each = math.ceil(number / len(drawn))
+        keys: list[SourceKey] = []
+        for segment in drawn:
+            for count, item in enumerate(self._items(plan, Stretch(segment, of), each), start=1):
+                keys.append(self._key_text(plan, item))
+                if count == each:
+                    break
+        return keys[:number]
+
+    def read_page(
+        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
+    ) -> list[RowTree]:
+        roots: list[WiredItem] = []
+        wrong: dict[int, Undecodable] = {}
+        self.pace.rows.wait()
+        for stretch in stretches(after, upto):
+            for item in self._items(plan, stretch, limit):
+                holds = _holds(item, plan.where)
+                if holds is False:
+                    continue
+                if isinstance(holds, Undecodable):
+                    wrong[len(roots)] = holds
+                roots.append(item)
+                if len(roots) == limit:
+                    return self._trees(plan, roots, wrong, self._shared)
+        return self._trees(plan, roots, wrong, self._shared)
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        self.pace.rows.wait()
+        wired = [key_of_text(plan.table, key) for key in keys]
+        items = self.finder.by_keys(plan.table, wired).values() if wired else ()
+        looked = [(item, _holds(item, plan.where)) for item in items]
+        roots = [(item, holds) for item, holds in looked if holds is not False]
+        wrong = {n: holds for n, (_, holds) in enumerate(roots) if isinstance(holds, Undecodable)}
+        return self._trees(plan, [item for item, _ in roots], wrong, None)
+
+    def find_roots(
+        self,
+        plan: EntityPlan,
+        lookup: Lookup,
+        values: Sequence[Sequence[Any]],
+        after: SourceKey | None,
+        limit: int,
+    ) -> list[SourceKey]:
+        """In the order of the keys' texts."""
+        found = {self._key_text(plan, item) for item in roots_of(self.finder, plan, lookup, values)}
+        return sorted(key for key in found if after is None or key > after)[:limit]
+
+    def _items(self, plan: EntityPlan, stretch: Stretch, limit: int | None) -> Iterator[WiredItem]:
+        """Documents of one scan, in its order. `limit`: of one request."""
+        table, real = plan.table, self.finder.real_name(plan.table)
+        start = None if stretch.start is None else key_of_text(table, stretch.start)
+        ends = self._ends(plan, stretch)
+        for page in self.finder.reader.scan(real, stretch.segment, stretch.of, start, limit=limit):
+            for item in page.items:
+                if ends and (key := self._key_text(plan, item)) in ends:
+                    if key == stretch.stop:
+                        yield item
+                    return
+                yield item
+
+    def _ends(self, plan: EntityPlan, stretch: Stretch) -> frozenset[SourceKey]:
+        """Keys at which the stretch ends: its last one, and the one behind that, should the last one be gone by then."""
+        if stretch.stop is None:
+            return frozenset()
+        real, last = self.finder.real_name(plan.table), key_of_text(plan.table, stretch.stop)
+        page = next(self.finder.reader.scan(real, start=last, limit=1))
+        return frozenset({stretch.stop, *(self._key_text(plan, item) for item in page.items)})
+
+    def _trees(
+        self,
+        plan: EntityPlan,
+        roots: Sequence[WiredItem],
+        wrong: dict[int, Undecodable],
+        shared: SharedScans | None,
+    ) -> list[RowTree]:
+        trees = Trees(plan, self.finder, shared).of(roots)
+        self.pace.rows.took(len(trees))
+        return [_refused(plan, tree, wrong[n]) if n in wrong else tree for n, tree in enumerate(trees)]
+
+    def _key_text(self, plan: EntityPlan, item: WiredItem) -> SourceKey:
+        return encode_key([value_of(item, column) for column in plan.key])
+
+    # ── costs ──
+
+    def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:
+        """How each part of a row tree is read, and what a pass over all of it takes."""
+        rows, reading = self.rows_about(plan), self.finder.described(plan.table)
+        size = f"about {rows:,} documents, {reading.bytes:,} bytes, {self.scan_units(plan.table):,.0f} read units"
+        told = [Explained("rows", (f"a scan of {self.finder.real_name(plan.table)}: {size}",))]
+        for join in plan.joins:
+            way = self.finder.way(join.table, [own for _, own in join.on])
+            told.append(Explained(f"join {join.alias}", (f"{self.finder.real_name(join.table)}: {way}",)))
+        for collection in plan.collections:
+            design, link = collection.collection, collection.link
+            side = 1 if design.kind == "climb" else 0
+            way = self.finder.way(collection.table, [pair[side] for pair in link])
+            cost = (
+                f" ({self.scan_units(collection.table):,.0f} read units), kept in memory"
+                if way.kind == "scan"
+                else ""
+            )
+            line = f"{self.finder.real_name(collection.table)}: {way}{cost}"
+            told.append(Explained(f"{design.kind} {design.alias}", (line,)))
+        return told
+
+    def scan_units(self, table: TableFacts) -> float:
+        """Read units of one consistent scan of the whole table, by the size that DynamoDB told within the last six hours."""
+        return float(math.ceil(self.finder.described(table).bytes / READ_UNIT_BYTES))
+
+    def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float:
+        """Read units of one pass over all row trees, about: of its scans, and a read for each parent and each Query."""
+        units = 0.0
+        scanned: set[tuple[str, tuple[str, ...]]] = set()
+        for plan in plans:
+            rows = self.rows_about(plan)
+            units += self.scan_units(plan.table) + rows * len(plan.joins)
+            for collection in plan.collections:
+                ours = tuple(child for child, _ in collection.link)
+                if not self._is_scanned(collection):
+                    units += rows
+                elif self._shared is None:
+                    units += self.scan_units(collection.table) * self._pages(plan, page_rows)
+                elif (collection.table.name, ours) not in scanned:
+                    units += self.scan_units(collection.table)
+                    scanned.add((collection.table.name, ours))
+        return units
+
+    def read_words(self, plans: Sequence[EntityPlan], page_rows: int) -> Sequence[str]:
+        told: dict[str, tuple[int, str]] = {}
+        for plan in plans:
+            for collection in filter(self._is_scanned, plan.collections):
+                table, ours = collection.table, [child for child, _ in collection.link]
+                times = self._pages(plan, page_rows) + told.get(table.name, (0, ""))[0]
+                how = "once, and kept in memory" if self._shared else f"{times:,} times, once for each page"
+                size = self.finder.described(table)
+                cost = f"{size.items:,} documents, {size.bytes:,} bytes, {self.scan_units(table):,.0f} read units"
+                why = f"no key and no index of it begins with {' or '.join(ours)}"
+                what = f"{self.finder.real_name(table)} is scanned as a whole, {how} ({cost}): {why}"
+                told[table.name] = (times, what)
+        return [what for _, what in told.values()]
+
+    def _is_scanned(self, collection: CollectionPlan) -> bool:
+        """Whether children are found by a scan of their whole table."""
+        ours = [child for child, _ in collection.link]
+        is_climb = collection.collection.kind == "climb"
+        return not is_climb and self.finder.way(collection.table, ours).kind == "scan"
+
+    def _pages(self, plan: EntityPlan, page_rows: int) -> int:
+        return segments_of(self.rows_about(plan), page_rows, self._most_segments)
+
+    def goes_by_index(self, plan: EntityPlan) -> bool:
+        """Whether row trees, or the rows that a change concerns, are found by a global index of a table: it follows its
+        table a little later, so what it does not name yet is found when it is looked at again."""
+        ways = (self.finder.way(table, columns) for table, columns in _found_by(plan))
+        return any(way.index is not None and not way.index.is_local for way in ways)
+
+    # ── other forms of the same ──
+
+    def at_primary(self) -> DocumentSource:
+        """The same source, for which each page scans anew what only a scan finds: a page is then as it was after its ticket
+        was drawn (rule 2), and never as an earlier page saw it."""
+        same = copy.copy(self)
+        same._shared = None
+        return same
+
+    def with_own_connections(self, _: object, retry: Retry) -> DocumentSource:
+        """The same source with a patience of its own, and without a limit of rates. Its connections are the same ones: of a
+        client's there are enough."""
+        same = copy.copy(self)
+        same.finder = self.finder.patient(retry)
+        same._closes = False
+        return same
+
+    def strain(self, measure: str, sql: str | None = None) -> float:
+        """Raises: SettingsError, always."""
+        what = f"tables of DynamoDB's have no {measure} that could be asked for"
+        raise SettingsError(f"tuning: {what}; leave it out, and say source: dynamodb: max_read_units")
+
+    def close(self) -> None:
+        if self._closes:
+            self.finder.reader.client.close()
+
+
+def _found_by(plan: EntityPlan) -> Iterator[tuple[TableFacts, list[str]]]:
+    """By which columns documents of which tables are found, for row trees and on the way back from a change."""
+    yield from _found_by_joins(plan.table, plan.joins)
+    for collection in plan.collections:
+        yield collection.table, [ours for ours, _ in collection.link]
+        # A climb goes up and down in one table, the root's own.
+        yield (
+            collection.table if collection.collection.kind == "climb" else plan.table,
+            [theirs for _, theirs in collection.link],
+        )
+        yield from _found_by_joins(collection.table, collection.joins)
+
+
+def _found_by_joins(root: TableFacts, joins: Sequence[JoinPlan]) -> Iterator[tuple[TableFacts, list[str]]]:
+    tables = {"": root, **{join.alias: join.table for join in joins}}
+    for join in joins:
+        yield join.table, [own for _, own in join.on]
+        yield tables[join.parent], [parent for parent, _ in join.on]
+
+
+def _holds(item: WiredItem, conditions: Conditions) -> bool | Undecodable:
+    """Whether the document holds the conditions; an Undecodable where a value is of another type than declared."""
+    for column, allowed in conditions:
+        value = value_of(item, column)
+        if isinstance(value, Undecodable):
+            return value
+        if value is None if allowed is None else not any(_same(value, one) for one in allowed):
+            return False
+    return True
+
+
+def _same(value: Any, allowed: Value) -> bool:
+    return value is None if allowed is None else type(value) is not type(None) and value == allowed
+
+
+def _refused(plan: EntityPlan, tree: RowTree, why: Undecodable) -> RowTree:
+    """The tree with the fault in place of all that is no key: whether it takes part cannot be told, so it makes nothing.
+
+    Raises: SourceError where it is all key.
+    """
+    key = {column.real for column in plan.key}
+    free = [n for n, slot in enumerate(plan.slots) if slot.alias or slot.column.real not in key]
+    if not free:
+        raise SourceError(
+            f"entity {plan.entity.name}: where: reads a column of another type than declared: {why.reason}"
+        )
+    return tuple(why if n in free else value for n, value in enumerate(tree))

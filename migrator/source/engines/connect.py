@@ -1,0 +1,327 @@
+"""How a source is connected to: the table of databases, its URL or secret, and engines that read or write."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from threading import Lock
+
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from migrator.runtime.errors import SettingsError
+from migrator.runtime.system import small_text
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.base import Engine as DatabaseEngine
+from migrator.source.engines.mysql.engine import MYSQL
+from migrator.source.engines.postgresql.engine import POSTGRESQL
+from migrator.source.engines.sqlite.engine import SQLITE, sqlite_file
+
+# ── The table of databases that we can read, by the name of SQLAlchemy's dialect ──
+
+ENGINES: list[DatabaseEngine] = [SQLITE, POSTGRESQL, MYSQL]
+"""All engines; a new one is added here."""
+
+
+@cache
+def engine_of(dialect: str) -> DatabaseEngine:
+    """The engine for a dialect's name. Raises: SettingsError for an unknown one, naming those that exist."""
+    by_name = {name: engine for engine in ENGINES for name in (engine.name, *engine.also)}
+    if (found := by_name.get(dialect)) is not None:
+        return found
+    names = ", ".join(engine.name for engine in ENGINES)
+    what = f"source: there is no engine for the dialect '{dialect}', only for {names}"
+    raise SettingsError(f"{what}; name a database of one of these, or add an engine (docs/architecture.md)")
+
+
+def engine_at(connects: Connection | Engine) -> DatabaseEngine:
+    """The engine of a connection or of a SQLAlchemy engine. Raises: as `engine_of`."""
+    return engine_of(connects.dialect.name)
+
+
+def engine_for_scheme(scheme: str) -> DatabaseEngine | None:
+    """The engine whose URLs may have this scheme, without a driver's name; None for an unknown one."""
+    kind = scheme.partition("+")[0]
+    return next((engine for engine in ENGINES if kind in engine.connecting.schemes), None)
+
+
+def extra_for(url: str) -> tuple[str, str] | None:
+    """The extra that a source's URL needs, and its module; None where it needs none, or the engine is unknown."""
+    engine = engine_for_scheme(url.partition(":")[0])
+    return None if engine is None else engine.connecting.extra
+
+
+# ── The URL of a source, from what a user wrote ──
+
+_FORMS = [engine.connecting.form for engine in ENGINES]
+SUPPORTED = f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}"
+
+
+def source_url(text: str) -> URL:
+    """The URL of an SQLite file that exists, of a PostgreSQL database (always by psycopg 3), or of a MySQL or
+    MariaDB database (always by PyMySQL).
+
+    Raises: SettingsError for anything else. Its message never holds a URL, which may hold a password.
+    """
+    if "://" not in text:
+        return sqlite_file(text, SUPPORTED)
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        what = f"source: the URL cannot be read; write {SUPPORTED}"
+        raise SettingsError(f"{what}, @ : / in a user name or password as %40 %3A %2F") from None
+    for engine in ENGINES:
+        if url.drivername in engine.connecting.schemes:
+            return engine.connecting.checked_url(url, SUPPORTED)
+    raise SettingsError(_unsupported(url.drivername))
+
+
+def place_of(url: URL) -> str:
+    """What a message may call the source: its kind, file or host and database; no user, no password."""
+    engine = engine_of(url.get_backend_name())
+    if engine.is_file:
+        return f"{engine.title} file {url.database}"
+    port = f":{url.port}" if url.port else ""
+    return f"{engine.title} database {url.database or '(default)'} at {url.host or 'the local socket'}{port}"
+
+
+_LOCAL = ("", "localhost", "127.0.0.1", "::1")
+
+
+def url_identity(text: str) -> str:
+    """What tells a source from others, in words: kind, file or host, port and database; no user, no password, so that these
+    may change. '' where the text is no URL of a source. Nothing is connected to or looked for."""
+    try:
+        url = make_url(text) if "://" in text else URL.create(SQLITE.name, database=text)
+        engine = engine_for_scheme(url.drivername)
+    except (ArgumentError, ValueError, NoSuchModuleError):
+        return ""
+    if engine is not None and engine.is_file:
+        return place_of(url.set(database=os.path.realpath(url.database))) if url.database else ""
+    if engine is None or "@" in f"{url.host}{url.database}":
+        return ""
+    host_option = url.query.get("host", ())
+    hosts = [url.host] if url.host else [host_option] if isinstance(host_option, str) else list(host_option)
+    named = ",".join(dict.fromkeys(_host(host) for host in hosts or [""]))
+    port = url.port or engine.connecting.port
+    return place_of(URL.create(engine.name, host=named, port=port, database=url.database))
+
+
+def _host(name: str) -> str:
+    """One name for this very machine: by its socket, too."""
+    plain = name.lower().rstrip(".")
+    return "localhost" if plain in _LOCAL or plain.startswith("/") else plain
+
+
+def _unsupported(drivername: str) -> str:
+    engine = engine_for_scheme(drivername)
+    if engine is not None and engine.connecting.driver:
+        return f"source: {engine.connecting.driver}"
+    return f"source: this kind of database is not supported; write {SUPPORTED}"
+
+
+# ── The database's URL: from the job, or asked from a secret provider whenever it is needed ──
+
+LIFE_S = 60.0
+"""How long an answer is cached; a token of AWS IAM lives for 15 minutes."""
+
+COMMAND_LIMIT_S = 30.0
+
+
+class Address:
+    """The URL of a database, from `ask` at most once in LIFE_S. Safe to use from many threads; never shown."""
+
+    def __init__(self, ask: Callable[[], URL], clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._lock = Lock()
+        self._known: URL | None = None
+        self._asked_at = 0.0
+
+    @classmethod
+    def of(cls, url: URL | Address) -> Address:
+        return url if isinstance(url, Address) else cls(lambda: url)
+
+    def url(self) -> URL:
+        """The URL, no older than LIFE_S. Raises: SettingsError, without anything of the answer."""
+        with self._lock:
+            if self._known is None or self._clock() - self._asked_at > LIFE_S:
+                self._known, self._asked_at = self._ask(), self._clock()
+            return self._known
+
+    def forget(self) -> None:
+        """Drops the cached URL, which is no longer right, so that the next call asks again."""
+        with self._lock:
+            self._known = None
+
+
+@dataclass(frozen=True)
+class SecretProviders:
+    """What is asked for a URL: the environment, files below `folder`, and `secret`, which reads one by its ARN."""
+
+    folder: Path
+    environ: Mapping[str, str]
+    secret: Callable[[str], str]
+
+
+def address_of(text: str, command: Sequence[str], secret_providers: SecretProviders) -> Address:
+    """The address that a job's `url` and `command` mean, either of which may be empty."""
+    if not command:
+        return Address(_asking(text, secret_providers))
+    if not text:
+        return Address(lambda: _url("source: the command's output", _output(command)))
+    base = _asking(text, secret_providers)
+    return Address(lambda: base().set(password=_output(command)))
+
+
+def identity_of(text: str, secret_providers: SecretProviders) -> str:
+    """What tells the source that a job's `url` means from others (see `url_identity`); the secret's name where it is in one,
+    '' where it cannot be known without running a program. No provider is asked."""
+    kind, colon, rest = text.partition(":")
+    if colon and kind == "secret":
+        return f"what secret {rest.strip()} names"
+    if colon and kind in ("env", "file"):
+        try:
+            answer = (
+                secret_providers.environ.get(rest, "")
+                if kind == "env"
+                else _content(secret_providers.folder / rest.strip())
+            )
+        except SettingsError:
+            return ""
+        return url_identity(answer.strip()) if "://" in answer else ""
+    return url_identity(text) if text else ""
+
+
+def _asking(text: str, secret_providers: SecretProviders) -> Callable[[], URL]:
+    kind, colon, rest = text.partition(":")
+    asks: dict[str, Callable[[], str]] = {
+        "env": lambda: _variable(rest, secret_providers.environ),
+        "file": lambda: _content(secret_providers.folder / rest.strip()),
+        "secret": lambda: secret_providers.secret(rest.strip()),
+    }
+    if not colon or kind not in asks:
+        return lambda: source_url(text)
+    place = f"source: {text}"
+    return lambda: _url(place, asks[kind]().strip())
+
+
+def _url(place: str, answer: str) -> URL:
+    """The URL in an answer. Anything else is never quoted: it may be a password alone."""
+    if answer.startswith("{"):
+        return _of_rds(place, answer)
+    if "://" not in answer:
+        raise SettingsError(f"{place} is no URL; it shall hold {SUPPORTED}")
+    return source_url(answer)
+
+
+def _of_rds(place: str, answer: str) -> URL:
+    """The URL of a secret as RDS and its rotation write it.
+
+    Source: AWS Secrets Manager User Guide, "JSON structure of AWS Secrets Manager secrets".
+    """
+    try:
+        secret = json.loads(answer)
+    except ValueError:
+        raise SettingsError(f"{place} begins like JSON, but cannot be read as such") from None
+    needed = ("engine", "host", "username", "password", "dbname")
+    missing = [name for name in needed if not isinstance(secret.get(name), str) or not secret[name]]
+    if missing:
+        what = f"{place} is JSON without {', '.join(missing)}"
+        raise SettingsError(f"{what}; a secret of RDS's form has {', '.join(needed)} and port, or is a URL")
+    named = secret["engine"].lower()
+    driver = next((engine.name for engine in ENGINES if named in engine.connecting.rds), None)
+    port = str(secret.get("port") or "")
+    if driver is None or not (port.isdecimal() or not port):
+        raise SettingsError(
+            f"{place} is JSON with an engine or a port that is not known here; write {SUPPORTED}"
+        )
+    made = URL.create(
+        driver,
+        secret["username"],
+        secret["password"],
+        secret["host"],
+        int(port) if port else None,
+        secret["dbname"],
+    )
+    return source_url(made.render_as_string(hide_password=False))
+
+
+# ── secret providers ──
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> str:
+    value = environ.get(name)
+    if not value:
+        raise SettingsError(f"source: the variable {name} is not set; export {name}=… before the command")
+    return value
+
+
+def _content(path: Path) -> str:
+    try:
+        return small_text(path)
+    except UnicodeDecodeError:
+        raise SettingsError(f"source: the file {path} is no UTF-8 text, so no URL") from None
+    except OSError as error:
+        raise SettingsError(f"source: the file {path} cannot be read ({error.strerror})") from None
+
+
+def _output(command: Sequence[str]) -> str:
+    """What the program prints. Its words are never in a message: they may hold the secret."""
+    try:
+        # In its own session, so that Ctrl-C ends the run at its checkpoint and not this program.
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMMAND_LIMIT_S,
+            check=False,
+            start_new_session=True,
+        )
+        answer = ended.stdout.decode().strip()
+    except subprocess.TimeoutExpired:
+        raise SettingsError(f"source: the command gave no answer in {COMMAND_LIMIT_S:.0f} s") from None
+    except UnicodeDecodeError:
+        raise SettingsError("source: the command's output is no UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or type(error).__name__
+        raise SettingsError(
+            f"source: the command cannot be started ({what}); name a program and its words"
+        ) from None
+    if ended.returncode:
+        raise SettingsError(f"source: the command ended with code {ended.returncode}; try it by hand")
+    if not answer:
+        raise SettingsError("source: the command printed nothing; try it by hand")
+    return answer
+
+
+# ──
+# Engines that hand out the driver's own values; whose every transaction is a read-only snapshot, or one
+# that writes.
+
+
+def read_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
+    """An engine with up to `connection_options.pool_size` connections; nothing is connected yet.
+
+    Each new connection asks the address again. Raises: SettingsError as the address does.
+    """
+    return engine_of(address.url().get_backend_name()).connecting.open(address, connection_options)
+
+
+def write_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
+    """The same for capture's own tables: transactions see what others committed before each statement, and write."""
+    return read_engine(address, replace(connection_options, writes=True))
+
+
+def journal_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
+    """The same for a journal in the source. Raises: SettingsError where that is a file, which has one writer at a time."""
+    if engine_of(address.url().get_backend_name()).is_file:
+        what = "journal: source needs a server, and the source is an SQLite file"
+        raise SettingsError(f"{what}; leave journal out, or write the URL of another database")
+    return write_engine(address, connection_options)

@@ -1,0 +1,432 @@
+"""The SELECTs that read row trees, built from an entity's plan alone, and how each engine reads and compares a column."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql import quoted_name
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy.sql.selectable import FromClause
+from sqlalchemy.sql.visitors import InternalTraversal
+from sqlalchemy.types import NullType, TypeDecorator, UserDefinedType
+
+from migrator.mapping.model.facts import Column, EntityPlan, JoinPlan, Kind, Slot, TableFacts
+from migrator.mapping.model.table import Value
+from migrator.source.engines.connect import engine_of
+from migrator.source.engines.base import Trait
+from migrator.source.sql.statements import row_expression
+
+# ── Columns read without loss, and compared by all of their value, for each engine ──
+
+
+class Where(ColumnElement[Any]):
+    """`usual`, but `special` in a statement for an engine that has the trait."""
+
+    inherit_cache = True
+    _traverse_internals = [  # noqa: RUF012  (SQLAlchemy's own word for what a cache key is made of)
+        ("trait", InternalTraversal.dp_string),
+        ("usual", InternalTraversal.dp_clauseelement),
+        ("special", InternalTraversal.dp_clauseelement),
+    ]
+
+    def __init__(self, trait: Trait, usual: ColumnElement[Any], special: ColumnElement[Any]) -> None:
+        self.trait = trait
+        self.usual = usual
+        self.special = special
+        self.type = usual.type
+
+    def self_group(self, against: Any = None) -> Any:
+        return self  # else SQLAlchemy writes "= 1" after a comparison on databases without a boolean type
+
+
+@compiles(Where)
+def _compiled_where(element: Where, compiler: SQLCompiler, **words: Any) -> str:
+    if element.trait not in engine_of(compiler.dialect.name).sql.traits:
+        return compiler.process(element.usual, **words)
+    # In brackets: the SQL around it does not know that it may be an OR.
+    return f"({compiler.process(element.special, **words)})"
+
+
+class ColumnType(TypeDecorator[Any]):
+    """The type of a column in our statements: no cast, no word about results, only how it is compared with a value."""
+
+    impl = NullType
+    cache_ok = True
+
+    def __init__(self, kind: Kind, declared: str = "") -> None:
+        super().__init__()
+        self.kind = kind
+        self.declared = declared.lower()
+
+    @classmethod
+    def of(cls, column: Column) -> ColumnType:
+        return cls(column.kind, column.declared)
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        """A value of a key or a condition, so that the server compares it as the column's own type."""
+        return engine_of(dialect.name).sql.comparable(value, self.kind)
+
+    def bind_expression(self, bindvalue: Any) -> Any:
+        if self.kind.name != "text":
+            return bindvalue
+        return Where("binds bytes as text", bindvalue, sa.cast(bindvalue, sa.Text))
+
+
+# ── columns ──
+
+
+class _Named(UserDefinedType[Any]):
+    """A type of the source's by its name, for a CAST."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_: Any) -> str:
+        return self.name
+
+
+def exact(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The column's whole value, to be compared and added up as well as read.
+
+    MySQL shows six digits of a FLOAT, and compares with all that it holds; PostgreSQL writes money as its locale does.
+    """
+    kind = kind_of(column)
+    if kind is not None and kind.read_as:
+        return Where("casts to read", column, sa.cast(column, _Named(kind.read_as)))
+    return (
+        Where("rounds floats", column, column + sa.literal_column("0e0")) if _is(column, "float") else column
+    )
+
+
+def read(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The same, to be read only: arrays and composites as JSON, which says what their own text leaves open."""
+    kind = kind_of(column)
+    if kind is None or kind.name not in ("list", "map"):
+        return exact(column)
+    return Where("nested as JSON", column, sa.func.pg_catalog.to_json(exact(column)))
+
+
+def kind_of(column: ColumnElement[Any]) -> Kind | None:
+    return column.type.kind if isinstance(column.type, ColumnType) else None
+
+
+def in_key_order(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The column as a key is ordered and compared; MySQL orders an ENUM by its place and compares its text.
+
+    CONCAT keeps the column's collation. No index serves it, so pages by such a key are slow, yet whole.
+    """
+    return (
+        Where("enums by place", column, sa.func.concat(column))
+        if _is(column, "enum(", "set(")
+        else exact(column)
+    )
+
+
+def _is(column: ColumnElement[Any], *beginnings: str) -> bool:
+    return isinstance(column.type, ColumnType) and column.type.declared.startswith(beginnings)
+
+
+# ── Columns that a mapping makes with SQL of the source, as elements of a SELECT ──
+
+
+class ComputedColumn(ColumnElement[Any]):
+    """The SQL of a computed column over `table`, which is called `alias` where it stands."""
+
+    inherit_cache = False
+
+    def __init__(self, column: Column, table: TableFacts, alias: str) -> None:
+        self.sql = column.sql or ""
+        self.table_facts = table
+        self.alias = alias
+        self.type = ColumnType.of(column)
+
+
+@compiles(ComputedColumn)
+def _compiled_column(element: ComputedColumn, compiler: SQLCompiler, **words: Any) -> str:
+    checked = _checked(element.sql, element.table_facts, compiler.dialect.name, element.alias)
+    return f"({compiler.escape_literal_column(checked.sql)})"  # type: ignore[no-untyped-call]
+
+
+_checked = lru_cache(maxsize=1_000)(row_expression)
+
+
+# ──
+# Ranges of keys as each database must be given them, so that a page is read by the key's index, of its
+# partitions.
+
+Compare = Callable[[Any, Any], ColumnElement[bool]]
+
+Columns = Sequence[ColumnElement[Any]]
+
+
+def row_after(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
+    """columns > bounds, compared as rows."""
+    usual = _row(columns) > _row(bounds)
+    if len(columns) == 1:
+        return usual
+    stepwise = _stepwise(columns, bounds, operator.gt, operator.gt)
+    return _for_each(usual, stepwise, columns[0] >= bounds[0])
+
+
+def row_upto(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
+    """columns <= bounds, compared as rows."""
+    usual = _row(columns) <= _row(bounds)
+    if len(columns) == 1:
+        return usual
+    stepwise = _stepwise(columns, bounds, operator.lt, operator.le)
+    return _for_each(usual, stepwise, columns[0] <= bounds[0])
+
+
+def _for_each(
+    usual: ColumnElement[bool], stepwise: ColumnElement[bool], of_first: ColumnElement[bool]
+) -> ColumnElement[bool]:
+    """The comparison in the words of each database.
+
+    PostgreSQL finds a page's partitions by single columns alone, never by a comparison of rows, and is given the
+    bound of the first column beside it. SQLite has no partitions, and would read by that bound: all rows that have
+    it, for every page.
+    """
+    by_steps = Where("rows compared as a whole", usual, stepwise)
+    return Where("partitions by the first column", by_steps, sa.and_(usual, of_first))
+
+
+def _row(columns: Columns) -> ColumnElement[Any]:
+    return columns[0] if len(columns) == 1 else sa.tuple_(*columns)
+
+
+def _stepwise(columns: Columns, bounds: Columns, before: Compare, last: Compare) -> ColumnElement[bool]:
+    """a > x OR a = x AND b > y: MySQL compares rows as a whole, but then reads the whole table for every page."""
+    steps = []
+    for position, (column, bound) in enumerate(zip(columns, bounds, strict=True)):
+        equal = (own == other for own, other in zip(columns[:position], bounds[:position], strict=True))
+        compare = last if position == len(columns) - 1 else before
+        steps.append(sa.and_(*equal, compare(column, bound)))
+    return sa.or_(*steps)
+
+
+# ── The SELECTs that read row trees, from a plan alone ──
+#
+# Columns have no SQL type here but `Held`, so values stay as the driver gave them.
+
+Key: TypeAlias = tuple[Any, ...]
+Conditions: TypeAlias = Sequence[tuple[Column, tuple[Value, ...] | None]]
+"""(column, allowed values): a None among them allows NULL; None in their place is any value but NULL."""
+
+Statement: TypeAlias = sa.Select[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Rows with after < key <= upto; None is open."""
+
+    after: Key | None = None
+    upto: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    keys: tuple[Key, ...]
+
+
+Rows: TypeAlias = KeyRange | KeySet
+
+
+class RootSelect:
+    """The plan's slots of root rows, in key order: all of the statement but which rows, made once. Safe between threads.
+
+    `traits`: of the engine that it is for, as far as they spare it a part of a statement.
+    """
+
+    def __init__(self, plan: EntityPlan, traits: Set[Trait] = frozenset()) -> None:
+        self.plan = plan
+        self._takes_arrays = "numbers as an array" in traits
+        root = named(plan.table, "root")
+        aliases, source = joined({"": root}, root, plan.joins)
+        self._key = key_of(plan, root)
+        self._exact = [exact(column_of(root, column.real)) for column in plan.key]
+        slots = (slot_of(slot, aliases) for slot in plan.slots)
+        self._statement: Statement = sa.select(*slots).select_from(source).order_by(*self._key)
+        self._with_key, self._where = with_key(plan, root), where_of(root, plan.where)
+
+    def of(self, rows: Rows, limit: int | None = None) -> Statement:
+        if isinstance(rows, KeyRange):
+            by_key = within(self._key, rows)
+        elif self._takes_arrays and len(self._exact) > 1 and _are_numbers(rows.keys):
+            by_key = [_in_arrays(self._exact, rows.keys)]
+        else:
+            by_key = [one_of(self._exact, rows.keys)]
+        return self._statement.where(*self._with_key, *by_key, *self._where).limit(limit)
+
+
+def entity_words(plan: EntityPlan) -> str:
+    """What messages call the rows of a plan."""
+    return f"entity {plan.entity.name} (table {plan.table.real})"
+
+
+def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
+    """The plan's slots of the given root rows, in key order."""
+    return RootSelect(plan).of(rows, limit)
+
+
+def bound_select(plan: EntityPlan, rows: KeyRange, page_rows: int) -> Statement:
+    """The key of the row that is `page_rows` rows past the beginning of `rows`, if that is one of them."""
+    root = named(plan.table, "root")
+    key = key_of(plan, root)
+    return (
+        sa.select(*key)
+        .select_from(root)
+        .where(*chosen(plan, root, rows))
+        .order_by(*key)
+        .offset(page_rows - 1)
+        .limit(1)
+    )
+
+
+# ── tables and columns ──
+
+
+def named(table: TableFacts, alias: str) -> FromClause:
+    """The table under an alias; where it has computed columns, a SELECT of it with them (databases merge the two)."""
+    computed = [column for column in table.columns if column.sql is not None]
+    plain = unnamed(table)
+    if not computed:
+        return plain.alias(alias)
+    base = plain.alias("base")
+    computed_columns = (ComputedColumn(column, table, "base").label(column.real) for column in computed)
+    return sa.select(*base.c, *computed_columns).subquery(alias)
+
+
+def unnamed(table: TableFacts) -> sa.TableClause:
+    """The table with its own columns, without those that are computed."""
+    columns = (_column(column) for column in table.columns if column.sql is None)
+    schema = None if table.schema is None else quoted_name(table.schema, True)
+    return sa.table(quoted_name(table.real, True), *columns, schema=schema)
+
+
+def _column(column: Column) -> sa.ColumnClause[Any]:
+    return sa.column(quoted_name(column.real, True), ColumnType.of(column))
+
+
+def column_of(table: FromClause, real: str) -> ColumnElement[Any]:
+    return table.c[real]
+
+
+def key_of(plan: EntityPlan, root: FromClause) -> list[ColumnElement[Any]]:
+    return [in_key_order(column_of(root, column.real)) for column in plan.key]
+
+
+def slot_of(slot: Slot, aliases: dict[str, FromClause]) -> ColumnElement[Any]:
+    return read(column_of(aliases[slot.alias], slot.column.real))
+
+
+def joined(
+    aliases: dict[str, FromClause], source: FromClause, joins: Sequence[JoinPlan], *, outer: bool = True
+) -> tuple[dict[str, FromClause], FromClause]:
+    """Every alias with its table, and `source` joined to the parents; `outer`: also where there is none.
+
+    Parents are called j1, j2, … in SQL: a mapping's alias may be too long for a database, or 'root'.
+    """
+    for number, join in enumerate(joins, 1):
+        parent, own = aliases[join.parent], named(join.table, f"j{number}")
+        on = sa.and_(*(column_of(parent, theirs) == column_of(own, ours) for theirs, ours in join.on))
+        source = source.join(own, on, isouter=outer)
+        aliases = {**aliases, join.alias: own}
+    return aliases, source
+
+
+# ── which rows ──
+
+
+def chosen(plan: EntityPlan, root: FromClause, rows: Rows) -> list[ColumnElement[bool]]:
+    if isinstance(rows, KeySet):
+        by_key = [one_of([exact(column_of(root, column.real)) for column in plan.key], rows.keys)]
+    else:
+        by_key = within(key_of(plan, root), rows)
+    return with_key(plan, root) + by_key + where_of(root, plan.where)
+
+
+def with_key(plan: EntityPlan, root: FromClause) -> list[ColumnElement[bool]]:
+    # SQLite lets a key hold NULL; a row compared by its other columns would come and go with the bounds.
+    return [column_of(root, column.real).is_not(None) for column in plan.key if column.nullable]
+
+
+def within(key: Sequence[ColumnElement[Any]], rows: KeyRange) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if rows.after is not None:
+        conditions.append(row_after(key, bound_values(key, rows.after)))
+    if rows.upto is not None:
+        conditions.append(row_upto(key, bound_values(key, rows.upto)))
+    return conditions
+
+
+def bound_values(columns: Sequence[ColumnElement[Any]], key: Key) -> list[ColumnElement[Any]]:
+    return [_bound(value, column) for column, value in zip(columns, key, strict=True)]
+
+
+def one_of(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> ColumnElement[bool]:
+    """An IN for one column; for several an OR of ANDs, which both databases answer from the key's index."""
+    if len(columns) == 1:
+        values = [key[0] for key in keys]
+        listed = columns[0].in_(_bound_list(values, columns[0]))
+        if not values or not all(type(value) is int for value in values):
+            return listed
+        # One value instead of hundreds, each of which costs the driver more than the row that it finds.
+        array = columns[0] == sa.any_(sa.bindparam(None, values, type_=NullType()))
+        return Where("numbers as an array", listed, array)
+    rows = (
+        sa.and_(*(own == value for own, value in zip(columns, bound_values(columns, key), strict=True)))
+        for key in keys
+    )
+    return sa.or_(sa.false(), *rows)
+
+
+def _are_numbers(keys: Sequence[Key]) -> bool:
+    return all(type(value) is int for key in keys for value in key)
+
+
+def _in_arrays(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> ColumnElement[bool]:
+    """One value for each column instead of one for each column of each key; an index of the columns answers it as well."""
+    arrays = [sa.bindparam(None, list(values), type_=NullType()) for values in zip(*keys, strict=True)]
+    names = [f"k{number}" for number in range(len(columns))]
+    given = sa.func.unnest(*arrays).table_valued(*names).render_derived()
+    return sa.tuple_(*columns).in_(sa.select(*given.c))
+
+
+def where_of(root: FromClause, conditions: Conditions) -> list[ColumnElement[bool]]:
+    return [_allows(column_of(root, column.real), allowed) for column, allowed in conditions]
+
+
+def _allows(column: ColumnElement[Any], allowed: tuple[Value, ...] | None) -> ColumnElement[bool]:
+    if allowed is None:
+        return column.is_not(None)
+    values = [value for value in allowed if value is not None]
+    conditions = [column.in_(_bound_list(values, column))] if values else []
+    if None in allowed:
+        conditions.append(column.is_(None))
+    return sa.or_(sa.false(), *conditions)
+
+
+def _bound(value: Any, column: ColumnElement[Any]) -> sa.BindParameter[Any]:
+    """A parameter without a cast: PostgreSQL then takes text for whatever type the column has."""
+    return sa.bindparam(None, _bindable(value), type_=column.type, unique=True)
+
+
+def _bound_list(values: Sequence[Any], column: ColumnElement[Any]) -> sa.BindParameter[Any]:
+    values = [_bindable(value) for value in values]
+    return sa.bindparam(None, values, type_=column.type, unique=True, expanding=True)
+
+
+def _bindable(value: Any) -> Any:
+    # sqlite3 has no Decimal; its text is compared as a number by columns of both databases.
+    return str(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,440 @@
+"""Transactions at the source: snapshots that are read, row trees, and writes to our own tables; its errors as ours."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from itertools import repeat
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import Pool
+
+from migrator.runtime.errors import (
+    HiddenRowsError,
+    MissingNameError,
+    NotCountedError,
+    SourceError,
+    TooSlowError,
+    UnfitValueError,
+)
+from migrator.mapping.model.facts import CollectionPlan, EntityPlan
+from migrator.mapping.model.table import RowTree
+from migrator.runtime.retry import Backoff, Retry
+from migrator.runtime.server_errors import (
+    denial,
+    is_broken,
+    is_busy,
+    is_contended,
+    is_of_a_file,
+    own_reason,
+    takes_no_writes,
+)
+from migrator.runtime.system import tell_of_forks
+from migrator.source.engines.connect import ENGINES, Address, engine_at, place_of, read_engine, write_engine
+from migrator.source.engines import shared
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.ddl import Ddl
+from migrator.source.sql.selects import Key
+
+# ── Errors of a source: where, which kind, why, and what to do next ──
+
+_BY_TEXT = (
+    # First: its text says "timed out", too.
+    (
+        r"^QueuePool limit",
+        "every connection is in use; raise max_connections of the job's source (a service: connections of reads:), or take"
+        " fewer workers",
+    ),
+    (r"^no such table", shared.NO_TABLE),
+    (r"^no such column", shared.NO_COLUMN),
+    (r"password authentication failed|no password supplied", shared.WRONG_LOGIN),
+    (
+        r"no pg_hba\.conf entry|role .* (does not exist|is not permitted)|authentication failed",
+        shared.NOT_LET_IN,
+    ),
+    (r"database .* does not exist", shared.NO_DATABASE),
+    (r"too many (clients|connections)|remaining connection slots", shared.NO_CONNECTION_LEFT),
+    (r"starting up|shutting down", shared.STARTING),
+    (
+        r"connection refused",
+        "no server listens there; start it or correct host and port in the source's URL",
+    ),
+    (
+        r"resolve host|translate host|name or service not known",
+        "there is no such host; correct the source's URL",
+    ),
+    (r"timeout|timed out", "no answer in time; look at the network, the firewall and the source's URL"),
+    (r"ssl|certificate", "no agreement on TLS; correct sslmode and the certificates in the source's URL"),
+    (r"server closed the connection|connection .*(lost|closed|reset)|terminating", shared.BROKEN),
+    (r"syntax error|incomplete input", shared.BAD_SYNTAX),
+    (
+        r"a value is required for bind parameter",
+        "a parameter has no value; name it among the params of the pattern",
+    ),
+    (r"does not return rows", "the statement returns no rows; write one SELECT"),
+    (r"one statement at a time|multiple commands", "there is more than one statement; write one SELECT"),
+    (r"integer overflow", shared.SUM_OVERFLOW),
+    (r"too many attached", "the statement would open another file; write one SELECT"),
+)
+_CONNECTING = "the connection failed; look at host, port, user and password of the source's URL"
+_OTHERWISE = "see the database's own log; nothing was written"
+
+
+_ERROR_OF_REASON: dict[type[SourceError], frozenset[str]] = {
+    MissingNameError: frozenset({shared.NO_TABLE, shared.NO_COLUMN}),
+    NotCountedError: frozenset({shared.SUM_OVERFLOW}),
+    TooSlowError: frozenset({shared.CANCELLED, shared.TOOK_TOO_LONG, shared.CANCELLED_BY_TIME}),
+}
+_DENIED = "42501"
+_OF_ONE_STATEMENT = frozenset({"DataError", "ProgrammingError"})
+"""SQLAlchemy's names of errors that another statement, or another value, may not meet."""
+
+
+def source_error(error: BaseException, place: str, doing: str, tried: str = "") -> SourceError:
+    """What to raise for a failure of SQLAlchemy or a driver, met at `place` while `doing` something.
+
+    `tried`: what to add at the end.
+
+    The driver's message is only looked at, never passed on: it may quote values, SQL or the URL. The exception is what a
+    server answers to a connection that it refuses.
+    """
+    cause = getattr(error, "orig", None) or error
+    hidden = next(filter(None, (engine.errors.hidden_rows(cause) for engine in ENGINES)), None)
+    reason = hidden or denial(error) or _reason(cause)
+    error_type: type[SourceError] = next(
+        (kind for kind, of in _ERROR_OF_REASON.items() if reason in of), SourceError
+    )
+    if hidden:
+        error_type = HiddenRowsError
+    elif error_type is SourceError and type(error).__name__ in _OF_ONE_STATEMENT:
+        error_type = SourceError if getattr(cause, "sqlstate", "") == _DENIED else UnfitValueError
+    return error_type(f"{place}: {doing}: {type(cause).__name__}: {reason}{own_reason(error)}{tried}")
+
+
+def _reason(cause: BaseException) -> str:
+    connecting = any(engine.errors.is_connecting(cause) for engine in ENGINES)
+    return next(_reasons(cause), _CONNECTING if connecting else _OTHERWISE)
+
+
+def _reasons(cause: BaseException) -> Iterator[str]:
+    """Reasons that fit, the surest first."""
+    for engine in ENGINES:
+        yield from engine.errors.reasons(cause)
+    text = str(cause)
+    for pattern, reason in _BY_TEXT:
+        if re.search(pattern, text, re.IGNORECASE):
+            yield reason
+
+
+Result = TypeVar("Result")
+
+# ── Snapshots that are read: when the connection breaks, the whole read is tried again ──
+
+
+def of_the_source(connection: Connection) -> None:
+    """The `admit` of the source itself, of which each connection will do: only a replica may be behind."""
+
+
+class Reading:
+    """`place`: what messages call the database. `retry`: how long a server that was there is waited for.
+
+    `admit`: looks at each connection before it is read from, and raises where it must not be.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        place: str,
+        retry: Retry,
+        admit: Callable[[Connection], None],
+    ) -> None:
+        self.engine = engine
+        self.kind = engine_at(engine)
+        self.place = place
+        self._retry = retry
+        self._admit = admit
+        self._reached = False
+        self._inherited: list[Pool] = []
+        tell_of_forks(self)
+        driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
+        # UnicodeError and OverflowError: sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
+        self._failures = (SQLAlchemyError, driver_error, UnicodeError, OverflowError)
+
+    def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
+        """What `work` gives on a connection in a snapshot of its own; it may be called again on another one.
+
+        Raises: SourceError, in our own words and without anything of the driver's; Interrupted.
+        """
+        try:
+            return self._retry.call(
+                doing, partial(self._once, work), self._can_pass, partial(self._gave_up, doing)
+            )
+        except self._failures as error:
+            raise self._as_source_error(error, doing) from None
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def before_fork(self) -> None:
+        """No connection to a file may be open in two processes."""
+        if self.kind.is_file:
+            self.engine.dispose()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """A child leaves connections to its parent; kept, because closing them would say goodbye to the server."""
+        if in_child:
+            self._inherited.append(self.engine.pool)
+            self.engine.dispose(close=False)
+
+    def _once(self, work: Callable[[Connection], Result]) -> Result:
+        with self.engine.connect() as connection:
+            self._reached = True
+            self._admit(connection)
+            return work(connection)
+
+    def _can_pass(self, error: BaseException) -> bool:
+        """Whether to try again: only with a server that was reached, or that answered itself, not with a wrong URL."""
+        return is_busy(error) or (self._reached and is_broken(error))
+
+    def _gave_up(self, doing: str, error: BaseException, tried: str) -> SourceError:
+        return self._as_source_error(error, doing, f" (gave up after {tried})")
+
+    def _as_source_error(self, error: BaseException, doing: str, tried: str = "") -> SourceError:
+        return source_error(error, self.place, doing, tried)
+
+
+# ── Rows of a statement as the driver gives them: all, or only the first ones ──
+
+_STREAMED = {"stream_results": True, "max_row_buffer": 100}
+
+
+def first_rows(
+    connection: Connection,
+    statement: sa.Executable,
+    params: Mapping[str, Any] | None = None,
+    at_most: int | None = None,
+) -> list[tuple[Any, ...]]:
+    """The driver's own tuples: SQLAlchemy's Row around each of them would cost more than reading it.
+
+    `at_most`: so many rows, and one more where there are more; the others are left where they are.
+    """
+    with connection.execute(
+        statement, params, execution_options={} if at_most is None else _STREAMED
+    ) as result:
+        if not isinstance(result, sa.CursorResult) or result.cursor is None:
+            raise sa.exc.ResourceClosedError("the statement does not return rows")
+        if at_most is None:
+            return list(result.cursor.fetchall())
+        # Not the driver's cursor: a streamed result has taken the first rows out of it already.
+        rows = [tuple(row) for row in result.fetchmany(at_most + 1)]
+        if len(rows) > at_most and engine_at(connection).server.sends_to_the_end:
+            _leave(connection)
+        return rows
+
+
+def _leave(connection: Connection) -> None:
+    """Ends the connection, and with it what the server still sends: nothing but reading on would give it back else."""
+    unread = getattr(connection.connection.driver_connection, "_result", None)
+    connection.invalidate()
+    if unread is not None:
+        # Or the cursor would wait for the end of it on a connection that is closed.
+        unread.unbuffered_active = False
+
+
+# ── Row trees out of the rows that a page's SELECTs gave ──
+
+_Rows = Sequence[tuple[Any, ...]]
+
+
+def key_reader(plan: EntityPlan) -> Callable[[Sequence[Any]], Key]:
+    """A function from a root row (or its tree) to the values of its key."""
+    positions = _key_places(plan)
+    if len(positions) == 1:
+        (only,) = positions
+        return lambda row: (row[only],)
+    return operator.itemgetter(*positions)
+
+
+def _key_places(plan: EntityPlan) -> tuple[int, ...]:
+    places = {slot.column.real: position for position, slot in enumerate(plan.slots) if slot.alias == ""}
+    return tuple(places[column.real] for column in plan.key)
+
+
+def _same(key: Key) -> Key:
+    """The key with each NaN as one value: to Python no NaN is another's equal, to PostgreSQL all are."""
+    return tuple("NaN" if value != value else value for value in key)
+
+
+def _sameness(plan: EntityPlan) -> Callable[[Key], Key]:
+    """What makes equal keys of equal ones: of most columns they are that already."""
+    names = {column.kind.name for column in plan.key}
+    return tuple if names <= {"integer", "text", "uuid", "date", "timestamp"} else _same
+
+
+def row_trees(plan: EntityPlan, roots: _Rows, collected: Sequence[_Rows]) -> list[RowTree]:
+    """Each root row with its part of every collection; `collected`: the rows of each collection's SELECT.
+
+    A root without children has () for a list, 0 for a count and NULL for a sum, a minimum or a maximum.
+    """
+    width, same = len(plan.key), _sameness(plan)
+    # A single value stands for itself, without a tuple and a call for each row.
+    name_of: Callable[[Any], Any] = operator.itemgetter(*_key_places(plan))
+    name_of_child: Callable[[Any], Any] = operator.itemgetter(0)
+    if width > 1 or same is not tuple:
+        name_of = partial(_name, key_reader(plan), same)
+        name_of_child = partial(_name, operator.itemgetter(slice(width)), same)
+    names = list(map(name_of, roots))
+    parts = []
+    for collection, rows in zip(plan.collections, collected, strict=True):
+        children, none = _by_root(width, collection, rows, name_of_child), _of_none(collection)
+        parts.append([children.get(name, none) for name in names])
+    owned = zip(*parts, strict=True) if parts else repeat(())
+    return [(*row, *own) for row, own in zip(roots, owned, strict=False)]
+
+
+def twins_of(plan: EntityPlan, roots: _Rows) -> dict[Key, int]:
+    """Keys that several of the rows have, and how many; rows that a join made two of are among them."""
+    # Of a key of one column its values do, without the tuples: each page of each run is looked through.
+    if len(set(map(operator.itemgetter(*_key_places(plan)), roots))) == len(roots):
+        return {}
+    counts = Counter(map(key_reader(plan), roots))
+    return {key_values: count for key_values, count in counts.items() if count > 1}
+
+
+def rows_read(plan: EntityPlan, trees: Sequence[RowTree]) -> int:
+    """Rows that the trees were made of: the roots, and the children of their lists."""
+    numbered = enumerate(plan.collections, len(plan.slots))
+    lists = [place for place, collection in numbered if collection.collection.is_list]
+    return len(trees) + sum(sum(map(len, map(operator.itemgetter(place), trees))) for place in lists)
+
+
+def _name(key: Callable[[Sequence[Any]], Key], same: Callable[[Key], Key], row: Sequence[Any]) -> Key:
+    return same(key(row))
+
+
+def _by_root(
+    width: int, collection: CollectionPlan, rows: _Rows, name_of: Callable[[tuple[Any, ...]], Any]
+) -> dict[Any, Any]:
+    if not collection.collection.is_list:
+        return {name_of(row): row[width] for row in rows}
+    children: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in rows:
+        children[name_of(row)].append(row[width:])
+    return {name: tuple(rows_of_root) for name, rows_of_root in children.items()}
+
+
+def _of_none(collection: CollectionPlan) -> Any:
+    return {"list": (), "climb": (), "count": 0}.get(collection.collection.kind)
+
+
+# ── Transactions that write ──
+
+
+class Committing(Reading):
+    """What is read by `read` is written and committed. `needs`: what writes here, for the message of a standby."""
+
+    needs = "capture"
+
+    def _once(self, work: Callable[[Connection], Result]) -> Result:
+        with self.engine.begin() as connection:
+            self._reached = True
+            return work(connection)
+
+    def _as_source_error(self, error: BaseException, doing: str, tried: str = "") -> SourceError:
+        if not takes_no_writes(error):
+            return super()._as_source_error(error, doing, tried)
+        what = f"this database takes no writes (a standby, or read-only), and {self.needs} needs them"
+        return SourceError(f"{self.place}: {doing}: {what}; name its primary in the source's URL")
+
+    def _can_pass(self, error: BaseException) -> bool:
+        return is_contended(error) or super()._can_pass(error)
+
+
+class Writing(Committing):
+    """Every method of Marks and Tickets does no harm when it is done twice, so what broke is tried again.
+
+    `looks`: the engine to read by, read-only, where there is one already; so that a source that takes no writes can be
+    looked at, and nothing connects to write before something is written.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        connection_options: ConnectionOptions,
+        retry: Retry,
+        reading_engine: Engine | None = None,
+    ) -> None:
+        super().__init__(
+            write_engine(address, connection_options), place_of(address.url()), retry, of_the_source
+        )
+        self._owns_reading = reading_engine is None
+        engine = (
+            read_engine(address, replace(connection_options, pool_size=1))
+            if reading_engine is None
+            else reading_engine
+        )
+        self._capture_reading = _CaptureReading(engine, self.place, retry, of_the_source)
+        self._ddl: Ddl | None = None
+
+    def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
+        """What `work` gives in a read-only transaction; of a file in one during which no other write is open.
+
+        Raises: as `write` does.
+        """
+        return super().read(doing, work) if self.kind.is_file else self._capture_reading.read(doing, work)
+
+    def look(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
+        """What `work` gives in a read-only transaction. Raises: as `write` does."""
+        try:
+            return self._capture_reading.read(doing, partial(self._with_ddl, work))
+        except MissingNameError:
+            raise self._not_installed(doing) from None
+
+    def write(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
+        """What `work` gives, committed. Raises: SourceError, in our own words; Interrupted."""
+        try:
+            return super().read(doing, partial(self._with_ddl, work))
+        except MissingNameError:
+            raise self._not_installed(doing) from None
+
+    def at_once(self) -> Writing:
+        """The same, on the same connections, that tries nothing twice."""
+        other = copy(self)
+        other._retry = Retry(Backoff(attempts=1), self._retry.stop)
+        other._capture_reading = _CaptureReading(
+            self._capture_reading.engine, self.place, other._retry, of_the_source
+        )
+        return other
+
+    def close(self) -> None:
+        super().close()
+        if self._owns_reading:
+            self._capture_reading.close()
+
+    def ddl(self, connection: Connection) -> Ddl:
+        """The dialect's statements. On MySQL our tables are in the database that the URL names."""
+        if self._ddl is None:
+            self._ddl = self.kind.capturing.ddl(connection)
+        return self._ddl
+
+    def _with_ddl(self, work: Callable[[Connection, Ddl], Result], connection: Connection) -> Result:
+        return work(connection, self.ddl(connection))
+
+    def _not_installed(self, doing: str) -> SourceError:
+        what = f"{self.place}: {doing}: capture is not installed here, or by another version of migrator"
+        return SourceError(f"{what}; run `migrator capture install` with this job")
+
+
+class _CaptureReading(Reading):
+    """They wait for locks as patiently as what writes, and look at all databases while others may come and go."""
+
+    def _can_pass(self, error: BaseException) -> bool:
+        return is_contended(error) or is_of_a_file(error) or super()._can_pass(error)

@@ -1,0 +1,1 @@
+"""What several stages share: ownership, pace, parallel pages, shares, checks, the doctor."""

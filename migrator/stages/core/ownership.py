@@ -1,0 +1,385 @@
+"""Checks that source, journal and table belong together, and what a journal records of its job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from migrator.journal.identity import SqlIdentity
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.model.capture import Installation
+from migrator.mapping.model.edges import (
+    UNIMPORTED,
+    UNREPAIRED,
+    Control,
+    ControlState,
+    Identity,
+    Kept,
+    KeptPhase,
+    NameKind,
+    TablesOfDynamo,
+)
+from migrator.runtime.errors import MigratorError, SettingsError
+from migrator.mapping.model.evidence import PatternPhase
+from migrator.mapping.model.journal import Run, RunIdentity
+from migrator.mapping.model.live import Memory, Tickets
+from migrator.runtime.logs import get_logger
+from migrator.stages.live.refresh import RestoredError, behind
+
+# ── Checks before a write that source, journal and table still belong together, by what each knows of the others ──
+
+LASTING = ("live", "complete")
+"""Phases that a journal must not forget: SQL may no longer be read, or no longer be written."""
+_log = get_logger("journal")
+
+
+class AnotherJournalError(SettingsError):
+    """The table was written with another journal, which holds state that this one lacks."""
+
+
+class AnotherJobError(SettingsError):
+    """The journal knows another job of this name: with another table, or another source."""
+
+
+class UnaskedSourceError(MigratorError):
+    """Whether another journal knows the job cannot be found out; the exit code is that of the cause."""
+
+    def __init__(self, what: str, cause: MigratorError) -> None:
+        super().__init__(what)
+        self.exit_code = cause.exit_code
+
+
+class OlderError(SettingsError):
+    """The table, or the journal, is in an older state than the other one knows of."""
+
+
+@dataclass(frozen=True)
+class OnRecord:
+    """What a journal records of one job. `direct_run`: the id of the run that names the direct entities; 0 for none."""
+
+    journal: str
+    phases: Mapping[str, PatternPhase] = field(default_factory=dict)
+    direct: frozenset[str] = frozenset()
+    direct_run: int = 0
+
+    def kept(self, before: Kept | None) -> Kept:
+        """What the table must keep of it: lasting phases, and the present state of phases kept before."""
+        named = {name for name, phase in self.phases.items() if phase.state.phase in LASTING}
+        named |= set(before.phases if before else ()) & set(self.phases)
+        phases = {
+            name: KeptPhase(self.phases[name].state.word, self.phases[name].version) for name in sorted(named)
+        }
+        return Kept(self.journal, phases, self.direct, self.direct_run)
+
+    def contradicts(self, kept: Kept) -> bool:
+        """Whether the table keeps something newer than this journal."""
+        moved = any(self.version(name) < phase.version for name, phase in kept.phases.items())
+        return moved or self.direct_run < kept.direct_run
+
+    def version(self, pattern: str) -> int:
+        return self.phases[pattern].version if pattern in self.phases else 0
+
+
+def on_record(journal: str, phases: Mapping[str, PatternPhase], runs: Sequence[Run]) -> OnRecord:
+    """What the journal with that id records of a job. `runs`: all of the job's, oldest first."""
+    runs = [run for run in runs if run.identity.kind == "direct"]
+    if not runs:
+        return OnRecord(journal, phases)
+    direct = frozenset(filter(None, runs[-1].identity.scope.split(",")))
+    return OnRecord(journal, phases, direct, runs[-1].id)
+
+
+def keep_direct(
+    journal: SqlJournal, job: str, table_id: str, revision: str, entities: Collection[str]
+) -> None:
+    """Records that from now on the service writes these entities itself, and no others."""
+    run = journal.start_run(RunIdentity("direct", job, table_id, revision, ",".join(sorted(entities))))
+    journal.end_run(run, "done")
+
+
+def take_names(
+    job: str, file: str, names: Mapping[NameKind, str], recorded: SqlIdentity, journal: str
+) -> None:
+    """Checks the job's names against those on record, and records them if there are none. Raises: AnotherJobError."""
+    names = {kind: name for kind, name in names.items() if name}
+    before = {kind: recorded.names(kind) for kind in names}
+    _refuse_other_names(job, file, names, before, journal)
+    if not all(before.values()):
+        # A job that is refused leaves nothing in the journal.
+        after = {kind: recorded.first_name(kind, name) for kind, name in names.items()}
+        _refuse_other_names(job, file, names, after, journal)
+
+
+def add_names(names: Mapping[NameKind, str], recorded: SqlIdentity) -> dict[NameKind, str]:
+    """Adds the names to those on record; returns the ones that are set."""
+    added = {kind: name for kind, name in names.items() if name}
+    for kind, name in added.items():
+        recorded.add_name(kind, name)
+    return added
+
+
+def _refuse_other_names(
+    job: str,
+    file: str,
+    names: Mapping[NameKind, str],
+    recorded: Mapping[NameKind, Collection[str]],
+    journal: str,
+) -> None:
+    """`names`: of the job's table and source; `recorded`: those on record. Raises: AnotherJobError."""
+    for kind, name in names.items():
+        if recorded.get(kind):
+            refuse_other_job(job, file, kind, name, recorded[kind], journal)
+
+
+def refuse_other_job(
+    job: str, file: str, kind: NameKind, name: str, recorded: Collection[str], journal: str
+) -> None:
+    """`name`: of the job's table or source, '' where it is not known; `recorded`: the names on record.
+
+    Raises: AnotherJobError."""
+    if not name or name in recorded:
+        return
+    what = f"{file}: the {kind} is {name}, and journal {journal} knows job {job} with {' and '.join(sorted(recorded))}"
+    why = "two jobs of one name would share phases, pages and remembered keys"
+    own = "write `name:` with a name of its own in this job"
+    same = f"if it is that job, and its {kind} has another name or place now, say once"
+    raise AnotherJobError(f"{what}: {why}; {own}; {same} `migrator status {file} --same-job`")
+
+
+def refuse_unknown(
+    job: str,
+    journal: str,
+    knows_job: Callable[[], bool],
+    installation: Callable[[], Installation | None],
+    *,
+    begins: bool,
+    unless: Callable[[], bool],
+) -> None:
+    """Raises: AnotherJournalError where the journal knows nothing of the job, and its source is captured for it,
+    AnotherJobError where it is captured for another one, UnaskedSourceError where that cannot be asked. `begins`: this may
+    be the first command of another job on that source. `unless`: whether the journal may rightly not know its own job."""
+    if knows_job():
+        return
+    try:
+        capture = installation()
+    except MigratorError as error:
+        what = f"journal {journal} knows nothing of job {job}, and the source cannot be asked"
+        raise UnaskedSourceError(f"{what} whether it is captured for the job: {error}", error) from None
+    if capture is None:
+        return
+    if capture.job != job and not begins:
+        refuse_renamed_job(job, capture.job, journal)
+    if capture.job == job and not unless():
+        refuse_unknown_job(job, journal)
+
+
+def refuse_unknown_job(job: str, journal: str) -> None:
+    """Raises: AnotherJournalError, of a journal that knows nothing of a job whose source is captured."""
+    what = f"the source is captured for job {job}, and journal {journal} knows nothing of that"
+    why = "another one has its phases, services and remembered keys"
+    first = "if there is none yet (the triggers are of a migration file), run `migrator capture install`"
+    raise AnotherJournalError(f"{what}: {why}; {LOST_ADVICE}; {first}")
+
+
+def refuse_renamed_job(job: str, former: str, journal: str) -> None:
+    """Raises: AnotherJobError, of a journal that knows nothing of a job whose source is captured for another one."""
+    what = f"the source is captured for job {former}, and journal {journal} knows nothing of job {job}"
+    raise AnotherJobError(
+        f"{what}; {_renamed(former)}; if it is not, take that capture away with that job first"
+    )
+
+
+def refuse_strange(
+    state: ControlState,
+    job: str,
+    table: str,
+    record: Callable[[], OnRecord],
+    knows_job: Callable[[], bool],
+    patterns: Collection[str],
+    *,
+    older: bool,
+) -> None:
+    """Raises: AnotherJournalError, with `older` also OlderError, where the table keeps what this journal does not know;
+    AnotherJobError where it keeps phases of `patterns` for another job."""
+    if job in state.jobs:
+        journal = record()
+        refuse_another(state, job, journal, table)
+        if older:
+            refuse_older_journal(state, job, journal, table)
+    elif not knows_job():
+        refuse_phases_of_others(state, job, patterns, table)
+
+
+def state_at_start(ask: Callable[[], ControlState]) -> ControlState:
+    """What the table keeps. If it cannot be asked, that is logged, and the service starts all the same."""
+    try:
+        return ask()
+    except MigratorError as error:
+        _log.warning("table_cannot_be_asked_for_its_journal", reason=str(error))
+        return ControlState()
+
+
+def refuse_phases_of_others(state: ControlState, job: str, patterns: Collection[str], table: str) -> None:
+    """Raises: AnotherJobError where the table keeps lasting phases of these patterns, and another job moved them."""
+    for former, kept in sorted(state.jobs.items()):
+        if former != job and (moved := sorted(kept.phases.keys() & set(patterns))):
+            what = f"table {table} keeps the phase of {', '.join(moved)} for job {former}"
+            other = "if it is another job, give its access patterns other names"
+            raise AnotherJobError(
+                f"{what}, and the journal knows nothing of job {job}; {_renamed(former)}; {other}"
+            )
+
+
+def _renamed(former: str) -> str:
+    return f"if it is the same job in a file of another name, write `name: {former}` in it"
+
+
+def refuse_another(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
+    """Raises: AnotherJournalError where the table was written with another journal; the message says what it keeps of it."""
+    kept = state.jobs.get(job)
+    if kept is None or kept.journal == journal.journal:
+        return
+    what = f"table {table} was written with another journal than this one{_kept_text(kept)}"
+    why = "item keys that the other one remembers would be missed, and its phases are not known here"
+    raise AnotherJournalError(f"{what}: {why}; {LOST_ADVICE}")
+
+
+LOST_ADVICE = (
+    "most often it is only elsewhere: set MIGRATOR_HOME as it was for the commands before (or unset it), and take their job"
+    " file; else name that journal (`journal:` in the job, one on a server where services or hosts share it), or restore it;"
+    " if it is lost for good, run `migrator cutover status JOB --adopt-journal` once, then `migrator verify --repair`"
+    " (see docs/lost-journal.md)"
+)
+
+
+def refuse_older_journal(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
+    """Raises: OlderError where the journal went back behind what the table keeps of it."""
+    kept = state.jobs.get(job)
+    if kept is not None and journal.contradicts(kept):
+        raise OlderError(f"{_OLDER_JOURNAL.format(table=table)}{_kept_text(kept)}; {OLDER_ADVICE}")
+
+
+def refuse_other_table(table_id: str, first_id: str, table: str) -> None:
+    """`first_id`: the id of the table that a writer began with. Raises: OlderError."""
+    if table_id != first_id:
+        what = f"another table has the name {table} now: it was restored, or made anew"
+        raise OlderError(f"{what}; start this command again, which says what to do")
+
+
+_OLDER_JOURNAL = "the journal is in an older state than table {table} knows of: it was restored from a backup"
+OLDER_ADVICE = "stop all relays and services, then run `migrator verify --repair`, which makes it whole again"
+
+
+def _kept_text(kept: Kept) -> str:
+    phases = [f"{name} {phase.phase}" for name, phase in kept.phases.items()]
+    direct = [f"written by the service itself: {', '.join(sorted(kept.direct))}"] if kept.direct else []
+    text = "; ".join([*([f"phases: {', '.join(phases)}"] if phases else []), *direct])
+    return f" (the table keeps of it: {text})" if text else ""
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """The check before every write with a ticket (rule 8). `table`: its name; `is_empty`: whether the table has no items;
+    `on_record`: reads the journal."""
+
+    job: str
+    table: str
+    table_id: str
+    tickets: Tickets
+    memory: Memory
+    control: Control
+    identity: Identity
+    on_record: Callable[[], OnRecord]
+    is_empty: Callable[[], bool]
+
+    def guard(self) -> None:
+        """Raises: as `look`. If all agree, that state is kept in the table, where it outlives the others."""
+        try:
+            self.sign(*self.look())
+        except RestoredError:
+            # Recorded in the journal so that no writer draws: once the counter has caught up, nothing would show it.
+            self.memory.reached(self.control.read_control().ticket)
+            raise
+
+    def look(self) -> tuple[ControlState, OnRecord]:
+        """What the table keeps, and the journal.
+
+        Raises: RestoredError, AnotherJournalError, OlderError if source, journal and table contradict each other.
+        """
+        # In this order: each value only grows, so the one read later covers at least those read before.
+        seen = self.identity.seen(self.table_id)
+        state = self.control.read_control()
+        journal, reached = self.on_record(), self.memory.highest()
+        refuse_another(state, self.job, journal, self.table)
+        highest, counter = max(reached, state.ticket), self.tickets.highest()
+        if counter < highest:
+            raise RestoredError(behind(counter, highest))
+        self._refuse_older_table(state, seen, journal)
+        refuse_older_journal(state, self.job, journal, self.table)
+        self._refuse_forgetful(state, seen, reached)
+        return state, journal
+
+    def sign(self, state: ControlState, journal: OnRecord) -> None:
+        """Writes to the table what must not be contradicted, and to the journal the ticket that the table was seen with."""
+        kept = journal.kept(state.jobs.get(self.job))
+        if state.jobs.get(self.job) != kept or state.table_id != self.table_id:
+            self.control.keep(self.table_id, self.job, kept)
+        # Not raised here: the writer that drew a ticket raises it, and would otherwise take it for another writer's.
+        self.identity.see(self.table_id, self.table, state.ticket)
+
+    def _refuse_older_table(self, state: ControlState, seen: int | None, journal: OnRecord) -> None:
+        if seen == UNIMPORTED:
+            what = f"an import into table {self.table} has not ended well"
+            mend = (
+                "give `migrator table import` again; where the import itself failed, delete the table first"
+            )
+            raise SettingsError(f"{what}; {mend}")
+        if seen == UNREPAIRED:
+            what = f"the epoch was raised, and table {self.table} may hold what the source has lost"
+            raise OlderError(f"{what}; {OLDER_ADVICE}")
+        copied = bool(state.table_id) and state.table_id != self.table_id
+        forgot = seen is not None and (state.ticket < seen or self.job not in state.jobs)
+        if copied or forgot or self._is_from_before(state, journal):
+            what = f"table {self.table} is in an older state than this journal knows of"
+            why = "it was restored from a backup or created again, is a copy of another table, or lost its control item"
+            raise OlderError(f"{what}: {why}; {OLDER_ADVICE}")
+
+    def _is_from_before(self, state: ControlState, journal: OnRecord) -> bool:
+        """Whether the table keeps nothing, while another table of its name was written into before: it has items, or it
+        answers patterns, which it cannot."""
+        if self.job in state.jobs or not self.identity.tables_named(self.table) - {self.table_id}:
+            return False
+        is_asked = any(phase.state.phase in (*LASTING, "ramp") for phase in journal.phases.values())
+        return is_asked or not self.is_empty()
+
+    def _refuse_forgetful(self, state: ControlState, seen: int | None, reached: int) -> None:
+        """Raises: OlderError or AnotherJournalError where the table knows higher tickets than the journal."""
+        if state.ticket <= reached:
+            return
+        if seen is not None:
+            raise OlderError(f"{_OLDER_JOURNAL.format(table=self.table)}; {OLDER_ADVICE}")
+        what = f"table {self.table} was written with another journal than this one, which knows nothing of it"
+        raise AnotherJournalError(
+            f"{what}: item keys that the other one remembers would be missed; {LOST_ADVICE}"
+        )
+
+
+def keep_on_record(
+    control: Control, job: str, record: Callable[[], OnRecord], table_id: Callable[[], str]
+) -> None:
+    """Copies the journal's lasting phases and direct entities to the table, if it lacks them; not from a journal that went
+    back."""
+    before = control.read_control().jobs.get(job)
+    journal = record()
+    if before is not None and journal.contradicts(before):
+        return
+    kept = journal.kept(before)
+    if kept != before and (before or kept.phases or kept.direct):
+        control.keep(table_id(), job, kept)
+
+
+def refuse_source_table(source: object, table_id: str) -> None:
+    """Raises: SettingsError where rows are read from the very table that their items would be written to."""
+    if isinstance(source, TablesOfDynamo) and (name := source.table_ids().get(table_id)):
+        what = f"table {name} is the target, and one of the old tables that it is made of"
+        raise SettingsError(f"{what}; name another table in target:, so that no item stands among documents")

@@ -1,0 +1,181 @@
+"""Work in parallel: pages by processes and threads, and the walk over a table's segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from threading import Event
+from types import TracebackType
+from typing import Protocol, TypeAlias, TypeVar
+
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.model.edges import ItemStore, ScanPage
+from migrator.runtime.errors import Interrupted, MigratorError
+from migrator.mapping.model.journal import Page, Run, Tally
+from migrator.mapping.model.table import ItemKey
+from migrator.runtime.logs import get_logger
+from migrator.runtime.system import Ticker
+
+# ── Parallel work with a limited number of pieces under way ──
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+
+def in_parallel(
+    work: Callable[[Piece], Result], pieces: Iterable[Piece], workers: int, stop: Event
+) -> Iterator[Result]:
+    """Results in the order of completion; never more than `workers` pieces are under way.
+
+    The first failure, or `stop`, ends it: what is under way finishes, nothing new begins.
+    Raises: that failure; Interrupted after `stop`.
+    """
+    waiting = iter(pieces)
+    with ThreadPoolExecutor(workers) as executor:
+        running: set[Future[Result]] = {executor.submit(work, piece) for piece in islice(waiting, workers)}
+        while running:
+            done, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+            if not stop.is_set():
+                running |= {executor.submit(work, piece) for piece in islice(waiting, len(done))}
+    if stop.is_set():
+        raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
+
+
+# ── Pages of a run, which the processes at work on it claim ──
+
+LEASE_S = 60.0
+"""After so long without a sign of its process, a page is claimed by another one."""
+_BEATS = 4
+_GOODBYE_S = 5.0
+_log = get_logger("pages")
+
+
+Worked: TypeAlias = tuple[Page, Tally, int]
+"""A page, what became of it, and how many ms it took."""
+PageCall: TypeAlias = Callable[[Page], Worked]
+"""Works on one page and checkpoints it; called from many threads."""
+
+
+class RunPages(Protocol):
+    """What works on the pages of a run: this process, or a cluster. Use as a context manager around all of it."""
+
+    def __enter__(self) -> RunPages: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def each(
+        self, name: str, work: PageCall, at_once: int, ahead: int, rest: Callable[[], None]
+    ) -> Iterator[Worked]:
+        """What this process has worked of the open pages of `name` that it could have, as it comes; what others have is
+        in the journal.
+
+        `at_once`: pages under way in one process, `ahead`: claimed at once by it. `rest`: done where it waits for others.
+        Raises: the first failure; Interrupted after `stop`.
+        """
+
+    def rounds(self, rest: Callable[[], None]) -> Iterator[None]:
+        """Rounds over the run's pages, until none of them is with another process: what that one leaves is in the next."""
+
+
+OpenPages: TypeAlias = Callable[[SqlJournal, Run, str, Event], RunPages]
+"""Of a run, by the name of the process that works, which no other one has, until the event is set."""
+
+
+class PageClaims:
+    """RunPages of this process: what it claims is renewed by a thread, and given back at the end."""
+
+    def __init__(self, journal: SqlJournal, run: Run, who: str, stop: Event) -> None:
+        self.journal = journal
+        self.run = run
+        self.who = who
+        self.stop = stop
+        self._ticker = Ticker("pages", self._renew, _not_renewed, lambda: LEASE_S / _BEATS)
+
+    def __enter__(self) -> PageClaims:
+        self._ticker.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ticker.stop(_GOODBYE_S)
+        # What ended the work must not be hidden by a journal that is away; the claims run out by themselves.
+        with suppress(MigratorError):
+            self.journal.release_pages(self.run, self.who)
+
+    def each(
+        self, name: str, work: PageCall, at_once: int, ahead: int, rest: Callable[[], None]
+    ) -> Iterator[Worked]:
+        return in_parallel(work, self.pages(name, ahead), at_once, self.stop)
+
+    def pages(self, entity: str, ahead: int) -> Iterator[Page]:
+        """Open pages of the entity that are not another's, by number, claimed as they are asked for; then those before
+        them whose claims ran out meanwhile."""
+        after, found = 0, False
+        while True:
+            pages = self.journal.claim_pages(self.run, entity, self.who, ahead, LEASE_S, after)
+            if not pages and not found:
+                return
+            yield from pages
+            after, found = (pages[-1].number, True) if pages else (0, False)
+
+    def claimed(self, name: str, first: int, last: int) -> list[Page]:
+        """Open pages with these numbers, claimed at once; not those of other processes."""
+        n = last - first + 1
+        return self.journal.claim_pages(self.run, name, self.who, n, LEASE_S, first - 1, last)
+
+    def rounds(self, rest: Callable[[], None]) -> Iterator[None]:
+        """Rounds over the run's pages, until none of them is with another process: what that one leaves is in the next."""
+        while True:
+            others_before = self.others_work()
+            yield
+            if not (others_before or self.others_work()):
+                return
+            rest()
+
+    def others_work(self) -> bool:
+        """Whether pages are claimed by other processes; those of one that was killed come back in time."""
+        return bool(self.journal.claimed_by_others(self.run, self.who))
+
+    def _renew(self) -> None:
+        self.journal.renew_pages(self.run, self.who, LEASE_S)
+
+
+def _not_renewed(error: Exception) -> None:
+    """A page that another process claims meanwhile is worked twice and checkpointed once."""
+    _log.warning("pages_not_renewed", reason=type(error).__name__)
+
+
+# ── A walk over the whole table, several segments in parallel: used by verify, undo, strip and forget ──
+
+
+@dataclass(frozen=True)
+class TableWalk:
+    """Scans `workers` of the `segments` at once. `stopped`: the message where `stop` ends the walk between two pages."""
+
+    store: ItemStore
+    segments: int
+    workers: int
+    stop: Event
+    stopped: str
+
+    def each(self, work: Callable[[int], Result]) -> Iterator[Result]:
+        """The results of `work` for the number of each segment, in the order of completion.
+
+        Raises: the first failure, when what is under way has ended; Interrupted after `stop`.
+        """
+        yield from in_parallel(work, range(self.segments), self.workers, self.stop)
+
+    def pages(self, number: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
+        """The pages of one segment, from behind `start`. Raises: Interrupted after `stop`, with a page that is not given."""
+        for page in self.store.scan(number, self.segments, start):
+            if self.stop.is_set():
+                raise Interrupted(self.stopped)
+            yield page

@@ -1,0 +1,116 @@
+"""Presence of a process in the journal: its heartbeat with how far it is, its last failure, and what is asked of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from importlib.metadata import version
+from types import TracebackType
+
+from migrator.journal.operations import SqlProcesses
+from migrator.runtime.errors import MigratorError
+from migrator.mapping.model.instances import Advance, ProcessKind, ProcessState
+from migrator.runtime.logs import get_logger
+from migrator.runtime.retry import tried_now
+from migrator.runtime.system import Ticker, birth, visible_processes
+from migrator.stages.core.pace import Pace
+
+BEAT_S = 5.0
+LATELY_S = 60.0
+"""Rates are of this time."""
+_GOODBYE_S = 5.0
+_log = get_logger("presence")
+
+
+def process_of(kind: ProcessKind) -> ProcessState:
+    """This process, which the journal does not know yet."""
+    pid = os.getpid()
+    return ProcessState(
+        *(kind, socket.gethostname(), pid, version("single-table-migrator")),
+        sees=visible_processes(),
+        born=birth(pid),
+    )
+
+
+class Presence:
+    """Use as a context manager around the work. A thread tells the journal how far the work is, and asks it in the same
+    transaction what the pace is to be; a journal that is away leaves the pace as it is.
+
+    `also`: done with each heartbeat. A trouble of the work is kept as the last failure of its kind.
+    """
+
+    def __init__(
+        self,
+        processes: SqlProcesses,
+        state: ProcessState,
+        pace: Pace,
+        advance: Callable[[], Advance],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        beat_s: float = BEAT_S,
+        also: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.processes = processes
+        self.state = state
+        self.pace = pace
+        self.advance = advance
+        self.clock = clock
+        self._seen: deque[tuple[float, Advance]] = deque()
+        self._changed_at = clock()
+        self._also = also
+        self._ticker = Ticker("presence", self.beat, _not_told, lambda: beat_s)
+
+    def __enter__(self) -> Presence:
+        """Raises: what the journal does where it cannot be asked: a paused job must not begin to write."""
+        self.beat()
+        self._ticker.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ticker.stop(_GOODBYE_S)
+        # What ended the work must not be hidden by a journal that is away.
+        with suppress(MigratorError):
+            self.processes.leave(self.state, self.advance())
+
+    def beat(self) -> None:
+        """One heartbeat, now."""
+        trouble = self.state.trouble
+        advance = self.advance()
+        self.state, throttle = self.processes.beat(self._measured(advance), advance)
+        self.pace.obey(throttle)
+        if self.state.trouble and self.state.trouble != trouble:
+            with suppress(MigratorError):
+                self.processes.failed(self.state, self.state.trouble)
+        self._also()
+
+    def _measured(self, advance: Advance) -> ProcessState:
+        now = self.clock()
+        if self._seen and self._seen[-1][1].signs != advance.signs:
+            self._changed_at = now
+        self._seen.append((now, advance))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= LATELY_S:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        passed_s = max(now - then, 1e-3)
+        return replace(
+            self.state,
+            done=advance.done,
+            left=advance.left,
+            rate=(advance.done - before.done) / passed_s,
+            fall=(before.left - advance.left) / passed_s,
+            silent_s=now - self._changed_at,
+            held=self.pace.held,
+            trouble=advance.trouble or tried_now(),
+        )
+
+
+def _not_told(error: Exception) -> None:
+    """The next heartbeat comes in its time; `migrator status` shows the process as silent meanwhile."""
+    _log.warning("process_not_told", reason=type(error).__name__)

@@ -1,0 +1,367 @@
+"""Undo, strip and forget: items of a job, our own attributes, or all that is kept of a deleted row, taken away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from threading import Event, Lock
+
+from migrator.journal.runs import SqlJournal
+from migrator.journal.traces import SqlTraces
+from migrator.mapping.items.items import CompiledEntity, key_text
+from migrator.mapping.model.edges import ItemStore, Stripping
+from migrator.mapping.model.facts import Captured
+from migrator.mapping.model.instances import Lifetimes
+from migrator.mapping.model.journal import Run, SegmentState
+from migrator.mapping.model.live import ConditionalStore, Image, Mark, Marks, Root, Writer, Writers
+from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
+from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign, encode_key, source_text, split_source
+from migrator.stages.live.refresh import TOMBSTONE_DAYS
+from migrator.stages.live.rounds import RowReader
+from migrator.stages.live.writers import Purge
+from migrator.stages.core.parallel import TableWalk
+
+# ── Undo: counts or deletes the items that a job wrote, recognised by their `_src` ──
+
+
+class AnyRevision:
+    """model.instances.Revisions of an undo: it deletes by `_src` alone, so it is right under any mapping."""
+
+    def enter(self, writer: Writer) -> None:
+        return
+
+    def leave(self, writer: Writer) -> None:
+        return
+
+    def is_old(self) -> bool:
+        return False
+
+    def old(self, writers: Sequence[Writer]) -> list[Writer]:
+        return []
+
+
+@dataclass
+class Undo:
+    """Reads every item of the table, a segment at a time; those whose `_src` names one of `entities` are ours.
+
+    Tombstones stay until they expire: without them, a write still under way could come after the delete.
+    `check` is called before each delete and raises when the run must stop.
+    """
+
+    store: ItemStore
+    table: TableDesign
+    entities: frozenset[str]
+    check: Callable[[], None]
+    segments: int = 4
+    workers: int = 4
+    stop: Event = field(default_factory=Event)
+    gone: int = 0
+    """How many items were deleted by now."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def count(self) -> UndoCounts:
+        """What a delete would remove: `types` per (entity, item type); `gone` is 0."""
+        return self._all(self._count_segment)
+
+    def delete(self) -> UndoCounts:
+        """Deletes our items. An item whose `_src` changes before its delete stays, so `gone` can be fewer.
+
+        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same call again deletes the rest.
+        """
+        return self._all(self._delete_segment)
+
+    @property
+    def _walk(self) -> TableWalk:
+        stopped = "stopped; the same command goes on"
+        return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+
+    def _all(self, segment: Callable[[int], UndoCounts]) -> UndoCounts:
+        total = UndoCounts()
+        for counts in self._walk.each(segment):
+            total = total + counts
+        return total
+
+    def _count_segment(self, number: int) -> UndoCounts:
+        return self._segment(number, lambda items: 0)
+
+    def _delete_segment(self, number: int) -> UndoCounts:
+        return self._segment(number, self._delete)
+
+    def _segment(self, number: int, work: Callable[[list[Item]], int]) -> UndoCounts:
+        total = UndoCounts()
+        for page in self._walk.pages(number):
+            items = [item for item in page.items if not self.table.is_hidden(item)]
+            ours = [item for item in items if self._entity(item) in self.entities]
+            types = Counter((self._entity(item), self.table.type_of(item)) for item in ours)
+            total = total + UndoCounts(types, work(ours), len(items) - len(ours))
+        return total
+
+    def _delete(self, items: list[Item]) -> int:
+        self.check()
+        gone = self.store.delete_own(items)
+        with self._lock:
+            self.gone += gone
+        return gone
+
+    def _entity(self, item: Item) -> str:
+        """The entity that the item belongs to; '' for an item that migrator did not write."""
+        try:
+            return split_source(str(item.get(self.table.source_attribute, "")))[0]
+        except ValueError:
+            return ""
+
+
+# ── Strip: removes our own attributes and items from the table, once no process of ours works on it ──
+
+
+@dataclass(frozen=True)
+class StripCounts:
+    """`items`: those with our attributes, from `stripped` of which they were removed; `own`: tombstones and the control
+    item, `removed` of which were deleted; `others`: items that are left alone."""
+
+    items: int = 0
+    stripped: int = 0
+    own: int = 0
+    removed: int = 0
+    others: int = 0
+
+    def __add__(self, other: StripCounts) -> StripCounts:
+        return StripCounts(
+            self.items + other.items,
+            self.stripped + other.stripped,
+            self.own + other.own,
+            self.removed + other.removed,
+            self.others + other.others,
+        )
+
+
+@dataclass
+class Strip:
+    """Reads every item, a segment at a time. `check` raises when the run must stop."""
+
+    store: ItemStore
+    stripping: Stripping
+    table: TableDesign
+    entities: frozenset[str]
+    check: Callable[[], None]
+    segments: int = 4
+    workers: int = 4
+    stop: Event = field(default_factory=Event)
+
+    def count(self) -> StripCounts:
+        return self._all(self._count_segment)
+
+    def run(self, journal: SqlJournal, run: Run) -> StripCounts:
+        """Strips what is not stripped yet. An item that changes meanwhile belongs to another writer, and stays.
+
+        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run goes on later.
+        """
+        return self._all(lambda number: self._strip_segment(journal, run, number))
+
+    @property
+    def _walk(self) -> TableWalk:
+        stopped = "stopped; what is stripped stays so, and the same command goes on from there"
+        return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+
+    def _all(self, segment: Callable[[int], StripCounts]) -> StripCounts:
+        total = StripCounts()
+        for counts in self._walk.each(segment):
+            total = total + counts
+        return total
+
+    def _count_segment(self, number: int) -> StripCounts:
+        total = StripCounts()
+        for page in self._walk.pages(number):
+            ours, own, others = self._sorted(page.items)
+            total = total + StripCounts(items=len(ours), own=len(own), others=others)
+        return total
+
+    def _strip_segment(self, journal: SqlJournal, run: Run, number: int) -> StripCounts:
+        state = journal.segment(run, number)
+        total = StripCounts(**state.tally)
+        if state.done:
+            return total
+        for page in self._walk.pages(number, state.start):
+            self.check()
+            ours, own, others = self._sorted(page.items)
+            stripped, removed = self.stripping.strip(ours), self.stripping.remove(own)
+            total = total + StripCounts(len(ours), stripped, len(own), removed, others)
+            # After the writes: a crash between them repeats a page, where nothing is left to strip.
+            done = SegmentState(page.next_start, page.next_start is None, asdict(total))
+            journal.save_segment(run, number, done, [])
+        return total
+
+    def _sorted(self, items: list[Item]) -> tuple[list[Item], list[Item], int]:
+        """Items of ours, items that are our own, and how many are others'."""
+        own = [item for item in items if self.table.is_hidden(item)]
+        ours = [item for item in items if not self.table.is_hidden(item) and self._is_ours(item)]
+        return ours, own, len(items) - len(own) - len(ours)
+
+    def _is_ours(self, item: Item) -> bool:
+        try:
+            return split_source(str(item.get(self.table.source_attribute, "")))[0] in self.entities
+        except ValueError:
+            return False
+
+
+# ── Forget: all that is kept of a deleted row, removed as soon as no writer needs it any more ──
+
+HOPELESS_TRIES = 3
+"""A mark that failed less often may have met a failure that passes."""
+_MARKS = 1000
+_LOOKS, _LOOK_S = 20, 0.5
+OF_ANY_ROW = frozenset({"findings", "samples"})
+"""Traces that a row which is still there does not need."""
+OF_LATE_WRITERS = frozenset({"remembered keys"})
+"""Traces that a writer needs which began before the row was deleted, or which has yet to write its tombstones."""
+
+
+@dataclass
+class Forget:
+    """`roots`: the row, once for each entity that is made of it; `entity`: the first one's. `marks` None: none is captured.
+
+    `now_s`: the journal's time; `highest`: the highest ticket that it knows. `check` raises when the run must stop.
+    """
+
+    roots: Sequence[Root]
+    entity: CompiledEntity
+    source: RowReader
+    store: ItemStore
+    tombstone_store: ConditionalStore
+    design: TableDesign
+    traces: SqlTraces
+    writers: Writers
+    now_s: Callable[[], float]
+    highest: Callable[[], int]
+    lifetimes: Lifetimes
+    wait: Callable[[float], None]
+    check: Callable[[], None]
+    marks: Marks | None
+    captured: Mapping[str, Captured]
+    segments: int = 4
+    workers: int = 4
+    stop: Event = field(default_factory=Event)
+
+    def look(self) -> RowTraces:
+        """All that there is of the row. Reads the whole table, since only its items say which row they are of."""
+        # In this order: a writer with a higher ticket, or one that begins after `seen_s`, has read the row as it is then.
+        ticket = self.highest()
+        is_there = self._is_there()
+        marks = list(self._own_marks())
+        seen_s = self.now_s()
+        items = list(self._own_items())
+        tombstones = tuple(item for item in items if item.get(self.design.type_attribute) == TOMBSTONE)
+        return RowTraces(
+            is_there=is_there,
+            waiting=sum(mark.tries < HOPELESS_TRIES for mark in marks),
+            hopeless=tuple(mark.id for mark in marks if mark.tries >= HOPELESS_TRIES),
+            items=len(items) - len(tombstones),
+            tombstones=tombstones,
+            kept=self.traces.count(self.roots, self._keys_of(tombstones)),
+            page_bounds=self.traces.page_bounds(self.roots),
+            seen_s=seen_s,
+            ticket=ticket,
+        )
+
+    def forget(self, traces: RowTraces) -> Forgotten:
+        """Deletes what `look` found, as far as no late writer can need it; the rest goes another time."""
+        self.check()
+        if self.marks is not None and traces.hopeless:
+            self.marks.finish(traces.hopeless)
+        is_late = not traces.is_there and self._has_late_writer(traces.seen_s)
+        is_back = not traces.is_there and self._is_back()
+        kinds = sorted(_free(traces, is_late=is_late, is_back=is_back))
+        kept = self.traces.forget(self.roots, kinds, self._keys_of(traces.tombstones), ticket=traces.ticket)
+        gone = {"marks": len(traces.hopeless), **kept}
+        now_s = self.now_s()
+        purge = Purge(self.tombstone_store, self.writers, self.design, self.lifetimes, self.check)
+        gone["tombstones"] = sum(purge.run([list(traces.tombstones)], now_s))
+        young = len(traces.tombstones) - gone["tombstones"]
+        ripe_in_s = self._ripe_in_s(traces.tombstones, now_s) if young else 0.0
+        return Forgotten(gone, young, ripe_in_s, is_late or is_back)
+
+    # ── what there is ──
+
+    def _is_there(self) -> bool:
+        """Whether the source has the row, also where the entity's `where` leaves it out."""
+        key = self.roots[0][1]
+        rows = self.source.read_rows(replace(self.entity.plan, where=()), [key])
+        # A source whose keys ignore case finds another row as well.
+        return any(self.entity.source_key(row) == key for row in rows)
+
+    def _own_marks(self) -> Iterator[Mark]:
+        after, page = 0, [Mark(0)] if self.marks is not None else []
+        while self.marks is not None and page:
+            page = self.marks.look(after, _MARKS)
+            yield from (mark for mark in page if self._is_own(mark))
+            after = page[-1].id if page else after
+
+    def _is_own(self, mark: Mark) -> bool:
+        if mark.root is not None:
+            return mark.root in self.roots
+        captured = self.captured.get(mark.table)
+        lookups = () if captured is None else [lookup for lookup in captured.lookups if lookup.is_root]
+        images = [image for image in (mark.before, mark.after) if image is not None]
+        return any(
+            (lookup.entity, _key(image, lookup.values)) in self.roots
+            for lookup in lookups
+            for image in images
+        )
+
+    def _own_items(self) -> Iterator[Item]:
+        texts = {source_text(*root) for root in self.roots}
+
+        def segment(number: int) -> list[Item]:
+            own: list[Item] = []
+            for page in walk.pages(number):
+                own += [item for item in page.items if item.get(self.design.source_attribute) in texts]
+            return own
+
+        stopped = "stopped; nothing was forgotten yet"
+        walk = TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+        for items in walk.each(segment):
+            yield from items
+
+    def _keys_of(self, items: Sequence[Item]) -> set[str]:
+        """The items' keys as findings hold them."""
+        return {key_text(self.design, item) for item in items}
+
+    # ── writers that may be late ──
+
+    def _has_late_writer(self, seen_s: float) -> bool:
+        """Whether a writer still works on what it read before `seen_s`; a relay goes on to newer work in a moment."""
+        for _ in range(_LOOKS):
+            if all(writer.since > seen_s for writer in self.writers.living(self.lifetimes.late_s)):
+                return False
+            self.wait(_LOOK_S)
+        return True
+
+    def _is_back(self) -> bool:
+        """Whether there is a row of that key again: a writer that drew its ticket before `look` may have read it."""
+        return self._is_there() or any(mark.tries < HOPELESS_TRIES for mark in self._own_marks())
+
+    def _ripe_in_s(self, tombstones: Sequence[Item], now_s: float) -> float:
+        made = [
+            value
+            for tombstone in tombstones
+            if isinstance(value := tombstone.get(self.design.ttl or ""), int)
+        ]
+        newest_s = max(made, default=0) - TOMBSTONE_DAYS * 86_400 + 1
+        return max(0.0, newest_s + self.lifetimes.ripe_s - now_s)
+
+
+def _free(traces: RowTraces, *, is_late: bool, is_back: bool) -> frozenset[str]:
+    """Kinds of traces in the journal that no writer needs."""
+    if traces.is_there or is_back:
+        return OF_ANY_ROW
+    needed = OF_LATE_WRITERS if is_late or traces.items else frozenset[str]()
+    return frozenset(traces.kept) - needed
+
+
+def _key(image: Image, names: Sequence[str]) -> str:
+    """The row's key out of an image; '' where it was left for another mapping and does not say it."""
+    try:
+        return encode_key([image[name] for name in names])
+    except (KeyError, TypeError):
+        return ""

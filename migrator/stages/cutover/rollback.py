@@ -1,0 +1,227 @@
+"""The way back from `complete`: evidence that there will be one, evidence that it may be gone, and its steps in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from migrator.runtime.errors import RefusedError
+from migrator.mapping.model.evidence import Line
+from migrator.mapping.model.rows import Unkept
+from migrator.mapping.model.shards import StreamRecord
+from migrator.mapping.model.table import Item, TableDesign
+from migrator.settings.job import CutoverSettings
+from migrator.stages.cutover.dependence import ours_lines
+from migrator.stages.cutover.evidence import Unknown, verdict
+from migrator.stages.reverse.daemon import ReverseStatus
+from migrator.source.dynamodb.reader import Check, Work
+
+# ── Evidence ──
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """What is known of the way back of some entities. `hindrances`: why rows do not come back from their items."""
+
+    hindrances: Sequence[str]
+    status: ReverseStatus
+
+
+_NO_FINDING = "no row waits in vain"
+_COMES_BACK = "their rows come back from their items, and the table's stream is on"
+_SAY_ONE_WAY = "mend it (see `migrator reverse check`), or say --one-way"
+_SAY_UNWRITTEN = (
+    "mend it (see `migrator reverse check`); for an entity that no service wrote to the table itself say"
+    " --unwritten ENTITY"
+)
+
+
+def stays_open(
+    look: Callable[[], WayBack | Unknown], limits: CutoverSettings, *, one_way: bool
+) -> Iterator[Line]:
+    """Before `complete`: whether SQL can be made the truth again later. `one_way`: the operator does without, aloud."""
+    if one_way:
+        yield Line("way back", _COMES_BACK, "none is wanted: --one-way", "ok")
+        return
+    way_back = look()
+    if isinstance(way_back, Unknown):
+        yield Line("way back", _COMES_BACK, way_back.why, "unknown", mend=_SAY_ONE_WAY)
+        return
+    yield _comes_back(way_back, _SAY_ONE_WAY)
+    status = way_back.status
+    alive = "at least one is alive" if status.processes else "none is alive"
+    is_ok = status.processes > 0 and status.is_well(limits.lag_max_s)
+    mend = (
+        "" if is_ok else "start `migrator reverse start`, and see `migrator reverse status`; or say --one-way"
+    )
+    requirement = f"a process of `migrator reverse` is alive, {_caught_up(limits)}"
+    yield Line("reverse", requirement, f"{alive}; {_seen(status)}", verdict(is_ok), mend=mend)
+
+
+def may_go_back(
+    way_back: WayBack, writing: Sequence[str], unwritten: Collection[str], *, is_drained: bool
+) -> list[Line]:
+    """Before SQL is made the truth again. `writing`: kinds of our own writers that are alive. `unwritten`: entities that no
+    service wrote itself, by the operator's word. `is_drained`: whether rows were made of items, so that what is left is to
+    be worked first: however much it is, for the processes of reverse may have ended."""
+    lines = [_comes_back(way_back, _SAY_UNWRITTEN), *ours_lines(writing)]
+    if unwritten:
+        found = f"the operator vouches for it: {', '.join(sorted(unwritten))}"
+        lines.append(Line("unwritten", "no service wrote their items itself", found, "ok"))
+    if is_drained:
+        status = way_back.status
+        is_ok = status.begun and not status.findings
+        mend = "" if is_ok else "let `migrator reverse start` work; `migrator reverse status` says what waits"
+        requirement = f"reverse has begun, and {_NO_FINDING}"
+        lines.append(Line("reverse", requirement, _seen(status), verdict(is_ok), mend=mend))
+    return lines
+
+
+def _comes_back(way_back: WayBack, mend: str) -> Line:
+    hindrances = way_back.hindrances
+    observed = "; ".join(hindrances) or "so it is"
+    return Line("way back", _COMES_BACK, observed, verdict(not hindrances), mend=mend if hindrances else "")
+
+
+def _caught_up(limits: CutoverSettings) -> str:
+    return f"at most {limits.lag_max_s:g} s behind, and {_NO_FINDING}"
+
+
+def _seen(status: ReverseStatus) -> str:
+    if not status.begun:
+        return "the stream was not begun with"
+    return f"{status.lag_s:.0f} s behind; {len(status.waiting):,} row(s) wait, {len(status.findings):,} of them in vain"
+
+
+# ── Its steps ──
+
+
+class Comparison(Protocol):
+    """Rows compared with the rows that items make, both ways."""
+
+    @property
+    def is_clean(self) -> bool: ...
+
+    @property
+    def unkept(self) -> Unkept: ...
+
+
+ROWS_OF_ITEMS = (
+    "where a service wrote items itself, name their entities in `writes: {direct: […]}`, then `migrator capture install`,"
+    " `migrator reverse start` and `migrator reverse verify --repair`; then take them out again, and"
+    " `migrator cutover rollback` goes back"
+)
+"""How rows become the truth again where every pattern is complete and nothing is direct on record."""
+WAY_BACK = "way back"
+"""What the lease of the job's runs says meanwhile: no process of reverse begins beside it."""
+REVERSE_ENDED = "The processes of reverse have ended: give `migrator reverse start JOB` again"
+_UNCHANGED = "Nothing was changed"
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """A reader's work while no service may write items of these types. What changes our own attributes alone, or those that
+    services keep, says nothing of a row and is put away; a page with any other change of them is not, so that its rows are
+    made later."""
+
+    work: Work
+    design: TableDesign
+    types: Collection[str]
+    what_next: str
+
+    def __call__(self, records: Sequence[StreamRecord], check: Check) -> None:
+        """Raises: RefusedError; what the work raises."""
+        told = [record for record in records if self._theirs(record.old) != self._theirs(record.new)]
+        images = [[image for image in (record.old, record.new) if image is not None] for record in told]
+        written = sum(any(self.design.type_of(image) in self.types for image in of) for of in images)
+        if written:
+            what = f"refused: a service still writes these items ({written:,} change(s) just now)"
+            raise RefusedError(f"{what}; stop it, and give the command again. {self.what_next}")
+        self.work(told, check)
+
+    def _theirs(self, image: Item | None) -> Item | None:
+        left_out = {*self.design.own_attributes, *self.design.kept}
+        return (
+            image if image is None else {name: value for name, value in image.items() if name not in left_out}
+        )
+
+
+@dataclass(frozen=True)
+class GoingBack:
+    """Makes SQL the truth of some entities again. Their services write neither side until it has ended.
+
+    Every step may be done twice: after a crash the same command does those before it once more, and nothing is harmed. The
+    order is what keeps data: rows are whole (`drain`, `compare`) before anything else is made of them; changes leave marks
+    (`capture`) and items are ours (`own`) before the journal lets services and relays write by rows (`keep`); right before
+    it nobody has written meanwhile (`look`); readers turn to SQL last (docs/decisions/0030-a-way-back.md).
+
+    `drops`: attributes that no row keeps may go. `check`: before each step, raises where another run may be at work.
+    `drain`, `look`: None where no row was made of
+    items, so that nothing is left to be worked. `compare`, `move_counters`: None where an operator vouches for all entities.
+    `own`: how many items became ours.
+    """
+
+    drops: bool
+    check: Check
+    drain: Callable[[], ReverseStatus] | None
+    compare: Callable[[], Comparison] | None
+    move_counters: Callable[[], None] | None
+    capture: Callable[[], None]
+    own: Callable[[], int]
+    look: Callable[[], None] | None
+    keep: Callable[[], None]
+
+    def run(self) -> int:
+        """How many items became ours. Raises: RefusedError where a row waits, a service still writes, or rows and items
+        differ."""
+        self.check()
+        if self.drain is not None:
+            _refuse_undrained(self.drain())
+            self.check()
+        if self.compare is not None:
+            self._refuse_different(self.compare())
+        owned = self._ours()
+        if self.look is not None:
+            self.look()
+        self.check()
+        self.keep()
+        return owned
+
+    def _refuse_different(self, compared: Comparison) -> None:
+        next_step = f"{_UNCHANGED}; {ROWS_OF_ITEMS}" if self.drain is None else _drained_in_vain()
+        if not compared.is_clean:
+            raise RefusedError(f"refused: rows and items differ; see `migrator reverse verify`. {next_step}")
+        if compared.unkept and not self.drops:
+            names = ", ".join(dropped_attributes(compared.unkept))
+            what = f"refused: no row keeps {names}, so the first change of a row would take it away"
+            keep = "Name what is to stay in `writes: {keep: […]}` of the job on every host; for the rest say"
+            raise RefusedError(
+                f"{what}; `migrator reverse verify` counts them. {keep} --drop-attributes. {next_step}"
+            )
+
+    def _ours(self) -> int:
+        for step in filter(None, (self.move_counters, self.capture)):
+            self.check()
+            step()
+        self.check()
+        return self.own()
+
+
+def dropped_attributes(unkept: Unkept) -> list[str]:
+    """Their names, each with its item type."""
+    return [f"{type_}.{name}" for type_, name in sorted({*unkept.extra, *unkept.forms})]
+
+
+def _drained_in_vain() -> str:
+    return f"{_UNCHANGED}. {REVERSE_ENDED}"
+
+
+def _refuse_undrained(status: ReverseStatus) -> None:
+    """`status`: of the rows that go back, once all is worked that was written before. Raises: RefusedError."""
+    if status.waiting:
+        what = f"refused: {len(status.waiting):,} row(s) wait; `migrator reverse status` says why"
+        raise RefusedError(f"{what}. {_drained_in_vain()}")
+    if status.processes:
+        what = "refused: a process of `migrator reverse` was started meanwhile; stop what starts it anew"
+        raise RefusedError(f"{what}, and give the command again. {_UNCHANGED}")

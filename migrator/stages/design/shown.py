@@ -1,0 +1,393 @@
+"""Display forms for a report: items, keys and differences with masks, and summaries of comparison windows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from migrator.mapping.language.redaction import (
+    hidden_by_pattern,
+    integers_of,
+    key_templates,
+    mask,
+    masked_keys,
+    redaction_of,
+    value_mask,
+    value_text,
+)
+from migrator.mapping.model.evidence import SIDES, DiffKey, PatternPhase, Sample, Side, Window
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.instances import WorkMinute
+from migrator.mapping.model.mapping import ItemDesign, Template
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.report import (
+    Coverage,
+    Curve,
+    Difference,
+    ItemCollection,
+    PatternReport,
+    Span,
+    Timeline,
+    View,
+    WorkSeries,
+    WorkSpan,
+)
+from migrator.mapping.model.results import Hidden
+from migrator.mapping.model.table import Item
+from migrator.stages.patterns.latencies import added
+from migrator.stages.reads.metrics import MINUTE_S
+
+# ── Items, keys and findings as texts that a report may show ──
+
+_MASK = re.compile(r"…[0-9a-f]{4}")
+LONGEST = 2_000
+"""Characters of a value that are shown at most."""
+
+
+class Showing:
+    """`plans`: of all entities; none where the source cannot be asked, and no item is shown then.
+
+    `whole_keys`: whether keys are shown unmasked, also the parts that may name a person; `whole_values`: whether values
+    that nothing redacts are.
+    """
+
+    def __init__(
+        self, mapping: MappingModel, plans: Sequence[EntityPlan], *, whole_keys: bool, whole_values: bool
+    ) -> None:
+        self.table = mapping.table
+        self.whole_keys = whole_keys
+        self.whole_values = whole_values
+        indexes = (index.own_attributes(mapping.table) for index in mapping.table.indexes)
+        self._key_names = {attribute.name for own in (mapping.table.key, *indexes) for attribute in own}
+        self._templates = key_templates(mapping)
+        self._of_pattern = hidden_by_pattern(mapping, plans)
+        self._names = frozenset(name for pattern in mapping.patterns.values() for name in pattern.redact)
+        redaction = redaction_of(mapping, plans)
+        designs = [(plan, design) for plan in plans for design in plan.entity.items]
+        self._hidden = {(p.entity.name, d.type): redaction.hidden(p, d) for p, d in designs}
+        self._secret_keys = {
+            (plan.entity.name, design.type): frozenset(
+                name for name, form in self.key_forms(design).items() if redaction.hides_key(plan, form)
+            )
+            for plan, design in designs
+        }
+
+    def key_forms(self, design: ItemDesign) -> dict[str, Template]:
+        """Key attributes of the table and of its indexes, with their templates."""
+        forms = dict(zip((attribute.name for attribute in self.table.key), design.key, strict=True))
+        for entry in design.entries:
+            index = self.table.asked(entry.index)
+            assert index is not None
+            forms |= zip(
+                (attribute.name for attribute in index.own_attributes(self.table)), entry.values, strict=True
+            )
+        return forms
+
+    def key(self, text: str, row_key: str = "") -> str:
+        """A key as JSON text (or a text with keys in it), masked. `row_key`: the key of its row."""
+        templates = self._templates if row_key else ()
+        return text if self.whole_keys else masked_keys(text, templates, integers_of(row_key))
+
+    def item(self, entity: str, item: Item) -> dict[str, str]:
+        """Every attribute except the type and our own, as text; redacted ones, and keys made of them, are masked.
+
+        Of a type that the mapping does not know all values are masked.
+        """
+        type_ = self.table.type_of(item)
+        left_out = {self.table.type_attribute, *self.table.own_attributes}
+        return {
+            name: self._value(entity, type_, name, value)
+            for name, value in item.items()
+            if name not in left_out
+        }
+
+    def sample(self, pattern: str, names: Sequence[str], texts: Sequence[str]) -> list[str]:
+        """Texts of a sample; masked is also what this mapping redacts, and the one at the time of the sample did not."""
+        hidden_names = self._of_pattern.get(pattern, Hidden(self._names))
+        pairs = zip(names, texts, strict=True)
+        hidden = hidden_names.attributes | hidden_names.params
+        return [_marked_text(text) if name in hidden else clipped(text) for name, text in pairs]
+
+    def difference(self, difference: Difference) -> Difference:
+        """The difference, with values masked unless they may be shown."""
+        if self.whole_values:
+            return difference
+        cells = [
+            replace(
+                cell, sql=self._masked(cell.attribute, cell.sql), item=self._masked(cell.attribute, cell.item)
+            )
+            for cell in difference.cells
+        ]
+        params = {name: _masked_param(text) for name, text in difference.asked.items()}
+        return replace(difference, cells=cells, asked=difference.asked if self.whole_keys else params)
+
+    def view(self, view: View) -> View:
+        """The view, with values masked unless they may be shown."""
+        if self.whole_values:
+            return view
+        return replace(
+            view, collections=[self._collection(view, collection) for collection in view.collections]
+        )
+
+    def _collection(self, view: View, collection: ItemCollection) -> ItemCollection:
+        items = [
+            replace(item, key=self._all_masked(item.key), attributes=self._all_masked(item.attributes))
+            for item in collection.items
+        ]
+        partition = " ".join(items[0].key[name] for name in view.partition)
+        return ItemCollection(partition, items, collection.more)
+
+    def _all_masked(self, texts: Mapping[str, str]) -> dict[str, str]:
+        return {name: self._masked(name, text) or "" for name, text in texts.items()}
+
+    def _masked(self, name: str, text: str | None) -> str | None:
+        """A key's text with only the parts masked that may name a person; any other value is masked, unless it is NULL."""
+        if text is None or text == "null" or _MASK.fullmatch(text):
+            return text
+        if name not in self._key_names:
+            return mask(text)
+        if self.whole_keys:
+            return text
+        try:
+            json.loads(text)
+        except ValueError:
+            return mask(text)  # it was clipped
+        return masked_keys(f"[{text}]", self._templates)[1:-1]
+
+    def _value(self, entity: str, type_: str, name: str, value: Any) -> str:
+        place = (entity, type_)
+        hidden = self._hidden.get(place)
+        if hidden is None or name in hidden or name in self._names:
+            return value_text(value, redacted=True)
+        return value_mask(value) if name in self._secret_keys[place] else clipped(value_text(value))
+
+
+def clipped(text: str) -> str:
+    """The text, cut where it is too long to be read."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} letters)"
+
+
+def _marked_text(text: str) -> str:
+    """The text masked, unless it is a mask already, or null."""
+    return text if _MASK.fullmatch(text) or text == "null" else mask(text)
+
+
+def _masked_param(text: str) -> str:
+    """A parameter as a part of a key: numbers, UUIDs and times stay."""
+    return text if _MASK.fullmatch(text) else str(json.loads(masked_keys(json.dumps([text]), ()))[0])
+
+
+# ── Summaries of comparison windows: per pattern what was compared and how it is covered, and counts over time ──
+
+_SPANS_AT_LEAST, _SPANS_AT_MOST = 24, 96
+_HISTOGRAMS = 300
+"""Histograms merged for one curve, spread over the time; merging one takes a fifth of a millisecond."""
+_WIDTHS_S = (60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400)
+
+
+Age = Literal["standing", "verified", "moved"]
+"""Of a difference in answers: it counts; or a later verify found nothing, or its pattern was moved since."""
+
+
+@dataclass
+class Counted:
+    """Differences of one kind. `until`: when the last of them may have been found."""
+
+    by_origin: Counter[str] = field(default_factory=Counter)
+    until: float = 0.0
+
+    def add(self, origin: str, count: int, until: float) -> None:
+        self.by_origin[origin] += count
+        self.until = max(self.until, until)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of one report. Those of another answer than the mapping's (`answers`: digests by pattern) are no evidence for
+    it. Those from before the last move of their pattern are counted separately, since the next move is judged without them.
+
+    `phases`: of patterns that were moved at least once. `verified_s`: when the last verify began, if it found nothing, else
+    0; what differed before is history. `samples`: of differences; they say when a replay ended.
+    """
+
+    all: Sequence[Window]
+    answers: Mapping[str, str]
+    now_s: float
+    phases: Mapping[str, PatternPhase] = field(default_factory=dict)
+    verified_s: float = 0.0
+    samples: Sequence[Sample] = ()
+
+    def age_of(self, pattern: str, key: DiffKey, at: float) -> Age:
+        """Whether a difference of `at` counts. Calls that failed are not mended by what rows and items say."""
+        if not self.is_since_move(pattern, at):
+            return "moved"
+        return "verified" if at <= self.verified_s and key.kind != "error" else "standing"
+
+    def is_since_move(self, pattern: str, at: float) -> bool:
+        """Whether `at` lies after the pattern's last move; always true if it was never moved."""
+        return at >= self._phase(pattern).since
+
+    def patterns(self, names: Iterable[str]) -> list[PatternReport]:
+        """Each pattern of the mapping, those never compared first, then by differences."""
+        by_name: dict[str, list[Window]] = defaultdict(list)
+        for window in self.all:
+            by_name[window.pattern].append(window)
+        reports = [self._pattern(self._phase(name), by_name[name]) for name in names]
+        return sorted(reports, key=lambda report: (report.compared > 0, -report.different))
+
+    def differences(self, age: Age = "standing") -> dict[tuple[str, DiffKey], Counted]:
+        """Differences of that age by pattern and kind."""
+        counted: dict[tuple[str, DiffKey], Counted] = defaultdict(Counted)
+        for window in self.all:
+            for key, count in window.found.items() if self._is_current(window) else ():
+                if self._age_of(window, key) == age:
+                    counted[window.pattern, key].add(window.origin, count, self._ended_s(window))
+        return counted
+
+    def timeline(self, begun_s: float) -> Timeline:
+        """All windows, in at most 96 spans from the first comparison after `begun_s` until now."""
+        first = min((window.begun_at for window in self.all), default=int(self.now_s))
+        width_s = _width_s(max(first, begun_s), self.now_s)
+        counts: dict[int, Counter[str]] = defaultdict(Counter)
+        for window in self.all:
+            at = window.begun_at // width_s * width_s
+            errors = sum(window.errors.values())
+            counts[at].update(
+                same=window.same, transient=window.transient, different=window.different, errors=errors
+            )
+        if not counts:
+            return Timeline(width_s, ())
+        places = _places(counts, width_s, self.now_s)
+        return Timeline(width_s, tuple(Span(at, **counts[at]) for at in places))
+
+    def _is_current(self, window: Window) -> bool:
+        return window.answer == self.answers.get(window.pattern)
+
+    # ── one pattern ──
+
+    def _pattern(self, phase: PatternPhase, windows: Sequence[Window]) -> PatternReport:
+        current = [window for window in windows if self._is_current(window)]
+        since_move = [window for window in current if self._is_since_move(window)]
+        mended = [window for window in since_move if window.different and self._is_before_verify(window)]
+        answered: Counter[Side] = Counter()
+        errors: Counter[Side] = Counter()
+        dropped: Counter[str] = Counter()
+        for window in since_move:
+            answered.update(window.answered)
+            errors.update(window.errors)
+            dropped.update(window.dropped)
+        return PatternReport(
+            name=phase.pattern,
+            phase=phase.state.masked,
+            since=phase.since,
+            compared=sum(window.compared for window in since_move),
+            same=sum(window.same for window in since_move),
+            transient=sum(window.transient for window in since_move),
+            different=sum(window.different for window in since_move),
+            mended=sum(window.different for window in mended),
+            mended_until=max(map(self._ended_s, mended), default=0.0),
+            compared_after=sum(
+                window.compared for window in since_move if window.begun_at >= self.verified_s
+            ),
+            before_move=sum(window.compared for window in current)
+            - sum(window.compared for window in since_move),
+            outdated=sum(window.compared for window in windows) - sum(window.compared for window in current),
+            answered=dict(answered),
+            errors=dict(errors),
+            dropped=dict(dropped),
+            # Kinds of questions need not come again after every move, and a curve covers the whole time.
+            coverage=self._coverage(current),
+            latency=_curves(current),
+        )
+
+    def _phase(self, pattern: str) -> PatternPhase:
+        return self.phases.get(pattern, PatternPhase(pattern))
+
+    def _is_since_move(self, window: Window) -> bool:
+        return self.is_since_move(window.pattern, window.begun_at)
+
+    def _age_of(self, window: Window, key: DiffKey) -> Age:
+        if not self._is_since_move(window):
+            return "moved"
+        return "verified" if key.kind != "error" and self._is_before_verify(window) else "standing"
+
+    def _is_before_verify(self, window: Window) -> bool:
+        return self._ended_s(window) <= self.verified_s
+
+    def _ended_s(self, window: Window) -> float:
+        """When an answer of the window may have differed last: services count by minute, samples of a replay are of its
+        end. Where those have made room for newer ones of the pattern, none of the replay is younger than they are."""
+        ended_s = float((window.begun_at // MINUTE_S + 1) * MINUTE_S)
+        if window.origin == "service":
+            return ended_s
+        kept = [sample for sample in self.samples if sample.pattern == window.pattern]
+        own = [sample.at for sample in kept if sample.writer == window.writer]
+        return max(own or [sample.at for sample in kept] or [ended_s])
+
+    def _coverage(self, windows: Sequence[Window]) -> list[Coverage]:
+        by_kind: dict[str, list[tuple[int, Window]]] = defaultdict(list)
+        for window in windows:
+            for kind, count in window.kinds.items():
+                by_kind[kind].append((count, window))
+        return [
+            Coverage(
+                parameters=tuple(kind.split(",")) if kind else (),
+                compared=sum(count for count, _ in counted),
+                age_s=max(0.0, self.now_s - max(item_window.begun_at for _, item_window in counted)),
+                origins=sorted({item_window.origin for _, item_window in counted}),
+            )
+            for kind, counted in sorted(by_kind.items())
+        ]
+
+
+def work_series(minutes: Sequence[WorkMinute], begun_s: float, now_s: float) -> WorkSeries:
+    """What processes wrote after `begun_s`, in spans as wide as a timeline's. Minutes count from a process's beginning; one
+    from before `begun_s` says only how far the process was then."""
+    if not minutes:
+        return WorkSeries(MINUTE_S, ())
+    width_s = _width_s(max(float(minutes[0].begun_at), begun_s), now_s)
+    spans: dict[int, WorkSpan] = {}
+    before: dict[str, WorkMinute] = {}
+    for minute in minutes:
+        last = before.get(minute.process)
+        before[minute.process] = minute
+        if minute.begun_at < begun_s:
+            continue
+        at = minute.begun_at // width_s * width_s
+        span = spans.get(at, WorkSpan(at))
+        spans[at] = WorkSpan(
+            at,
+            span.items + minute.items - (last.items if last else 0),
+            span.write_units + minute.write_units - (last.write_units if last else 0.0),
+            max(span.lag_s, minute.lag_s),
+        )
+    if not spans:
+        return WorkSeries(width_s, ())
+    return WorkSeries(width_s, tuple(spans.get(at, WorkSpan(at)) for at in _places(spans, width_s, now_s)))
+
+
+def _width_s(begun_s: float, now_s: float) -> int:
+    lasted_s = now_s - begun_s
+    return next((width for width in _WIDTHS_S if width * _SPANS_AT_MOST >= lasted_s), _WIDTHS_S[-1])
+
+
+def _places(counted: Iterable[int], width_s: int, now_s: float) -> range:
+    """Where spans begin: without gaps until now, at least 24 of them."""
+    places = sorted(counted)
+    last = max(places[-1], int(now_s) // width_s * width_s)
+    begin = min(last - width_s * (_SPANS_AT_LEAST - 1), max(places[0], last - width_s * _SPANS_AT_MOST))
+    return range(begin, last + 1, width_s)
+
+
+def _curves(windows: Sequence[Window]) -> dict[Side, Curve]:
+    texts = {side: [window.latency[side] for window in windows if side in window.latency] for side in SIDES}
+    curves = {side: added(_spread(histograms)).curve() for side, histograms in texts.items()}
+    return {side: curve for side, curve in curves.items() if curve is not None}
+
+
+def _spread(texts: Sequence[str]) -> Sequence[str]:
+    return texts[:: -(-len(texts) // _HISTOGRAMS) or 1]

@@ -1,0 +1,216 @@
+"""Views of the table and its indexes for the report: facets by entity, and item collections of real rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from migrator.mapping.items.items import CompiledEntity, items_for
+from migrator.mapping.items.key_lookups import AskedKey
+from migrator.mapping.patterns.param_sources import shown, stored_keys
+from migrator.mapping.model.edges import Rows
+from migrator.runtime.errors import Interrupted, MigratorError, RowError, SettingsError
+from migrator.mapping.model.facts import kept_columns
+from migrator.mapping.model.mapping import Entity, ItemDesign
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.report import Facet, ItemCollection, SampleItem, View
+from migrator.mapping.model.table import Index, Item, KeyOrder, RowTree, TableDesign, key_order
+from migrator.stages.core.partitions import Made, Partitions, asked_key
+from migrator.stages.design.shown import Showing
+
+_ROWS = 60
+"""Rows of an entity to find item collections in; related rows are rarely the very first ones of both tables."""
+_COLLECTIONS = 4
+_ITEMS = 6
+_ITEMS_OF_ONE = 50
+"""Of a collection that was asked for by its key."""
+_Place: TypeAlias = tuple[KeyOrder, ...]
+_Found: TypeAlias = list[tuple[_Place, SampleItem]]
+"""Items of a partition, each with its sort position."""
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """How many collections of a view, and items of each, are shown at most."""
+
+    collections: int = _COLLECTIONS
+    items: int = _ITEMS
+
+
+@dataclass
+class Views:
+    """`source` None: no sample items. `failed`: why rows could not be read, '' where they could."""
+
+    mapping: MappingModel
+    entities: Sequence[CompiledEntity]
+    showing: Showing
+    source: Rows | None = None
+    failed: str = ""
+
+    def all(self) -> list[View]:
+        """The table first, then its indexes in the mapping's order."""
+        items = self._sampled()
+        return [self._view(index, items, _Bounds()) for index in self._indexes()]
+
+    def under(self, key: str, now_s: float) -> tuple[list[View], list[str]]:
+        """The collections of one partition key, of the table and of each index that has one, and what was not looked at.
+
+        Raises: SourceError where rows cannot be read.
+        """
+        assert self.source is not None
+        partitions = Partitions(self.source, self.mapping, self.entities)
+        views, notes = [], []
+        for index in self._indexes():
+            asked = _asked(self.mapping.table, index, key)
+            made = partitions.made(asked, now_s) if asked is not None else Made()
+            if made.items:
+                views.append(self._view(index, made.items, _Bounds(1, _ITEMS_OF_ONE)))
+            notes += made.notes
+        return views, list(dict.fromkeys(notes))
+
+    def key_forms(self) -> list[str]:
+        """What partition keys look like, a line for the table and for each index."""
+        forms = (
+            (index, shown([key.partition for key in stored_keys(self.mapping, index)]))
+            for index in self._indexes()
+        )
+        return [
+            f"partition keys of {index.name or 'the table'} look like this: {form}" for index, form in forms
+        ]
+
+    def _indexes(self) -> list[Index]:
+        table = self.mapping.table.asked(None)
+        assert table is not None
+        return [table, *self.mapping.table.indexes]
+
+    # ── rows ──
+
+    def _sampled(self) -> list[tuple[str, Item]]:
+        """Items of the first rows of each entity, with the entity's name."""
+        items: list[tuple[str, Item]] = []
+        for entity in self.entities if self.source is not None else ():
+            for row in self._rows(entity):
+                try:
+                    items += [(entity.name, item) for item in items_for(entity, row)]
+                except RowError:
+                    continue  # reported among the refused rows
+        return items
+
+    def _rows(self, entity: CompiledEntity) -> list[RowTree]:
+        assert self.source is not None
+        try:
+            return [] if self.failed else self.source.read_page(entity.plan, None, None, _ROWS)
+        except Interrupted:
+            raise
+        except MigratorError as error:
+            self.failed = str(error)
+            return []
+
+    # ── one view ──
+
+    def _view(self, index: Index, items: Sequence[tuple[str, Item]], bounds: _Bounds) -> View:
+        by_partition = self._collections(index, items)
+        facets = [
+            facet
+            for entity in self.mapping.entities.values()
+            for design in entity.items
+            if (facet := self._facet(entity, design, index)) is not None
+        ]
+        return View(
+            name=index.name,
+            partition=[attribute.name for attribute in index.partition],
+            sort=[attribute.name for attribute in index.sort],
+            projection=index.projection if isinstance(index.projection, str) else ", ".join(index.projection),
+            facets=facets,
+            collections=[
+                ItemCollection(
+                    " ".join(key),
+                    [sample for _, sample in samples[: bounds.items]],
+                    max(0, len(samples) - bounds.items),
+                )
+                for key, samples in _chosen(by_partition, bounds.collections)
+            ],
+            more=max(0, len(by_partition) - bounds.collections),
+        )
+
+    def _facet(self, entity: Entity, design: ItemDesign, index: Index) -> Facet | None:
+        """None where items of the design are not in the index."""
+        forms = {name: form.source for name, form in self.showing.key_forms(design).items()}
+        names = self._attributes(entity, design)
+        own = {attribute.name for attribute in index.attributes}
+        if not all(name in forms or name in names for name in own):
+            return None
+        keys = {
+            attribute.name: forms.get(attribute.name, f"{{{attribute.name}}}")
+            for attribute in index.attributes
+        }
+        return Facet(
+            entity.name, design.type, keys, self._projected(index, [n for n in names if n not in own])
+        )
+
+    def _attributes(self, entity: Entity, design: ItemDesign) -> list[str]:
+        plan = next((compiled.plan for compiled in self.entities if compiled.name == entity.name), None)
+        if plan is not None:
+            kept: Sequence[str] = kept_columns(plan, design)
+        else:
+            kept = design.keep if isinstance(design.keep, tuple) else ()
+        return list(dict.fromkeys([*kept, *entity.attributes, *design.attributes]))
+
+    def _projected(self, index: Index, names: Sequence[str]) -> list[str]:
+        if not index.name or index.projection == "all":
+            return list(names)
+        return [name for name in names if name in index.projection] if index.projection != "keys" else []
+
+    def _collections(self, index: Index, items: Sequence[tuple[str, Item]]) -> dict[tuple[str, ...], _Found]:
+        """The items that are in the index, by partition, each in the order of its sort key."""
+        names = [attribute.name for attribute in index.attributes]
+        partition = [attribute.name for attribute in index.partition]
+        by_partition: dict[tuple[str, ...], _Found] = defaultdict(list)
+        for entity, item in items:
+            if all(item.get(name) is not None for name in names):
+                texts = self.showing.item(entity, item)
+                sample = self._sample(index, item, texts)
+                place = tuple(key_order(item[attribute.name]) for attribute in index.sort)
+                by_partition[tuple(texts[name] for name in partition)].append((place, sample))
+        return {key: sorted(found, key=lambda placed: placed[0]) for key, found in by_partition.items()}
+
+    def _sample(self, index: Index, item: Item, shown: Mapping[str, str]) -> SampleItem:
+        own = [attribute.name for attribute in index.attributes]
+        keys = {attribute.name for attribute in self.mapping.table.key} | {
+            attribute.name
+            for other_index in self.mapping.table.indexes
+            for attribute in other_index.own_attributes(self.mapping.table)
+        }
+        names = self._projected(index, [name for name in shown if name not in keys])
+        return SampleItem(
+            type=self.mapping.table.type_of(item),
+            key={name: shown[name] for name in own},
+            attributes={name: shown[name] for name in names},
+        )
+
+
+def _asked(table: TableDesign, index: Index, key: str) -> AskedKey | None:
+    """None where the text is no partition key of the index."""
+    try:
+        return asked_key(table, index.name, (key,))
+    except SettingsError:
+        return None
+
+
+def _chosen(
+    by_partition: Mapping[tuple[str, ...], _Found], at_most: int
+) -> Iterator[tuple[tuple[str, ...], _Found]]:
+    """A few item collections, each chosen for types that the ones before do not show."""
+    left, shown = dict(by_partition), set[str]()
+
+    def worth(key: tuple[str, ...]) -> tuple[int, int, int]:
+        types = {sample.type for _, sample in left[key]}
+        return len(types - shown), len(types), len(left[key])
+
+    for _ in range(min(at_most, len(left))):
+        key = max(left, key=worth)
+        samples = left.pop(key)
+        shown |= {sample.type for _, sample in samples}
+        yield key, samples

@@ -1,0 +1,193 @@
+"""The edges of one process of a run, and the run itself: begun, resumed, or joined where another process has begun it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from threading import Event
+
+from migrator.journal.lease import JoinedLease, RunLease
+from migrator.journal.memory import SqlMemory
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.language.plan import columns_digest
+from migrator.mapping.model.edges import ObjectStore
+from migrator.runtime.errors import SettingsError, StoppedError, TargetError
+from migrator.mapping.model.journal import SCANS, Run, RunIdentity, RunKind
+from migrator.mapping.model.table import TableDesign
+from migrator.settings.job import Job
+from migrator.stages.backfill.estimate import DryStore, sends_nothing
+from migrator.stages.backfill.write import Puts
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session.job import CommandJob, JobContext, Target
+
+# ── Runs as commands begin them: the table is there and fits, one run a job, resumed where one was left ──
+
+DRY_TABLE = "dry-run"
+
+
+@dataclass(frozen=True)
+class Session:
+    """The edges of one command's run. `check` raises when the run has lost its lease. `is_shared`: the table holds, or may
+    hold, items that are not of this job."""
+
+    journal: SqlJournal
+    store: Puts
+    table_id: str
+    check: Callable[[], None]
+    objects: ObjectStore | None = None
+    target: Target | None = None
+    is_shared: bool = False
+
+
+def dry_session(stack: ExitStack, design: TableDesign) -> Session:
+    """A session that writes nowhere."""
+    journal = SqlJournal.in_memory()
+    stack.callback(journal.close)
+    return Session(journal, DryStore(design), DRY_TABLE, sends_nothing)
+
+
+def live_session(
+    stack: ExitStack,
+    job: Job,
+    design: TableDesign,
+    command_job: CommandJob,
+    stop: Event,
+    *,
+    into_existing: bool,
+) -> Session:
+    """A session on the job's table, holding the job's lease until the stack unwinds.
+
+    Raises: TargetError when the table is not there, is another one or belongs to another job; SettingsError when
+    another run of the job is at work.
+    """
+    target = job_wiring.open_target(job, design, stop.is_set)
+    table_id = target.table_id()
+    journal = command_job.journal(stop.is_set)
+    lease = stack.enter_context(RunLease(journal, job.name))
+    if into_existing:
+        # For good: a run that goes on without the option finds the same items there.
+        journal.keep_shared(table_id)
+    else:
+        _refuse_foreign(job, target, journal, table_id)
+    is_shared = journal.is_shared(table_id)
+    return Session(journal, target.store, table_id, lease.check, target.objects, target, is_shared)
+
+
+def joined_session(
+    job: Job, design: TableDesign, journal: SqlJournal, lease: JoinedLease, stop: Event
+) -> Session:
+    """A session on the table of a run that another process has begun, and holds the job's lease for.
+
+    Raises: TargetError when the table is not there, or is another one.
+    """
+    target = job_wiring.open_target(job, design, stop.is_set)
+    table_id = target.table_id()
+    is_shared = journal.is_shared(table_id)
+    return Session(journal, target.store, table_id, lease.check, target.objects, target, is_shared)
+
+
+def chosen(compiled: tuple[CompiledEntity, ...], names: tuple[str, ...]) -> list[CompiledEntity]:
+    """The named entities in the mapping's order; all where none is named."""
+    names_known = {entity.name for entity in compiled}
+    unknown = sorted(set(names) - names_known)
+    if unknown:
+        raise SettingsError(
+            f"the mapping has no entity '{unknown[0]}'; it has: {', '.join(sorted(names_known))}"
+        )
+    return [entity for entity in compiled if not names or entity.name in names]
+
+
+def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
+    """Raises SettingsError where the mapping keeps attributes in S3 and the job names no bucket."""
+    keeping = [entity.name for entity in entities if entity.contents]
+    if keeping and job.target.bucket is None:
+        what = f"{job.path}: {', '.join(keeping)} keeps attributes in S3; write target: {{bucket: …}}"
+        raise SettingsError(what)
+
+
+def _refuse_foreign(job: Job, target: Target, journal: SqlJournal, table_id: str) -> None:
+    """Raises TargetError when the table holds items though this job has not begun to write to it."""
+    if table_id in journal.written_tables(job.name):
+        return
+    # A strict service, or one that flushes, has no run; but every ticket that it wrote with is known here.
+    if SqlMemory(journal.database, table_id).highest():
+        return
+    for page in target.store.scan(0, 1):
+        # A relay that has just begun has written its journal into the table, and not yet its run into the journal.
+        if any(not target.design.is_hidden(item) for item in page.items):
+            what = "holds items that this job's journal knows nothing of"
+            raise TargetError(
+                f"table {target.design.name} {what}; take an empty table, or say --into-existing"
+            )
+
+
+def identity_of(
+    kind: RunKind,
+    context: JobContext,
+    table_id: str,
+    entities: Sequence[CompiledEntity],
+    scope: str = "",
+    *,
+    installation: str = "",
+) -> RunIdentity:
+    """Columns that changed make another run: it begins anew, since half of the items would be made of the old ones.
+
+    So does another `installation` of capture: what changed before it left no mark.
+    """
+    revision = columns_digest(
+        context.checked.mapping.revision + installation, [entity.plan for entity in entities]
+    )
+    return RunIdentity(kind, context.job.name, table_id, revision, scope)
+
+
+def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bool) -> str:
+    """What a run covers, as text: two runs of one scope are the same work."""
+    names = ",".join(entity.name for entity in entities) if named else ""
+    return f"{names};limit={limit}" if limit is not None else names
+
+
+def begin(journal: SqlJournal, identity: RunIdentity, *, again: bool, after: int) -> Run:
+    """The run to work on: an unfinished one resumed, or a new one; a finished one as it is unless `again`.
+
+    `after`: the last run whose work is of no use any more, since the job went on to another mapping and back.
+    """
+    latest = journal.find_run(identity)
+    if latest is None or latest.id <= after or (latest.state == "done" and again):
+        return journal.start_run(identity)
+    return latest if latest.state == "done" else journal.resume_run(latest)
+
+
+def pages_of(journal: SqlJournal, run: Run) -> tuple[int, int]:
+    """(done, planned by now)."""
+    counts = [journal.page_counts(run, entity) for entity in journal.planned(run) - SCANS]
+    return sum(done for done, _ in counts), sum(planned for _, planned in counts)
+
+
+# ── A process that works on a run that another one has begun ──
+
+
+def joined_run(journal: SqlJournal, identity: RunIdentity) -> Run:
+    """The run that is at work. Raises: SettingsError where it is another one."""
+    run = journal.find_run(identity)
+    if run is None or run.state != "running":
+        what = f"the run that is at work is no {identity.kind} by this mapping with these options"
+        raise SettingsError(f"job {identity.job}: {what}; give --join what its command was given")
+    return replace(run, resumed=True)
+
+
+def is_over(journal: SqlJournal, lease: JoinedLease, identity: RunIdentity) -> bool:
+    """Raises: StoppedError when the process that began the run is gone."""
+    run = journal.find_run(identity)
+    if run is None or run.state != "running":
+        return True
+    lease.check()
+    return False
+
+
+def need_done(journal: SqlJournal, identity: RunIdentity) -> None:
+    """Raises: StoppedError."""
+    run = journal.find_run(identity)
+    if run is None or run.state != "done":
+        raise StoppedError("the run has been stopped before its end; given again, its command goes on")

@@ -1,0 +1,264 @@
+"""On which path a backfill writes: alone, alone while changes leave marks (fast), or beside other writers (conditional)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Event
+from typing import TypeAlias
+
+from migrator.journal.changes import SqlChanges
+from migrator.journal.phases import SqlPhases
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import answers_of, newest_of
+from migrator.mapping.difference.difference import Revision as Mapped
+from migrator.mapping.difference.faults import Compared, refusals
+from migrator.mapping.language.parse import examine_mapping
+from migrator.mapping.model.capture import Installation
+from migrator.mapping.model.edges import Rows
+from migrator.runtime.errors import (
+    Interrupted,
+    MappingError,
+    MigratorError,
+    OldRevisionError,
+    RefusedError,
+    SettingsError,
+)
+from migrator.mapping.model.evidence import State
+from migrator.mapping.model.instances import Answered, Revision, Standing
+from migrator.mapping.model.live import Memory
+from migrator.stages.process.session import Session
+from migrator.settings.job import Job
+from migrator.settings.transforms import checked_on, read_mapping
+from migrator.stages.backfill.encoded import encoded_where_possible
+from migrator.stages.backfill.inserts import inserts_where_possible
+from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath, PutsAmongOthers
+from migrator.stages.live.writers import WriterLease, both, outlive
+from migrator.mapping.difference.steps import ANSWERED
+from migrator.dynamodb.control import control_state
+from migrator.stages.session import live
+from migrator.stages.session.job import JobContext, Target
+from migrator.stages.session.live import ConcurrentEdges
+
+Tell: TypeAlias = Callable[[str], None]
+"""Takes a line for the operator."""
+
+_PATH_MESSAGES = {
+    "fast": "path: fast; nothing else writes items yet, and every change since leaves a mark for the relay",
+    "conditional": "path: conditional; a relay (or a strict service) writes too, so nothing newer is replaced",
+}
+
+
+_UNCAPTURED = (
+    "capture is not installed: right for a source that stands still. What changes from now on leaves no mark, and items of"
+    " rows that are deleted stay; where services write, run `migrator capture install` first, or `migrator verify --repair`"
+    " after it"
+)
+
+
+@dataclass
+class PathChoice:
+    """What a backfill finds around it. `installation`: of capture; '' where changes leave no marks."""
+
+    installation: str = ""
+    edges: ConcurrentEdges | None = None
+    writer_lease: WriterLease | None = None
+
+    def path(self, context: JobContext, session: Session) -> PagePath:
+        if self.edges is None or self.writer_lease is None:
+            claims = _claims(context, session, None)
+            alone = FastPath(
+                session.store, claims, time.time, session.check, session.objects, None, frozenset()
+            )
+            return encoded_where_possible(alone, context.checked.entities)
+        check = both(session.check, self.writer_lease.check)
+        if self.writer_lease.writer.kind == "conditional":
+            return inserts_where_possible(
+                ConditionalPath(self.edges.refresh(check), self.edges.open_findings, {})
+            )
+        target = self.edges.target
+        store = PutsAmongOthers(self.edges.store, target.design) if session.is_shared else target.store
+        memory = self.edges.memory if self.installation else None
+        remembered = frozenset(name for name, entity in self.edges.entities.items() if entity.remembered)
+        claims = _claims(context, session, memory)
+        fast = FastPath(store, claims, time.time, check, session.objects, memory, remembered)
+        return encoded_where_possible(fast, context.checked.entities)
+
+    def source(self, context: JobContext) -> Rows:
+        """Where pages are read: beside others only where every ticket is already known."""
+        conditional = self.writer_lease is not None and self.writer_lease.writer.kind == "conditional"
+        return context.source.at_primary() if conditional else context.source
+
+
+def _claims(context: JobContext, session: Session, memory: Memory | None) -> Claims:
+    entities = {entity.name: entity for entity in context.checked.entities}
+    unproved = context.checked.unproved
+    return Claims(session.journal, context.source, entities, unproved, session.table_id, memory=memory)
+
+
+def choose_path(
+    stack: ExitStack, context: JobContext, session: Session, stop: Event, tell: Tell, *, force: bool
+) -> PathChoice:
+    """Enters the run among the writers, so that a relay that starts waits for it; it leaves when the stack unwinds.
+
+    Raises: SettingsError where others write and nothing captures what changes; as begin_revision does.
+    """
+    if session.target is None:
+        return PathChoice()
+    opened = live.open_concurrent_edges(
+        context, session.target, session.journal, session.table_id, stop.is_set
+    )
+    edges = stack.enter_context(opened)
+    live.revisions_of(context, session.journal).refuse_old()
+    installation = edges.live.capture.installation()
+    if installation is not None and _is_of_other_table(installation, context, session.target):
+        tell(f"capture in this source is for job {installation.job}, which has never written this table")
+        installation = None
+    if installation is not None:
+        installation = (
+            live.capture_stage(edges.live, context).need_captured(context.plans, installation).installation
+        )
+    if installation is not None:
+        edges.guard()
+        tell_unmarked(context.job, session.journal, installation, tell)
+    begin_revision(edges, stop, tell, force=force)
+    if context.job.keep and installation is None:
+        raise SettingsError(
+            "writes.keep: attributes of services are kept by conditional writes, which need capture; run `migrator capture"
+            " install` first"
+        )
+    # A batch of puts would take the attributes of services away.
+    writer_lease = edges.heartbeats.enter("conditional" if context.job.keep else "fast")
+    # A run that was refused since another mapping is the newest has no request under way.
+    stack.push(
+        lambda kind, *_: edges.heartbeats.leave(
+            writer_lease, clean=kind is None or issubclass(kind, OldRevisionError)
+        )
+    )
+    if installation is not None:
+        tell(_PATH_MESSAGES[writer_lease.writer.kind])
+        tell_unverified(session.journal, context.job, installation, tell)
+    elif writer_lease.writer.kind != "fast":
+        what = "a relay or a strict service has written to this table, and capture is not installed any more"
+        raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
+    else:
+        tell(_UNCAPTURED)
+    return PathChoice("" if installation is None else installation.id, edges, writer_lease)
+
+
+def _is_of_other_table(installation: Installation, context: JobContext, target: Target) -> bool:
+    job = installation.job
+    return job != context.job.name and job not in control_state(target.store).jobs
+
+
+def tell_unverified(journal: SqlJournal, job: Job, installation: Installation, tell: Tell) -> None:
+    """Says it where what changed between a backfill and the install of capture has not been looked for."""
+    if what := live.unverified(journal, job, installation):
+        tell(f"warning: {what}")
+
+
+def begin_revision(edges: ConcurrentEdges, stop: Event, tell: Tell, *, force: bool) -> None:
+    """Makes this mapping the one that the job's writers work by, where none has yet, and waits for those of another one.
+
+    Raises: OldRevisionError where the job has gone on from it; as need_unanswered does; Interrupted.
+    """
+    need_unanswered(edges.context, edges.journal, tell, goes_back=False, force=force)
+    heartbeats = edges.heartbeats
+    tell_registered(live.revisions_of(edges.context, edges.journal).register(), tell)
+    if heartbeats.revisions.old(heartbeats.writers.living(edges.lifetimes.gone_s)):
+        what = f"writers by another mapping are waited for, {edges.lifetimes.gone_s:g} s at most"
+        tell(what)
+
+    def wait(wait_s: float) -> None:
+        if stop.wait(wait_s):
+            raise Interrupted("stopped before it began")
+
+    outlive(heartbeats.writers, heartbeats.revisions, edges.lifetimes, wait)
+
+
+def need_unanswered(
+    context: JobContext, journal: SqlJournal, tell: Tell, *, goes_back: bool, force: bool
+) -> None:
+    """Before the job goes on to this mapping. `force`: what stands against it is said, and no more.
+
+    Raises: RefusedError where DynamoDB answers a pattern whose answer changes: until all items are written anew, it would
+    give neither the one answer nor the other. MappingError where writers of both cannot be at work on one table.
+    """
+    revisions = live.revisions_of(context, journal)
+    standing = revisions.standing()
+    if standing == "new" or (standing == "old" and goes_back):
+        _need_both(context, journal)
+        phases = SqlPhases(journal.database, context.job.name).all()
+        answered = {name: phase.state for name, phase in phases.items() if phase.state.phase in ANSWERED}
+        known = answers_of(journal.database, context.job.name)
+        refuse_changed(list(_changed(answered, known, revisions.own)), tell, force=force)
+
+
+def _need_both(context: JobContext, journal: SqlJournal) -> None:
+    """Raises: MappingError with all that `mapping diff` refuses, where the text of the newest mapping is known and fits."""
+    job = context.job
+    newest = newest_of(journal.database, job.name)
+    changes = SqlChanges(journal.database, job.name)
+    text = None if newest is None else changes.text(newest.revision.mapping)
+    if text is None:
+        return
+    before = examine_mapping(text, "the mapping that the job works by")
+    try:
+        plans = () if before.faults else checked_on(context.source, before).read_plans
+    except MigratorError:
+        return
+    now = Mapped(context.checked.mapping, context.checked.read_plans)
+    compared = Compared(
+        Mapped(before.mapping, plans), now, before.document, read_mapping(job.mapping).document
+    )
+    if faults := [fault for fault in refusals(compared, compared.difference()) if not fault.warning]:
+        raise MappingError(faults)
+
+
+def _changed(
+    answered: Mapping[str, State], known: Mapping[str, Answered], own: Revision
+) -> Iterator[tuple[str, str]]:
+    """By pattern that the table answers, why it would have another answer."""
+    for name, state in sorted(answered.items()):
+        if name in known and name not in own.answers:
+            yield name, f"it is in {state.word}, and this mapping has it no more"
+        elif name in known and known[name].digest != own.answers[name]:
+            yield name, f"it is in {state.word}, and its answer changes"
+
+
+def refuse_changed(changed: Sequence[tuple[str, str]], tell: Tell, *, force: bool) -> None:
+    """`changed`: patterns that DynamoDB answers, each with why it would have another answer. Raises: RefusedError."""
+    if not changed:
+        return
+    lines = [f"pattern {name}: {why}" for name, why in changed]
+    what = "items that are not written anew yet would answer it as before, or not at all"
+    if force:
+        tell("\n".join(f"warning: {line}; {what}" for line in lines))
+        return
+    lines += [
+        f"the job does not go on to this mapping: {what}. Let SQL answer first (then anew by `migrator cutover advance`):",
+        *(f"    `migrator cutover rollback JOB {name}`" for name, _ in changed),
+        "or say --force, and callers get what is there; `migrator mapping diff` says what changes",
+    ]
+    raise RefusedError("\n".join(lines))
+
+
+def tell_registered(before: Standing, tell: Tell) -> None:
+    """Says that the job has gone on to this mapping, where it has."""
+    if before in ("new", "old"):
+        verb = "goes on" if before == "new" else "goes back"
+        what = f"the job {verb} to this mapping (or to these columns): a process that writes by another one is told to stop"
+        rest = "start relays and services anew; rows that do not change keep their items until `migrator backfill`"
+        tell(f"{what}; {rest}")
+
+
+def tell_unmarked(job: Job, journal: SqlJournal, installation: Installation, tell: Tell) -> None:
+    """Warns where services are to leave the marks, and none is there that would."""
+    if installation.marked_by != "services":
+        return
+    service_registry = live.registry_of(job, journal)
+    if not service_registry.marking:
+        what = "warning: changes are marked by services, and no instance of one is alive: what is written now is missed"
+        tell(f"{what}; start the services with the adapter first (see `migrator status`)")

@@ -1,1 +1,0 @@
-"""The report: what is gathered, its verdicts, and its advice."""

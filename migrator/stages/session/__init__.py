@@ -1,0 +1,1 @@
+"""Opens the edges (source, table, journal) of a job and hands them to stages."""

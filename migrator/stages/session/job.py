@@ -1,0 +1,447 @@
+"""Opens a job: settings, mapping, source, journal and table, each made once; and what tells whether they belong together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from migrator.source.dynamodb.opening import open_document_source
+from migrator.source.dynamodb.source import DocumentSource
+from migrator.journal.identity import SqlIdentity, location_of
+from migrator.journal.memory import SqlMemory
+from migrator.journal.phases import SqlPhases
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import Checked
+from migrator.mapping.language.parse import ParsedMapping
+from migrator.mapping.model.edges import ControlState, NameKind
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.live import Tickets
+from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.table import Item, TableDesign
+from migrator.runtime import logs
+from migrator.runtime.retry import Backoff, RateLimit, Retry
+from migrator.runtime.system import HOME
+from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
+from migrator.settings.source import SourceSettings
+from migrator.settings.transforms import checked_on, read_mapping, sound_mapping, table_of, with_writes
+from migrator.source.engines.connect import SecretProviders, address_of, identity_of, journal_engine
+from migrator.source.engines.base import ConnectionOptions, name_of
+from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.reflect import of_kind, refuse_documents
+from migrator.stages.core import ownership as stage
+from migrator.stages.cutover.moves import WriteOwnership
+from migrator.stages.core.ownership import Keeping, OnRecord, add_names, take_names
+from migrator.stages.patterns.question import AT_ONCE
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import (
+    EMBEDDED,
+    TIMEOUT_S,
+    Role,
+    default_region,
+    dynamodb_client,
+    endpoint_of,
+    read_secret,
+    service_client,
+)
+from migrator.dynamodb.control import ControlItem, control_state
+from migrator.dynamodb.objects import S3Objects
+from migrator.dynamodb.store import DynamoStore, by_condition, reads_only
+from migrator.dynamodb.throttle import Sent, WriteLimit
+
+JobSource: TypeAlias = SqlSource | DocumentSource
+JOURNAL_CONNECTIONS = 15
+_AWS = TargetSettings()
+
+
+def read_job(path: Path, *, asks_source: bool = True) -> Job:
+    """The job of the file, which log lines name from now on; see load_job()."""
+    job = load_job(path, os.environ, asks_source=asks_source)
+    logs.name_job(job.name)
+    return job
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a command is about to do with the source: under which name, how many at once, and how patiently.
+
+    `apart`: how many other pools share the limit of connections.
+    """
+
+    name: str = name_of()
+    workers: int = 1
+    retry: Retry = Retry()
+    secret_providers: SecretProviders | None = None
+    apart: int = 1
+
+
+def secret_providers(folder: Path, target: TargetSettings = _AWS) -> SecretProviders:
+    """The providers that a URL is read from; files stand below `folder`, secrets are read with the target's profile."""
+    secret = partial(read_secret, region=target.region, profile=target.profile)
+    return SecretProviders(folder, os.environ, secret)
+
+
+@contextmanager
+def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Work()) -> Iterator[JobSource]:
+    """Raises: SettingsError where the mapping is one of another kind of source."""
+    mapping = parsed.mapping
+    if settings.dynamodb is not None:
+        with closing(open_document_source(settings, mapping, work.workers, work.retry)) as documents:
+            yield documents
+        return
+    refuse_documents(mapping)
+    with open_database(settings, mapping.schemas_read, work) as source:
+        yield source
+
+
+@contextmanager
+def open_database(
+    settings: SourceSettings, schemas: Sequence[str] = (), work: Work = Work()
+) -> Iterator[SqlSource]:
+    """`schemas`: besides the default one."""
+    providers = work.secret_providers or secret_providers(Path())
+    source = SqlSource(
+        address_of(settings.url, settings.command, providers),
+        ConnectionOptions(
+            name=work.name,
+            pool_size=settings.connections(work.workers + 1, apart=work.apart),
+            statement_timeout_s=settings.statement_timeout_s,
+        ),
+        schemas=schemas,
+        pace=RateLimit(settings.max_rows_per_s, work.retry.stop),
+        retry=work.retry,
+        replica=address_of(settings.read_url, (), providers) if settings.read_url else None,
+    )
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+@contextmanager
+def open_journal(
+    job: Job, stop: Callable[[], bool] = lambda: False, patience: Backoff | None = None
+) -> Iterator[SqlJournal]:
+    """The job's journal; `journal: source` is one in the source's own database.
+
+    `patience`: how long a server that is away is waited for; as the job says otherwise. `stop`: whether to give up.
+    Raises: SettingsError where the source is an SQLite file, which has one writer at a time; AnotherJobError where it is
+    a job with another table or source that the journal knows by this name.
+    """
+    with _any_journal(job, Retry(patience or backoff_of(job), stop)) as journal:
+        identity = SqlIdentity(journal.database, job.name)
+        take_names(job.name, str(job.path), _names(job), identity, journal.name)
+        yield journal
+
+
+class CommandJob:
+    """What all parts of one command share of a job: its file, read once, its journal and its table, opened once.
+
+    None is asked for before a part needs it. The journal is closed as the block ends. `patience`: as open_journal's.
+    """
+
+    def __init__(self, path: Path, patience: Backoff | None = None) -> None:
+        self.path = path
+        self.patience = patience
+        self._open_until = ExitStack()
+        self._stop: Callable[[], bool] = _never
+
+    @cached_property
+    def job(self) -> Job:
+        return read_job(self.path)
+
+    def journal(self, stop: Callable[[], bool] | None = None) -> SqlJournal:
+        """`stop`: whether to give up waiting for it, from now on. Raises: as open_journal does."""
+        self._stop = stop or _never
+        return self._journal
+
+    @cached_property
+    def target_with_short_wait(self) -> Target:
+        """The table, for what is asked of it before and after the command's own work; nothing of that waits for long."""
+        return target_with_short_wait(self.job)
+
+    @cached_property
+    def _journal(self) -> SqlJournal:
+        opening = open_journal(self.job, lambda: self._stop(), self.patience)
+        return self._open_until.enter_context(opening)
+
+    def __enter__(self) -> CommandJob:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._open_until.close()
+
+
+def _never() -> bool:
+    return False
+
+
+def keep_names(job: Job) -> dict[NameKind, str]:
+    """What the job calls its table and source; its journal takes them for those of the job that it knows, from now on."""
+    with _any_journal(job, Retry(backoff_of(job))) as journal:
+        return add_names(_names(job), SqlIdentity(journal.database, job.name))
+
+
+@contextmanager
+def _any_journal(job: Job, retry: Retry) -> Iterator[SqlJournal]:
+    with closing(_journal(job, retry)) as journal:
+        journal.tell_if_new(job.name)
+        yield journal
+
+
+def _journal(job: Job, retry: Retry) -> SqlJournal:
+    if job.journal == IN_SOURCE:
+        return _journal_in_source(job, retry)
+    return SqlJournal(location_of(job.journal, job.name, job.path.parent, os.environ.get(HOME)).url, retry)
+
+
+def _names(job: Job) -> dict[NameKind, str]:
+    """What the job's table and source are called, '' where that cannot be known. Neither is asked."""
+    source = job.tables_apart or identity_of(job.url_apart, secret_providers(job.path.parent))
+    return {"table": table_of(job), "source": source}
+
+
+def _journal_in_source(job: Job, retry: Retry) -> SqlJournal:
+    settings = job.source
+    address = address_of(settings.url, settings.command, secret_providers(job.path.parent, job.target))
+    # Two at least: the lease's heartbeat must not wait for another transaction.
+    size = settings.connections_apart(JOURNAL_CONNECTIONS, at_least=2)
+    name, limit_s = name_of(job.name, "journal"), settings.statement_timeout_s
+    return SqlJournal(
+        journal_engine(address, ConnectionOptions(name, size, statement_timeout_s=limit_s)), retry
+    )
+
+
+@dataclass(frozen=True)
+class Target:
+    """One job's table: its design under the job's name, its edges, and the bucket beside it where the job names one.
+
+    As it is opened it can only be read; a writer takes what `fenced` gives.
+    """
+
+    design: TableDesign
+    admin: DynamoTableAdmin
+    store: DynamoStore
+    objects: S3Objects | None = None
+
+    def table_id(self) -> str:
+        """Of the table, which must be there and fit the mapping. Raises: TargetError."""
+        return self.admin.existing(self.design)
+
+    def pages(self) -> Iterator[list[Item]]:
+        """Every item of the table, by one scan of it."""
+        return (page.items for page in self.store.scan(0, 1))
+
+    def fenced(self, check: Callable[[], None]) -> Target:
+        """The same for a writer; `check` raises when nothing more must be sent, and is asked before every request."""
+        return replace(self, store=self.store.fenced(check))
+
+
+@dataclass(frozen=True)
+class Requests:
+    """How many requests there may be at once, how long each may take, and how patiently they are sent again."""
+
+    connections: int
+    timeout_s: float
+    backoff: Backoff
+
+    @classmethod
+    def of(cls, job: Job) -> Requests:
+        return cls(max(job.tuning.workers, AT_ONCE) + 2, TIMEOUT_S, backoff_of(job))
+
+
+def open_target(
+    job: Job,
+    design: TableDesign,
+    stop: Callable[[], bool],
+    requests: Requests | None = None,
+    sent: Sent | None = None,
+) -> Target:
+    """The job's table; starts the embedded DynamoDB where the job says so. `sent`: counts with it, where that is there."""
+    settings, request_limits, named = job.target, requests or Requests.of(job), design_for(job, design)
+    endpoint = endpoint_of(settings.endpoint)
+    client = dynamodb_client(
+        region=settings.region,
+        profile=settings.profile,
+        endpoint=endpoint,
+        connections=request_limits.connections,
+        role=_role(job),
+        timeout_s=request_limits.timeout_s,
+    )
+    limit = _limit(job.tuning, named, Retry(request_limits.backoff, stop))
+    store = DynamoStore(client, named, reads_only, request_limits.backoff, stop, limit, sent)
+    objects = _objects(job, named, request_limits.backoff, stop)
+    return Target(named, DynamoTableAdmin(client, stop=stop), store, objects)
+
+
+def backoff_of(job: Job) -> Backoff:
+    tuning = job.tuning
+    return Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)
+
+
+def _limit(tuning: Tuning, design: TableDesign, retry: Retry) -> WriteLimit:
+    """Also where the job sets none: `migrator throttle` may set one while a process is at work."""
+    return WriteLimit(tuning.max_write_units, design.global_indexes, wait=retry.wait)
+
+
+def _objects(job: Job, design: TableDesign, backoff: Backoff, stop: Callable[[], bool]) -> S3Objects | None:
+    settings = job.target
+    if settings.bucket is None:
+        return None
+    objects = S3Objects(
+        client_of(job, "s3"), settings.bucket, settings.prefix_for(design.name), backoff, stop
+    )
+    if settings.endpoint == EMBEDDED:
+        objects.make_bucket()
+    return objects
+
+
+def client_of(job: Job, service: str) -> Any:
+    """A client of another service of AWS, with the job's region, credentials and endpoint."""
+    settings = job.target
+    return service_client(
+        service,
+        region=settings.region,
+        profile=settings.profile,
+        endpoint=endpoint_of(settings.endpoint),
+        connections=job.tuning.workers + 2,
+        role=_role(job),
+    )
+
+
+def _role(job: Job) -> Role | None:
+    settings = job.target
+    if settings.role_arn is None:
+        return None
+    return Role(settings.role_arn, settings.session_name or f"migrator-{job.name}"[:64], settings.external_id)
+
+
+def region_of(job: Job) -> str | None:
+    """The region that the job's table is in, or would be; None where none is set."""
+    return default_region(job.target.region, job.target.profile)
+
+
+def design_for(job: Job, design: TableDesign) -> TableDesign:
+    """The mapping's table under the name that the job gives it, with the attributes that its services set themselves."""
+    return replace(design, name=job.target.table or design.name, kept=frozenset(job.keep))
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """A job's mapping laid over its open source."""
+
+    job: Job
+    checked: Checked
+    source: JobSource
+
+    @property
+    def sql(self) -> SqlSource:
+        """The source, for what asks it by SQL. Raises: SettingsError where it is no database."""
+        return of_kind(self.source, SqlSource)
+
+    @property
+    def plans(self) -> list[EntityPlan]:
+        return list(self.checked.plans)
+
+
+@contextmanager
+def open_job(
+    job: Job,
+    command: str,
+    *,
+    workers: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    parsed: ParsedMapping | None = None,
+) -> Iterator[JobContext]:
+    """The job's mapping, or another revision of it (`parsed`), checked against the source, open until the block ends.
+    `command`: what the source's administrator sees beside the job's name. `stop`: whether to give up waiting."""
+    parsed = parsed or read_mapping(job.mapping)
+    providers, retry = secret_providers(job.path.parent, job.target), Retry(backoff_of(job), stop)
+    name, number = name_of(job.name, command), workers or job.tuning.workers
+    work = Work(name, number, retry, providers, job.pools_apart)
+    with open_source(job.source, parsed, work) as source:
+        yield JobContext(job, with_writes(checked_on(source, parsed), job.direct, job.keep), source)
+
+
+# ── Whether source, journal and table belong together ──
+
+_SHORT_WAIT_S = 5.0
+"""How long a table is asked which journal is its own, where the answer is not needed to go on."""
+
+
+def on_record(job: Job, journal: SqlJournal) -> OnRecord:
+    """What the journal says of the job."""
+    database = journal.database
+    identity, phases = SqlIdentity(database, job.name), SqlPhases(database, job.name)
+    return stage.on_record(identity.journal_id(), phases.all(), journal.runs(job.name))
+
+
+def write_ownership(job: Job, mapping: Mapping, journal: SqlJournal) -> WriteOwnership:
+    phases = SqlPhases(journal.database, job.name)
+    return WriteOwnership(mapping, job.direct, phases, lambda: on_record(job, journal).direct)
+
+
+def control_of(job: Job, target: Target, journal: SqlJournal) -> ControlItem:
+    """The table's control item, whose writers stop when another journal has become the table's."""
+
+    def changed(state: ControlState) -> None:
+        stage.refuse_another(state, job.name, on_record(job, journal), target.design.name)
+
+    return ControlItem(target.store, changed)
+
+
+def keeping_of(
+    job: Job, target: Target, journal: SqlJournal, table_id: str, tickets: Tickets, control: ControlItem
+) -> Keeping:
+    return Keeping(
+        job=job.name,
+        table=target.design.name,
+        table_id=table_id,
+        tickets=tickets,
+        memory=SqlMemory(journal.database, table_id),
+        control=control,
+        identity=SqlIdentity(journal.database, job.name),
+        on_record=lambda: on_record(job, journal),
+        is_empty=lambda: not any(target.pages()),
+    )
+
+
+def refuse_strange(job: Job, target: Target, journal: SqlJournal, *, older: bool = True) -> None:
+    """Raises: as the stage's does."""
+    _refuse_strange(control_state(target.store), job, journal, older=older)
+
+
+def refuse_strange_start(job: Job, journal: SqlJournal) -> None:
+    """The same before a service reads; a table that cannot be asked does not keep it from starting."""
+    state = stage.state_at_start(lambda: control_state(target_with_short_wait(job).store))
+    _refuse_strange(state, job, journal, older=True)
+
+
+def _refuse_strange(state: ControlState, job: Job, journal: SqlJournal, *, older: bool) -> None:
+    mapping = sound_mapping(job.mapping).mapping
+    stage.refuse_strange(
+        *(state, job.name, design_for(job, mapping.table).name, lambda: on_record(job, journal)),
+        *(SqlIdentity(journal.database, job.name).knows_job, mapping.patterns),
+        older=older,
+    )
+
+
+def jobs_of(target: Target) -> frozenset[str]:
+    """The captured jobs that the table keeps something of."""
+    return frozenset(control_state(target.store).jobs)
+
+
+def keep_on_record(job: Job, target: Target, journal: SqlJournal) -> None:
+    control = control_of(job, target.fenced(by_condition), journal)
+    stage.keep_on_record(control, job.name, lambda: on_record(job, journal), target.table_id)
+
+
+def target_with_short_wait(job: Job) -> Target:
+    """The job's table, asked for a few seconds at most."""
+    design = sound_mapping(job.mapping).mapping.table
+    backoff = Backoff(attempts=2, base_s=0.1, cap_s=0.2, limit_s=_SHORT_WAIT_S)
+    return open_target(job, design, lambda: False, Requests(2, _SHORT_WAIT_S, backoff))

@@ -1,0 +1,423 @@
+"""Opens what a service has: the adapter with its marks, strict mode and flush, and its reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, cast
+
+from migrator.source.dynamodb.capture.marks import StreamMarks
+from migrator.source.dynamodb.source import DocumentSource
+from migrator.source.dynamodb.writing import Clients, OldDocuments
+from migrator.journal.phases import SqlEvidence, SqlPhases
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import SqlInstances
+from migrator.mapping.difference.answers import answer_digests
+from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.language.redaction import hidden_by_pattern
+from migrator.mapping.model.capture import Installation
+from migrator.mapping.model.edges import Control, ObjectStore
+from migrator.mapping.model.evidence import Window
+from migrator.mapping.model.instances import Instance
+from migrator.mapping.model.live import ChangeMarks, ConditionalStore, Memory, RootFinder, Tickets, WriterKind
+from migrator.mapping.model.results import Hidden
+from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, running_s
+from migrator.settings.job import Job, ReadSettings
+from migrator.source.adapter.driver import AsyncBridge, off_loop
+from migrator.source.adapter.events import Adapter, Rules
+from migrator.source.adapter.marks import UnknownRows
+from migrator.source.adapter.sessions import Sessions
+from migrator.source.engines.connect import engine_of
+from migrator.source.engines.base import ConnectionOptions, name_of
+from migrator.stages.live.daemon import RelayLag
+from migrator.stages.live.instances import Heartbeat, Role, reads_alone, this_process
+from migrator.stages.live.relay import Relay
+from migrator.stages.live.service import (
+    LONGEST_S,
+    WRITER_KINDS,
+    BeforeCommit,
+    Flush,
+    LeftToTheRelay,
+    Mode,
+    Strict,
+    begin_beside,
+    refuse_marks_alone,
+    refuse_new_revision,
+    refuse_strict,
+)
+from migrator.stages.live.service import marking_role as role_of
+from migrator.stages.live.writers import SharedLeases
+from migrator.stages.patterns.question import AT_ONCE, Question
+from migrator.stages.patterns.recheck import Sampler
+from migrator.stages.reads.backends import Backends
+from migrator.stages.reads.metrics import ReadMetrics
+from migrator.stages.reads.phases import PhaseCache, refuse_missing
+from migrator.stages.reads.reads import MappedReads, Reads, question_named
+from migrator.stages.reads.shadow import Shadow
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.job import JobContext, Requests, Target
+from migrator.stages.session.live import ConcurrentEdges, Live
+
+JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
+"""A commit of the service may wait for the journal; its threads, which come again by themselves, must not wait for long."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """The edges of a process of a service."""
+
+    context: JobContext
+    live: Live
+    target: Target
+    journal: SqlJournal
+    heartbeat: Heartbeat
+
+
+@contextmanager
+def open_service(
+    path: Path, name: str = "", version: str = "", stop: Callable[[], bool] = lambda: False
+) -> Iterator[Service]:
+    """Everything that an adapter needs, from a job file. DynamoDB is not asked for anything yet.
+
+    `name`, `version`: what the service calls itself; the job's name where it has none. Raises: what a wrong job, mapping,
+    source or journal raises.
+    """
+    job = job_wiring.read_job(path)
+    with (
+        job_wiring.open_job(job, "service", stop=stop) as context,
+        job_wiring.open_journal(job, stop, JOURNAL_PATIENCE) as journal,
+        live_wiring.open_live(job, "service", stop=stop, patience=job_wiring.backoff_of(job)) as live,
+    ):
+        # As long as a flush may take: a request under way is not cut short.
+        requests = Requests(max(job.tuning.workers, AT_ONCE) + 2, LONGEST_S, job_wiring.backoff_of(job))
+        target = job_wiring.open_target(job, context.checked.mapping.table, stop, requests)
+        me = this_process(name or job.name, version, revision=context.checked.mapping.revision)
+        yield Service(context, live, target, journal, _heartbeat(job, journal, me))
+
+
+def _heartbeat(job: Job, journal: SqlJournal, me: Instance) -> Heartbeat:
+    lifetimes = live_wiring.lifetimes_of(job)
+    return Heartbeat(
+        SqlInstances(journal.database, job.name),
+        me,
+        beat_s=lifetimes.beat_s,
+        silent_s=lifetimes.silent_s,
+        clock=running_s,
+        aside=off_loop,
+    )
+
+
+@dataclass(frozen=True)
+class WritingOptions:
+    """How a service wants its changes written. `sessions`: how many it may have at once; None where that is not known."""
+
+    mode: Mode = "outbox"
+    unknown_rows: UnknownRows = "refuse"
+    flush: bool = False
+    longest_transaction_s: float = 30.0
+    longest_write_s: float = 2.0
+    sessions: int | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the service makes items itself."""
+        return self.flush or self.mode == "strict"
+
+
+@dataclass(frozen=True)
+class DualWriting:
+    """A service's dual writes, under way."""
+
+    adapter: Adapter
+    sessions: Sessions
+
+
+_COMPLETE = "start the service without dual_write, writing to the table"
+
+
+@contextmanager
+def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[DualWriting]:
+    """Raises: SettingsError where capture, the source or its settings do not fit; StoppedError, TargetError, SourceError."""
+    context = service.context
+    live_wiring.refuse_unknown(context.job, service.journal)
+    _need_rows(service)
+    standing = live_wiring.revisions_of(context, service.journal).standing()
+    refuse_new_revision(standing)
+    # To a mapping of before the triggers of the newest one seem stale: whether they are whole its relay looks.
+    installation = live_wiring.need_installation(service.live, context, is_old=standing == "old")
+    role = marking_role(service, installation, options)
+    with ExitStack() as stack:
+        writer = stack.enter_context(
+            _open_writer(service, options) if options.writes else nullcontext(_Writer(None, None))
+        )
+        captured = list(service.live.capture.captured(context.plans))
+        rules = Rules(
+            capture=installation,
+            tables=frozenset(table.name for table in captured),
+            unknown_rows=options.unknown_rows,
+            check=partial(service.heartbeat.check, role),
+            before_commit=writer.before_commit,
+            clock=running_s,
+            writes=options.writes,
+        )
+        adapter = Adapter(service.live.sql_marks.writing, captured, rules)
+        sessions = Sessions(adapter.listening, writer.flush)
+        stack.callback(sessions.detach)
+        stack.enter_context(service.heartbeat.playing(role))
+        yield DualWriting(adapter, sessions)
+
+
+def marking_role(service: Service, installation: Installation, options: WritingOptions) -> Role:
+    """Of a service that writes to SQL, whose source was captured as `known` says when it began."""
+    own = live_wiring.own_revision(service.context)
+    unmarked = partial(live_wiring.unmarked_by, own, service.journal, service.context.job)
+    return role_of(
+        service.live.sql_capture.at_once(), installation, partial(_need_rows, service), unmarked, options.mode
+    )
+
+
+def _need_rows(service: Service) -> None:
+    """Raises: SettingsError where a write to SQL would reach no item any more."""
+    context = service.context
+    job_wiring.write_ownership(context.job, context.checked.mapping, service.journal).need_rows(_COMPLETE)
+
+
+# ── items written by the service itself ──
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """What makes items: before a commit, and after it; None where nothing does."""
+
+    before_commit: BeforeCommit | None
+    flush: Flush | None
+
+
+@contextmanager
+def _open_writer(service: Service, options: WritingOptions) -> Iterator[_Writer]:
+    job = service.context.job
+    refuse_strict(
+        options.mode,
+        is_file=engine_of(service.context.sql.dialect).is_file,
+        max_connections=job.source.max_connections,
+        sessions=options.sessions or 1,
+    )
+    kind = WRITER_KINDS[options.mode]
+    context = replace(service.context, job=job.with_sessions(options.sessions))
+    with _open_shared_leases(service, context, kind) as (edges, shared_leases):
+        left = LeftToTheRelay()
+        yield _Writer(
+            _before_commit(edges, shared_leases, options, left) if options.mode == "strict" else None,
+            Flush(edges.live.sql_marks, partial(_relay, edges), shared_leases, left)
+            if options.flush
+            else None,
+        )
+
+
+@contextmanager
+def _open_shared_leases(
+    service: Service, context: JobContext, kind: WriterKind
+) -> Iterator[tuple[ConcurrentEdges, SharedLeases]]:
+    """The edges of the service's writers, which have begun beside others."""
+    table_id = service.target.table_id()
+    with live_wiring.open_concurrent_edges(
+        context, service.target, service.journal, table_id, lambda: False
+    ) as opened:
+        # Before every single request: one that is sent again may come long after the transaction's time.
+        edges = opened.under(refuse_late)
+        edges.live.tickets.highest()
+        edges.guard()
+        writers, lifetimes = edges.heartbeats.writers, edges.lifetimes
+        begin_beside(writers, edges.heartbeats.revisions, lifetimes, time.sleep)
+        with closing(SharedLeases(edges.heartbeats, kind, running_s, edges.guard)) as shared_leases:
+            yield edges, shared_leases
+
+
+@contextmanager
+def open_document_writing(service: Service, clients: Any, options: WritingOptions) -> Iterator[None]:
+    """Items made right after each write of the clients, where the old side is tables of DynamoDB's, whose streams leave the
+    marks. Raises: SettingsError where nothing is asked for, or capture does not fit; StoppedError, TargetError."""
+    context = service.context
+    refuse_marks_alone(options.mode, flush=options.flush)
+    live_wiring.refuse_unknown(context.job, service.journal)
+    _need_rows(service)
+    standing = live_wiring.revisions_of(context, service.journal).standing()
+    refuse_new_revision(standing)
+    installation = live_wiring.need_installation(service.live, context, is_old=standing == "old")
+    unmarked: tuple[str, ...] = ()
+    role = role_of(
+        service.live.capture, installation, partial(_need_rows, service), lambda: unmarked, options.mode
+    )
+    images = cast("StreamMarks", service.live.marks).images
+    with ExitStack() as stack:
+        opened = stack.enter_context(_open_shared_leases(service, context, WRITER_KINDS["outbox"]))
+        edges, shared_leases = opened
+        documents = OldDocuments(images, cast("DocumentSource", context.source).finder)
+        flush = Flush(documents, partial(_relay, edges), shared_leases, LeftToTheRelay())
+        check = partial(service.heartbeat.check, role)
+        listening = Clients(documents, check, flush.by(options.mode), options.mode == "strict")
+        stack.callback(listening.detach)
+        stack.enter_context(service.heartbeat.playing(role))
+        listening.attach(clients)
+        yield
+
+
+def _before_commit(
+    edges: ConcurrentEdges, shared_leases: SharedLeases, options: WritingOptions, left: LeftToTheRelay
+) -> BeforeCommit:
+    strict = Strict(
+        marks=cast("ChangeMarks", AsyncBridge(edges.live.marks)),
+        relay_of=partial(_relay_inside, edges),
+        lifetimes=edges.lifetimes,
+        clock=running_s,
+        check=edges.heartbeats.check,
+        longest_s=options.longest_transaction_s,
+        longest_write_s=options.longest_write_s,
+    )
+    return BeforeCommit(strict, shared_leases, edges.context.sql.inside, off_loop, left)
+
+
+def _relay(edges: ConcurrentEdges) -> Relay:
+    return edges.relay(edges.heartbeats.check)
+
+
+def _relay_inside(edges: ConcurrentEdges, rows: RootFinder, check: Callable[[], None]) -> Relay:
+    """A relay that reads inside of the service's transaction, and waits for nothing on its event loop."""
+    relay = off_loop(partial(edges.relay, check))
+    refresh, objects = relay.refresh, relay.refresh.objects
+    inside = replace(
+        refresh,
+        rows=rows,
+        store=cast("ConditionalStore", AsyncBridge(refresh.store)),
+        tickets=cast("Tickets", AsyncBridge(refresh.tickets)),
+        memory=cast("Memory", AsyncBridge(refresh.memory)),
+        control=cast("Control", AsyncBridge(refresh.control)),
+        objects=None if objects is None else cast("ObjectStore", AsyncBridge(objects)),
+    )
+    return replace(relay, finder=rows, refresh=inside)
+
+
+# ── Reads: connections of callers and of shadows, phases, metrics, the instance ──
+
+CALLERS_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A service that reads."""
+
+    service: Service
+
+    @property
+    def settings(self) -> ReadSettings:
+        return self.service.context.job.reads
+
+    @cached_property
+    def questions(self) -> dict[str, Question]:
+        checked = self.service.context.checked
+        designs = Designs(checked.read_plans)
+        return {
+            name: Question(checked.mapping, pattern, designs)
+            for name, pattern in checked.mapping.patterns.items()
+        }
+
+    @cached_property
+    def hidden(self) -> dict[str, Hidden]:
+        """By pattern what is never shown."""
+        checked = self.service.context.checked
+        return hidden_by_pattern(checked.mapping, checked.read_plans)
+
+
+def question_of(asking: Asking, name: str) -> Question:
+    """Raises: SettingsError for a pattern that the mapping has not."""
+    return question_named(asking.questions, name)
+
+
+@contextmanager
+def open_reading(asking: Asking) -> Iterator[MappedReads]:
+    """Raises: StoppedError, SettingsError where the journal cannot be asked; TargetError where an index of a pattern that
+    is not off is not there: a service should not start then."""
+    service, settings = asking.service, asking.settings
+    job, revision = service.context.job, service.context.checked.mapping.revision
+    heartbeat = service.heartbeat
+    with ExitStack() as stack:
+        edges = stack.enter_context(_edges(service, *_callers(job)))
+        shadowed = stack.enter_context(_edges(service, *_shadows(job)))
+        stack.enter_context(heartbeat.playing(Role("read", reads_alone)))
+
+        def instance() -> str:
+            return heartbeat.me.id
+
+        phases = PhaseCache(SqlPhases(service.journal.database, job.name), instance, settings.phase_cache_s)
+        stack.enter_context(phases)
+        target, indexes = (
+            service.target,
+            {name: question.pattern.index for name, question in asking.questions.items()},
+        )
+        states = {name: phases.state(name) for name in indexes}
+        refuse_missing(states, indexes, target.design.name, partial(target.admin.state, target.design))
+        job_wiring.refuse_strange_start(job, service.journal)
+        live.refuse_unknown(job, service.journal)
+        blank = Window("", 0, "", heartbeat.me.service, revision, "service")
+        evidence = SqlEvidence(service.journal.database, job.name)
+        patterns = service.context.checked.mapping.patterns
+        # By the journal's time: evidence of this host is judged beside moves that another host makes.
+        clock = clock_of(evidence.now_s)
+        answers = answer_digests(service.context.checked.mapping, ())
+        opened = ReadMetrics(evidence, blank, answers, instance, clock=clock, versions=phases.versions)
+        metrics = stack.enter_context(opened)
+
+        def sampler(name: str) -> Sampler:
+            return Sampler(patterns[name], asking.hidden[name], instance(), revision)
+
+        lag = RelayLag(service.live.marks.state)
+        shadow = stack.enter_context(Shadow(settings.shadow, metrics, sampler, lag_s=lag))
+        reads = Reads(phases, shadow, metrics)
+        yield MappedReads(reads, asking.questions, edges, shadowed, settings, revision)
+
+
+def _callers(job: Job) -> tuple[ConnectionOptions, Requests]:
+    settings = job.reads
+    connection_options = ConnectionOptions(
+        name=name_of(job.name, "read"),
+        pool_size=settings.connections,
+        lock_wait_s=settings.patience_s,
+        pool_wait_s=settings.patience_s,
+        statement_timeout_s=job.source.statement_timeout_s,
+    )
+    patience = Backoff(attempts=8, cap_s=1.0, limit_s=settings.patience_s)
+    return connection_options, Requests(settings.connections * 2, CALLERS_TIMEOUT_S, patience)
+
+
+def _shadows(job: Job) -> tuple[ConnectionOptions, Requests]:
+    """As long as its deadline, each of them."""
+    shadow = job.reads.shadow
+    connection_options = ConnectionOptions(
+        name=name_of(job.name, "shadow"),
+        pool_size=shadow.at_once,
+        lock_wait_s=shadow.deadline_s,
+        pool_wait_s=shadow.deadline_s,
+        statement_timeout_s=shadow.deadline_s,
+    )
+    # A throttled table is not helped by shadows that ask again and again.
+    patience = Backoff(attempts=2, cap_s=0.2, limit_s=shadow.deadline_s)
+    return connection_options, Requests(shadow.at_once * AT_ONCE, shadow.deadline_s, patience)
+
+
+@contextmanager
+def _edges(service: Service, connection_options: ConnectionOptions, requests: Requests) -> Iterator[Backends]:
+    """Connections of their own: no read waits for one that a shadow holds."""
+    source = service.context.source.with_own_connections(connection_options, Retry(requests.backoff))
+    try:
+        design = service.context.checked.mapping.table
+        sent = service.target.store.sent
+        target = job_wiring.open_target(service.context.job, design, lambda: False, requests, sent)
+        yield Backends(source, target.store)
+    finally:
+        source.close()

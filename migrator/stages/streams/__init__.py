@@ -1,1 +1,0 @@
-"""Work on what DynamoDB Streams say."""

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from migrator.runtime.errors import TargetError
+from migrator.dynamodb.client import default_region, dynamodb_client, is_loopback
+from tests import pins
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "local"),
+    [
+        ("http://127.0.0.1:8000", True),
+        ("http://127.9.9.9", True),
+        ("http://localhost:1", True),
+        ("http://[::1]:1", True),
+        ("http://10.0.0.1", False),
+        ("https://dynamodb.eu-central-1.amazonaws.com", False),
+        ("http://127.0.0.1.example.com", False),
+    ],
+)
+def test_only_this_machine_is_loopback(endpoint: str, local: bool) -> None:
+    assert is_loopback(endpoint) is local
+
+
+@pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_region_of_the_environment_is_taken(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+    monkeypatch.setenv(name, "eu-west-1")
+    endpoint = "http://127.0.0.1:8000"
+    regions = {
+        region: dynamodb_client(region=region, profile=None, endpoint=endpoint).meta.region_name
+        for region in (None, "eu-central-1")
+    }
+    assert regions == {None: "eu-west-1", "eu-central-1": "eu-central-1"}
+    assert default_region(None, None) == "eu-west-1"
+
+
+def test_an_endpoint_on_this_machine_needs_nothing_else() -> None:
+    client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:8000")
+    assert client.meta.endpoint_url == "http://127.0.0.1:8000"
+    assert client.meta.config.retries["total_max_attempts"] == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"region": None, "profile": None},
+        {"region": "eu-central-1", "profile": None},
+        {"region": "eu-central-1", "profile": "nobody"},
+    ],
+    ids=["region-set", "credentials-found", "profile-nobody"],
+)
+def test_what_is_missing_is_said(words: dict[str, Any]) -> None:
+    with pins.refused(TargetError):
+        dynamodb_client(endpoint=None, **words)

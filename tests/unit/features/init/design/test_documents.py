@@ -1,0 +1,39 @@
+"""What is proposed for old tables is a mapping that its own parser takes, whatever attributes are called."""
+
+from __future__ import annotations
+
+import pytest
+from ruamel.yaml import YAML
+
+from migrator.features.init.design.documents import SampledTable, mapping_text
+from migrator.features.init.design.written import quoted, text_of
+from migrator.mapping.language.parse import examine_mapping
+
+NAMES = [
+    "😀",
+    "größe",
+    "a b",
+    'quo"te',
+    "back\\slash",
+    "tab\t",
+    "del\x7f",
+    "next\x85line",
+    "\u2028",
+    "\ufeffbom",
+    "no",
+    "𝒳:y",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_attribute_of_any_name_is_written_as_the_parser_takes_it(name: str) -> None:
+    items = [{"id": {"S": "1"}, name: {"SS": ["x"]}}]
+    parsed = examine_mapping(mapping_text("Shop", [SampledTable("Old-Table", ("id",), items)]), "m.yaml")
+    (table,) = parsed.mapping.documents.values()
+    assert table.columns == {"id": "text", name: "set(text)"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_word_of_a_proposal_is_the_same_word_for_yaml(name: str) -> None:
+    for text in (text_of(name), quoted(name)):
+        assert YAML(typ="safe", pure=True).load(f"x: {text}\n") == {"x": name}

@@ -1,0 +1,279 @@
+"""Proposed mappings: keys, indexes and patterns for questions, without a fault whatever is asked."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.features.init.design.placing import Access
+from migrator.features.init.design.proposal import Proposal, default_statements
+from migrator.mapping.model.questions import Question
+from migrator.mapping.language.parse import examine_mapping
+from migrator.source.sql.reader import SqlSource
+from migrator.source.workload.reading import question_of
+from tests import pins
+from tests.support_design import QUESTIONS, SHOP, TENANTS, all_faults, proposed, read, source_with
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSource]:
+    with source_with(tmp_path_factory.mktemp("shop"), SHOP) as source:
+        yield source
+
+
+def only(proposal: Proposal) -> Access:
+    (access,) = proposal.design.accesses
+    return access
+
+
+def test_every_question_is_served_without_a_fault_or_a_warning(shop: SqlSource) -> None:
+    made = proposed(shop, QUESTIONS, max_indexes=9)
+    assert made.unserved == ()
+    assert len(made.design.accesses) == 26
+    assert all_faults(made.text, shop.facts()) == ()
+    assert made.design.indexes == 6
+
+
+def test_any_order_of_the_statements_gives_the_same_text(shop: SqlSource) -> None:
+    expected = proposed(shop, QUESTIONS).text
+    statements = QUESTIONS.replace("-- 9/s\nSELECT", "/* 9/s */ SELECT").split(";\n")
+    for seed in range(5):
+        mixed = [statement for statement in statements if statement.strip()]
+        random.Random(seed).shuffle(mixed)
+        assert proposed(shop, ";\n".join(mixed)).text == expected
+
+
+def test_other_blanks_and_another_case_of_keywords_give_the_same_text(shop: SqlSource) -> None:
+    words = (
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "AND",
+        "ORDER BY",
+        "LIMIT",
+        "JOIN",
+        "DESC",
+        "SUM",
+        "IS NULL",
+        "BETWEEN",
+        "IN",
+    )
+    lower = QUESTIONS.replace(" = ", "=").replace(", ", " ,\n  ")
+    for word in words:
+        lower = lower.replace(f"{word} ", f"{word.lower()}  ")
+    assert proposed(shop, lower, max_indexes=9).text == proposed(shop, QUESTIONS, max_indexes=9).text
+
+
+def test_a_row_is_got_by_its_key(shop: SqlSource) -> None:
+    access = only(proposed(shop, "SELECT * FROM customers WHERE id = :k"))
+    assert (access.name, access.operation, access.key, access.condition) == (
+        "get_customers",
+        "get",
+        "CUSTOMERS#{k}",
+        ("equal", ("META",)),
+    )
+
+
+def test_a_child_whose_key_begins_with_its_parents_stands_in_its_partition(shop: SqlSource) -> None:
+    access = only(proposed(shop, "SELECT quantity FROM lines WHERE order_id = ? ORDER BY line_no"))
+    assert (access.index, access.key, access.condition) == (
+        0,
+        "ORDERS#{order_id}",
+        ("begins_with", ("LINES#",)),
+    )
+    assert access.order == "exact"
+
+
+def test_children_asked_more_by_their_parent_than_by_themselves_stand_in_its_partition(
+    shop: SqlSource,
+) -> None:
+    by_parent, by_key = (
+        "SELECT total FROM orders WHERE customer_id = ?;",
+        "SELECT total FROM orders WHERE id = ?;",
+    )
+    made = proposed(shop, f"-- 9/s\n{by_parent}\n-- 2/s\n{by_key}")
+    assert [access.index for access in made.design.accesses] == [0, 1]
+    made = proposed(shop, f"-- 2/s\n{by_parent}\n-- 9/s\n{by_key}")
+    assert [access.index for access in made.design.accesses] == [0, 1]
+    assert [access.name for access in made.design.accesses] == ["get_orders", "list_orders_by_customer_id"]
+
+
+def test_an_index_by_the_key_of_the_row_is_asked_for_its_one_sort_key(shop: SqlSource) -> None:
+    """Nothing stands behind the word there, so that no key begins with the word and a separator."""
+    made = proposed(
+        shop,
+        "-- 9/s\nSELECT total FROM orders WHERE customer_id = ?;\nSELECT total FROM orders WHERE id = ?;",
+    )
+    assert 'GSI1: ["ORDERS#{id}", ORDERS]' in made.text
+    assert made.design.accesses[1].condition == ("equal", ("ORDERS",))
+
+
+def test_a_row_stays_by_itself_where_its_parents_partition_answers_nothing(shop: SqlSource) -> None:
+    """The order is another one than that of the keys there, so that an index is needed anyway."""
+    made = proposed(shop, "SELECT total FROM orders WHERE customer_id = ? ORDER BY placed_at, id LIMIT 5")
+    assert made.design.homes["orders"].parent is None
+
+
+def test_a_question_without_an_order_takes_the_entry_of_one_that_has_one(shop: SqlSource) -> None:
+    made = proposed(
+        shop,
+        "SELECT id FROM orders WHERE status = ?; SELECT id FROM orders WHERE status = ? ORDER BY placed_at, id;"
+        "SELECT id FROM orders WHERE status = ? AND placed_at > ?",
+    )
+    assert made.design.indexes == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "low", "high"),
+    [
+        ("placed_at >= :a", "ORDERS#{a|iso}", "ORDERS#~"),
+        ("placed_at > :a", "ORDERS#{a|iso}#~", "ORDERS#~"),
+        ("placed_at < :a", "ORDERS#", "ORDERS#{a|iso}"),
+        ("placed_at <= :a", "ORDERS#", "ORDERS#{a|iso}#~"),
+        ("placed_at BETWEEN :a AND :b", "ORDERS#{a|iso}", "ORDERS#{b|iso}#~"),
+    ],
+)
+def test_a_range_holds_what_sql_holds(shop: SqlSource, condition: str, low: str, high: str) -> None:
+    access = only(proposed(shop, f"SELECT id FROM orders WHERE status = :s AND {condition}"))
+    assert access.condition == ("between", (low, high))
+
+
+def test_a_range_of_the_key_itself_leaves_the_end_out(shop: SqlSource) -> None:
+    made = proposed(shop, "SELECT id FROM orders WHERE status = :s AND id < :a")
+    assert only(made).condition == ("between", ("ORDERS#", "ORDERS#{a:06}"))
+    assert '"ORDERS#{id:06}#"' in made.text
+
+
+@pytest.mark.parametrize(
+    ("order", "kept"),
+    [
+        ("placed_at, id", True),
+        ("placed_at DESC, id ASC", True),
+        ("total, id", True),
+        ("placed_at", False),
+        ("status, id", True),
+        ("shipped_at, id", False),
+    ],
+)
+def test_an_order_is_exact_where_the_key_keeps_it(shop: SqlSource, order: str, *, kept: bool) -> None:
+    access = only(proposed(shop, f"SELECT id FROM orders WHERE status = ? ORDER BY {order}"))
+    assert (access.order == "exact") == kept
+
+
+def test_the_column_that_keys_begin_with_stands_first_in_a_partition(tmp_path: Path) -> None:
+    with source_with(tmp_path, TENANTS) as source:
+        made = proposed(
+            source,
+            "SELECT project_no FROM projects WHERE parent_no = ? AND tenant = ?;"
+            "SELECT id FROM tasks WHERE state = ? AND tenant = ?",
+        )
+    assert [access.key for access in made.design.accesses] == [
+        "TASKS_BY_TENANT_STATE#{tenant|escape}#{state|escape}",
+        "PROJECTS_BY_TENANT_PARENT_NO#{tenant|escape}#{parent_no}",
+    ]
+
+
+def test_of_two_questions_that_need_contradictory_keys_the_most_asked_has_the_table_and_the_other_an_index(
+    shop: SqlSource,
+) -> None:
+    by_customer = "SELECT id FROM orders WHERE customer_id = ?"
+    latest = "SELECT id FROM orders WHERE customer_id = ? ORDER BY placed_at DESC, id DESC LIMIT 5"
+    asked = f"-- keyed 9/s\n{by_customer};\n-- latest 2/s\n{latest}"
+    made = proposed(shop, asked)
+    assert {access.name: access.index for access in made.design.accesses} == {"keyed": 0, "latest": 1}
+    made = proposed(shop, asked, max_indexes=0)
+    assert [access.name for access in made.design.accesses] == ["keyed"]
+    assert [(other.reason, other.statement.name) for other in made.unserved] == [("index", "latest")]
+
+
+def test_numbers_that_may_be_negative_are_no_sort_key(tmp_path: Path) -> None:
+    with source_with(tmp_path, SHOP + "UPDATE orders SET total = -1 WHERE id = 42;") as source:
+        made = proposed(source, "SELECT id FROM orders WHERE status = ? ORDER BY total, id LIMIT 2")
+    assert [other.reason for other in made.unserved] == ["limit"]
+
+
+def test_without_statements_the_keys_are_the_questions(shop: SqlSource) -> None:
+    facts = shop.facts()
+    read_statements = [
+        question_of(each, facts) for each in default_statements(facts, lambda name: f'"{name}"')
+    ]
+    questions = [made for made in read_statements if isinstance(made, Question)]
+    assert len(questions) == len(read_statements)
+    made = proposed(shop, questions)
+    assert made.unserved == ()
+    assert [access.name for access in made.design.accesses if access.question.table == "orders"] == [
+        "list_orders_by_customer_id",
+        "get_orders",
+    ]
+
+
+def test_what_is_to_decide_is_listed(shop: SqlSource) -> None:
+    decisions = "\n".join(proposed(shop, "SELECT * FROM customers WHERE id = ?").decisions)
+    assert pins.said(decisions, "notes")
+    assert pins.said(decisions, "nobody")
+    assert pins.said(decisions, "products")
+
+
+HARD = """
+CREATE TABLE "Order" ("Order ID" INTEGER NOT NULL PRIMARY KEY, "größe|x" VARCHAR(9) NOT NULL, "PK" TEXT, "sk" TEXT,
+  "group" VARCHAR(5) NOT NULL, "it's" INTEGER NOT NULL);
+CREATE TABLE "order line" ("Order ID" INTEGER NOT NULL REFERENCES "Order" ("Order ID"), "n:o" INTEGER NOT NULL,
+  "entity_type" TEXT, PRIMARY KEY ("Order ID", "n:o"));
+CREATE TABLE tenant (t VARCHAR(10) NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (t, id));
+CREATE TABLE doc (t VARCHAR(10) NOT NULL, id INTEGER NOT NULL, owner INTEGER NOT NULL, code VARCHAR(9) NOT NULL,
+  parent INTEGER, PRIMARY KEY (t, id), UNIQUE (t, code), FOREIGN KEY (t, owner) REFERENCES tenant (t, id),
+  FOREIGN KEY (t, parent) REFERENCES doc (t, id));
+CREATE TABLE keyless (a INTEGER, b TEXT, "Expires_At" TEXT);
+CREATE TABLE coded (code BLOB NOT NULL PRIMARY KEY, amount REAL);
+CREATE VIEW seen AS SELECT a FROM keyless;
+"""
+
+
+def test_names_that_are_no_words_and_keys_of_several_columns_make_no_fault(tmp_path: Path) -> None:
+    with source_with(tmp_path, HARD) as source:
+        facts = source.facts()
+        keys = [question_of(each, facts) for each in default_statements(facts, lambda name: f'"{name}"')]
+        more = read(
+            """SELECT "größe|x" FROM "Order" WHERE "größe|x" = ? AND "it's" > ?; SELECT "group" FROM "Order" WHERE "PK" = ?;
+            SELECT l."n:o", o."größe|x" FROM "order line" l JOIN "Order" o ON o."Order ID" = l."Order ID" WHERE o."Order ID" = ?;
+            SELECT * FROM doc WHERE t = ? AND code = ?; SELECT id FROM doc WHERE t = ? AND owner = ? ORDER BY id;
+            SELECT a FROM keyless WHERE a = ?; SELECT amount FROM coded WHERE amount > ?""",
+            facts,
+        )
+        made = proposed(source, [each for each in (*keys, *more) if isinstance(each, Question)])
+        faults = all_faults(made.text, facts)
+    assert [fault for fault in faults if not fault.warning] == []
+    assert {other.reason for other in made.unserved} <= {"key", "fault"}
+    assert len(made.design.accesses) >= 9
+    # What live change needs is named, and by no name of a column.
+    assert examine_mapping(made.text, "shop.yaml").mapping.table.ttl == "_expires_at"
+    assert examine_mapping(made.text, "shop.yaml").mapping.entities.keys() >= {
+        "order",
+        "order_line",
+        "doc",
+        "tenant",
+    }
+
+
+@pytest.mark.slow
+def test_two_hundred_tables_are_designed(tmp_path: Path) -> None:
+    script = "".join(
+        f"CREATE TABLE t{n} (id INTEGER NOT NULL PRIMARY KEY, p INTEGER {'REFERENCES t' + str(n - 1) + ' (id)' if n else ''},"
+        f" name TEXT, at TIMESTAMP NOT NULL);\n"
+        for n in range(200)
+    )
+    with source_with(tmp_path, script) as source:
+        facts = source.facts()
+        made = proposed(
+            source,
+            "".join(
+                f"SELECT x.id, y.name FROM t{n} x JOIN t{n - 1} y ON y.id = x.p WHERE x.p = ? ORDER BY x.at, x.id;"
+                for n in range(1, 200)
+            ),
+        )
+    assert len(made.design.accesses) == 199
+    assert made.design.indexes == 1
+    assert len(examine_mapping(made.text, "shop.yaml").mapping.entities) == len(facts.tables) == 200

@@ -1,0 +1,259 @@
+"""The steps of a change to another mapping: in order, gone on with, and refused where they must not begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from migrator.mapping.difference.difference import Difference, EntityDifference, SchemaDifference
+from migrator.mapping.difference.patterns import PatternDifference
+from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.evidence import PatternPhase, State
+from migrator.mapping.model.instances import ChangeStep, RevisionChange, Standing
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.table import ItemKey
+from migrator.mapping.difference.steps import (
+    ORDER,
+    ROUNDS,
+    Asked,
+    Known,
+    Steps,
+    There,
+    Verified,
+    Way,
+    answered,
+    proven,
+    refuse_direct,
+    way_of,
+)
+from tests import pins
+
+CHANGE = RevisionChange(1, "old", "new", goes_back=False, step="indexes")
+
+
+class Killed(BaseException):
+    """As a kill -9: nothing more is done."""
+
+
+@dataclass
+class Book:
+    """A journal that may be killed before it has kept that a step is done."""
+
+    change: RevisionChange = CHANGE
+    dies_after: ChangeStep = ""
+
+    def advance(self, change: RevisionChange, step: ChangeStep) -> None:
+        if change.step and self.dies_after and self.done_of(step) == self.dies_after:
+            self.dies_after = ""
+            raise Killed
+        self.change = replace(self.change, step=step)
+
+    def done_of(self, following: ChangeStep) -> ChangeStep:
+        return ORDER[-1] if not following else ORDER[ORDER.index(following) - 1]
+
+
+@dataclass
+class World:
+    book: Book = field(default_factory=Book)
+    done: list[ChangeStep] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    dies_in: ChangeStep = ""
+
+    def run(self, still: Callable[[], None] = lambda: None) -> None:
+        works = {step: self.work(step) for step in ORDER}
+        Steps(self.book, works, still, self.said.append).run(self.book.change)
+
+    def work(self, step: ChangeStep) -> Callable[[], str]:
+        def work() -> str:
+            if step == self.dies_in:
+                self.dies_in = ""
+                raise Killed
+            self.done.append(step)
+            return "done"
+
+        return work
+
+
+def test_all_steps_are_done_in_their_order_and_told() -> None:
+    world = World()
+    world.run()
+    assert (tuple(world.done), world.book.change.is_done) == (ORDER, True)
+    assert world.said[0] == "1/6 indexes: done"
+
+
+@pytest.mark.parametrize("step", ORDER)
+def test_a_change_that_was_killed_in_a_step_goes_on_with_it(step: ChangeStep) -> None:
+    world = World(dies_in=step)
+    with pytest.raises(Killed):
+        world.run()
+    assert (world.book.change.step, tuple(world.done)) == (step, ORDER[: ORDER.index(step)])
+    world.run()
+    assert (tuple(world.done), world.book.change.is_done) == (ORDER, True)
+
+
+@pytest.mark.parametrize("step", ORDER)
+def test_one_that_was_killed_before_a_step_was_kept_does_it_twice_and_none_is_left_out(
+    step: ChangeStep,
+) -> None:
+    world = World(Book(dies_after=step))
+    with pytest.raises(Killed):
+        world.run()
+    world.run()
+    assert (tuple(dict.fromkeys(world.done)), world.done.count(step)) == (ORDER, 2)
+
+
+def test_a_file_that_was_edited_meanwhile_stops_it_before_the_next_step() -> None:
+    world = World()
+
+    def still() -> None:
+        if "newest" in world.done:
+            raise SettingsError("edited")
+
+    with pytest.raises(SettingsError):
+        world.run(still)
+    assert world.book.change.step == "items"
+
+
+# ── where it is to go ──
+
+
+def under_way(change: RevisionChange, own: str) -> str:
+    return f"{own} during {change.before}>{change.after}"
+
+
+def asked(
+    own: str, standing: Standing, *, is_left: bool = False, go_back: bool = False, again: bool = False
+) -> Asked:
+    return Asked(own, standing, is_left, go_back, again)
+
+
+UNFINISHED = replace(CHANGE, step="items")
+BACK = RevisionChange(2, "new", "old", goes_back=True, step="items")
+BACK_DONE = replace(BACK, step="")
+LEFT_AGAIN = asked("new", "old", is_left=True, again=True)
+
+
+@pytest.mark.parametrize(
+    ("question", "known", "way"),
+    [
+        (asked("b", "new"), Known("a", "", None), Way("a", "b", False)),
+        (asked("a", "newest"), Known("a", "", None), There("a")),
+        # A relay has made it the newest, and no change was ever begun to it.
+        (asked("b", "newest"), Known("b", "a", None), Way("a", "b", False)),
+        (asked("new", "newest"), Known("new", "old", replace(CHANGE, step="")), There("new")),
+        (asked("new", "newest"), Known("new", "old", UNFINISHED), Way("old", "new", False, UNFINISHED)),
+        (asked("new", "newest", go_back=True), Known("new", "old", UNFINISHED), Way("new", "old", True)),
+        (asked("other", "new", go_back=True), Known("new", "old", UNFINISHED), Way("new", "old", True)),
+        (asked("new", "old", go_back=True), Known("old", "new", BACK), Way("new", "old", True, BACK)),
+        (
+            asked("new", "newest", go_back=True),
+            Known("new", "old", replace(CHANGE, step="")),
+            Way("new", "old", True),
+        ),
+        (asked("older", "old", go_back=True), Known("new", "old", None), Way("new", "older", True)),
+        # From one that it went back to it goes to an older one, and once more to the one that it left where that is said.
+        (asked("older", "old", go_back=True), Known("old", "new", BACK_DONE), Way("old", "older", True)),
+        (LEFT_AGAIN, Known("old", "new", BACK_DONE), Way("old", "new", False)),
+        (replace(LEFT_AGAIN, standing="new"), Known("old", "new", BACK_DONE), Way("old", "new", False)),
+    ],
+)
+def test_the_way_follows_from_the_file_and_the_journal(
+    question: Asked, known: Known, way: Way | There
+) -> None:
+    assert way_of(question, known, under_way) == way
+
+
+@pytest.mark.parametrize(
+    ("question", "known"),
+    [
+        (asked("a", "first"), Known("", "", None)),
+        (asked("other", "new"), Known("old", "", UNFINISHED)),
+        (asked("new", "old"), Known("old", "new", BACK)),
+        (asked("a", "old"), Known("b", "a", None)),
+        (asked("a", "newest", go_back=True), Known("a", "", None)),
+        # A deployment that gives the command each time, by the file that the job went back from.
+        (asked("new", "old", is_left=True), Known("old", "new", BACK_DONE)),
+        (asked("new", "new", is_left=True), Known("old", "new", BACK_DONE)),
+    ],
+    ids=[
+        "run-backfill",
+        "during-new",
+        "new-during",
+        "stay-put",
+        "knows-before",
+        "back-old",
+        "stay-put-asked",
+    ],
+)
+def test_what_is_no_way_is_refused_with_what_to_do(question: Asked, known: Known) -> None:
+    with pins.refused(SettingsError):
+        way_of(question, known, under_way)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        asked("new", "old", is_left=True, go_back=True),
+        # What was left may never have been the newest; and the older file may be in place by now.
+        asked("new", "new", is_left=True, go_back=True),
+        asked("old", "newest", go_back=True),
+    ],
+)
+def test_a_job_that_has_gone_back_is_there_where_it_is_said_once_more(question: Asked) -> None:
+    there = way_of(question, Known("old", "new", BACK_DONE), under_way)
+    assert isinstance(there, There)
+    assert there.revision == "old"
+    assert pins.said(there.advice)
+
+
+# ── the gate ──
+
+
+def found(*patterns: PatternDifference) -> Difference:
+    entity = EntityDifference("user@eu", "user", "changed", (), ())
+    return Difference((entity,), patterns, SchemaDifference({}, {}, ()), ())
+
+
+def test_only_patterns_that_dynamodb_answers_and_that_change_are_in_the_way() -> None:
+    names = ("same", "changed", "gone", "asked", "in_sql")
+    changed = [
+        PatternDifference("same", "changed", ("p99_ms",), answer_changes=False),
+        PatternDifference("changed", "same", (), answer_changes=True),
+        PatternDifference("gone", "gone", (), answer_changes=False),
+        PatternDifference("asked", "same", (), answer_changes=False, old_loses=("user.User",)),
+        PatternDifference("in_sql", "same", (), answer_changes=True),
+        PatternDifference("new", "new", (), answer_changes=True),
+    ]
+    phases = {name: PatternPhase(name, State("live")) for name in names[:-1]}
+    phases["in_sql"] = PatternPhase("in_sql", State("shadow"))
+    assert [name for name, _ in answered(found(*changed), phases)] == ["changed", "gone", "asked"]
+
+
+def test_items_that_the_service_writes_itself_are_not_changed() -> None:
+    refuse_direct(found(), ["order"])
+    with pins.refused(SettingsError):
+        refuse_direct(found(), ["user"])
+
+
+# ── the proof ──
+
+DIFFERS = Verified(3, {("user", "1"): {("A", "B")}}, {"different": 1})
+CLEAN = Verified(3, {}, {})
+
+
+def test_what_differs_is_written_and_verified_again() -> None:
+    verifies, refreshed = iter([DIFFERS, CLEAN]), []
+
+    def refresh(confirmed: object) -> None:
+        refreshed.append(confirmed)
+
+    assert proven(lambda: next(verifies), refresh) == (CLEAN, 1)
+    assert refreshed == [DIFFERS.confirmed]
+
+
+def test_what_differs_for_ever_is_left_to_the_next_call() -> None:
+    refreshed: list[dict[Root, set[ItemKey]]] = []
+    last, _ = proven(lambda: DIFFERS, lambda confirmed: refreshed.append(dict(confirmed)))
+    assert (last, len(refreshed)) == (DIFFERS, ROUNDS - 1)

@@ -1,0 +1,515 @@
+"""The generated function of an entity: what it looks like, and what it leaves to items_for(). Equality: tests/golden/heart.py."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from functools import lru_cache, partial
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
+from migrator.mapping.items.encoder_columns import RAW_KINDS
+from migrator.mapping.items.encoder_values import piece
+from migrator.mapping.model.edges import RawPage
+from migrator.runtime.errors import MappingError, RowError
+from tests import pins
+from tests.golden import heart
+from tests.unit.mapping.items.test_items import KINDS
+
+USERS = heart.facts(
+    heart.table(
+        "users", {"id": "integer!", "name": "text", "born": "date", "total": "number(2)", "data": "json"}
+    )
+)
+TEXT = """
+entities:
+  users:
+    items:
+      User:
+        key: ["USER#{id:06}", "NAME#{name}"]
+        keep: all
+        GSI1: ["BORN#{born|month}", "{name}"]
+"""
+NOW_S = 1.0e9
+
+
+def left_by(made: Encoder, row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The row where the function has no code for it."""
+    left: list[tuple[Any, ...]] = []
+    made.encode([row], "}", 0, [], left.append)
+    return left
+
+
+def read(rows: list[tuple[Any, ...]]) -> RawPage:
+    return RawPage(rows, frozenset(), tuple)
+
+
+def encoder() -> Encoder:
+    made = compile_encoder(heart.entity(TEXT, USERS))
+    assert made is not None
+    return made
+
+
+def test_the_code_is_readable_and_names_columns() -> None:
+    code = encoder().code
+    assert code == pins.text()
+    for line in ('# "name"', "f'USER#{t0.zfill(6)}'", """f',"SK":{{"S":"NAME#{q1[1:-1]}"}}'"""):
+        assert line in code, code
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (1, "Ann", "2001-02-03", Decimal("1.50"), {"a": [1, None]}),
+        (1, '\u2028\x00"\\é🎵', None, None, None),
+        (120, "x", None, Decimal("-0.00"), None),
+        (120, "x", None, Decimal("-1200.5000"), None),
+        (5, "x", None, Decimal("1E+5"), None),
+        (120, "x", "2001-02-03", 3, "[]"),
+        (0, "x", "2300-02-03", True, "{}"),
+    ],
+)
+def test_rows_of_plain_values_need_no_reference(row: tuple[Any, ...]) -> None:
+    made = encoder()
+    assert not left_by(made, row)
+    heart.both_ways(made.entity, row)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (-1, "negative", None, None, None),
+        (10_000_000, "too wide", None, None, None),
+        (1, None, None, None, None),
+        (1, "\ud800", None, None, None),
+        (1, "x" * 2000, None, None, None),
+        (1, "y", None, None, "y" * 500_000),
+        (None, "x", None, None, None),
+        (1, 5, None, None, None),
+        (1, "x", "no date", None, None),
+        (1, "x", None, float("nan"), None),
+    ],
+)
+def test_what_has_no_code_is_refused_in_the_words_of_the_reference(row: tuple[Any, ...]) -> None:
+    made = encoder()
+    page = encode_page(made, read([row, (7, "Bea", None, None, None)]), 0, NOW_S)
+    assert [finding.kind for finding in page.refused] == ["refused"]
+    assert [key for key, _, _, _ in page.items] == [("USER#000007", "NAME#Bea")]
+    with pins.refused(RowError) as caught:
+        heart.both_ways(made.entity, row)
+    assert str(caught.value) == page.refused[0].reason
+
+
+def test_no_value_of_a_row_comes_into_the_code() -> None:
+    made = encoder()
+    before = made.code
+    assert not left_by(made, (1, "secret", None, None, None))
+    assert made.code == before
+
+
+def test_names_and_constants_of_a_mapping_are_no_code() -> None:
+    hostile = "\"'{}\\\n#');import os"
+    schema = heart.facts(heart.table("t", {"id": "integer!", hostile: "text"}))
+    key = json.dumps(["T#{id}", hostile.replace("{", "{{").replace("}", "}}")])
+    attributes = json.dumps({"other": {"const": hostile}, hostile + "2": "id"})
+    text = f"entities: {{t: {{items: {{T: {{key: {key}, keep: all, attributes: {attributes}}}}}}}}}"
+    entity = heart.entity(text, schema)
+    made = compile_encoder(entity)
+    assert made is not None
+    heart.both_ways(entity, (1, "x"))
+
+
+@pytest.mark.parametrize("attributes", ["{GSI1PK: name}", "{story: {from: name, to: s3}}"])
+def test_items_that_need_more_have_no_code(attributes: str) -> None:
+    text = TEXT.replace("        GSI1:", f"        attributes: {attributes}\n        #")
+    assert compile_encoder(heart.entity(text, USERS)) is None
+
+
+def test_expired_items_are_left_out_and_counted() -> None:
+    schema = heart.facts(heart.table("t", {"id": "integer!", "ends": "timestamp"}))
+    text = "entities: {t: {items: {T: {key: ['T#{id}', T], ttl: ends}}}}"
+    made = compile_encoder(heart.entity(text, schema))
+    assert made is not None
+    page = encode_page(made, read([(1, "1999-01-01"), (2, "2030-01-01"), (3, None)]), 0, NOW_S)
+    assert ([key[0] for key, _, _, _ in page.items], page.expired) == (["T#2", "T#3"], 1)
+
+
+ORDERS = heart.facts(
+    heart.table(
+        "orders",
+        {
+            "id": "integer!",
+            "customer_id": "integer",
+            "code": "text",
+            "at": "timestamp",
+            "paid": "boolean",
+            "u": "uuid",
+        },
+        references={"customer_id": "customers.id"},
+    ),
+    heart.table("customers", {"id": "integer!", "name": "text!", "city": "text"}),
+    heart.table(
+        "lines",
+        {"order_id": "integer!", "n": "integer!", "price": "number(2)", "name": "text", "on": "date"},
+        key=("order_id", "n"),
+        references={"order_id": "orders.id"},
+    ),
+)
+WITH_LINES = """
+entities:
+  orders:
+    join: {customer: customer_id}
+    collect:
+      lines: {of: lines, by: order_id, %s}
+      sold: {of: lines, by: order_id, sum: price}
+    items:
+      Order:
+        key: ["ORDER#{id}", "{code}"]
+        GSI1: ["C#{customer.name}#{customer.city}", "{at}#{u}"]
+        attributes:
+          customer: customer.name
+          title: "{code} of {customer.name}"
+          paid: paid
+          sold: sold
+          lines: {each: lines, attributes: {n: n, price: price, label: "{n:04} {name}", day: on|month, fixed: {const: 7}}}
+"""
+LINE = (1, Decimal("1.50"), 'a"b', "2024-02-29")
+
+
+def orders(words: str) -> tuple[Encoder, dict[str, int]]:
+    entity = heart.entity(WITH_LINES % words, ORDERS)
+    made = compile_encoder(entity)
+    assert made is not None
+    paths = [slot.path for slot in entity.plan.slots]
+    paths += [one.collection.alias for one in entity.plan.collections]
+    return made, {path: place for place, path in enumerate(paths)}
+
+
+def order(places: dict[str, int], values: dict[str, Any]) -> tuple[Any, ...]:
+    row: list[Any] = [None] * len(places)
+    for path, value in values.items():
+        row[places[path]] = value
+    return tuple(row)
+
+
+WHOLE = {
+    "id": 1,
+    "code": "é",
+    "customer.name": "Ann",
+    "customer.city": "\\",
+    "at": "2024-03-31 02:30:00",
+    "paid": True,
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"lines": (LINE, (2, None, None, None)), "sold": Decimal("3.00")},
+        {"customer.name": None, "customer.city": None, "lines": (LINE,) * 3, "paid": False},
+        {"u": "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "at": "2024-03-31T02:30:00.5"},
+        {"customer.name": "", "at": None, "paid": 0},
+    ],
+)
+def test_joins_lists_and_aggregates_need_no_reference(changed: dict[str, Any]) -> None:
+    made, places = orders("order_by: [n]")
+    row = order(places, {"lines": (), **WHOLE, **changed})
+    assert not left_by(made, row)
+    heart.both_ways(made.entity, row)
+
+
+@pytest.mark.parametrize(("words", "count"), [("first: 1", 5), ("at_most: 2", 2), ("at_most: 2", 3)])
+def test_bounds_of_a_list_hold(words: str, count: int) -> None:
+    made, places = orders(f"order_by: [n], {words}")
+    row = order(places, {**WHOLE, "lines": (LINE,) * count})
+    assert len(left_by(made, row)) == (count == 3)
+    if count == 3:
+        with pins.refused(RowError):
+            heart.both_ways(made.entity, row)
+    else:
+        heart.both_ways(made.entity, row)
+
+
+@pytest.mark.parametrize("child", [(-1, None, "x", None), (1, "x", None, None), (1, None, "\ud800", None)])
+def test_a_child_that_has_no_code_leaves_its_row_to_the_reference(child: tuple[Any, ...]) -> None:
+    made, places = orders("order_by: [n]")
+    row = order(places, {**WHOLE, "lines": (LINE, child)})
+    assert left_by(made, row) == [row]
+
+
+def test_a_child_is_decoded_by_its_own_kinds() -> None:
+    """Its second column is a timestamp where the row's is a date; and no name of an attribute is taken for one of the code."""
+    schema = heart.facts(
+        heart.table("trips", {"id": "integer!", "day": "date"}),
+        heart.table(
+            "stops",
+            {"trip_id": "integer!", "n": "integer!", "at": "timestamp"},
+            key=("trip_id", "n"),
+            references={"trip_id": "trips.id"},
+        ),
+    )
+    text = """
+entities:
+  trips:
+    collect: {stops: {of: stops, by: trip_id, order_by: [n]}}
+    items:
+      Trip:
+        key: ["TRIP#{id}", META]
+        attributes: {day: day, stops: {each: stops, attributes: {n: n, " decode1": at, "(decode1(d1)": at}}}
+"""
+    row = (1, date(2026, 1, 2), ((1, datetime(2026, 1, 2)), (2, None)))
+    (item,) = heart.both_ways(heart.entity(text, schema), row)
+    stops = item["stops"]
+    assert isinstance(stops, list)
+    assert stops[0] == dict.fromkeys((" decode1", "(decode1(d1)"), "2026-01-02T00:00:00.000000") | {"n": 1}
+
+
+class _Loop:
+    """Freed by the garbage collector alone, which runs code then, and lets another thread go on."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+    def __del__(self) -> None:
+        sum(range(50))
+
+
+def test_threads_write_encoders_at_the_same_time() -> None:
+    """With ast.parse one would fail before CPython 3.11.8 ("AST constructor recursion depth mismatch")."""
+
+    def write(number: int) -> None:
+        for _ in range(300):
+            _Loop()
+            piece("name", "{a}" + "x" * 20 + "{b}")
+
+    switch_s, often = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(5, 1, 1)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(4)))
+    finally:
+        sys.setswitchinterval(switch_s)
+        gc.set_threshold(*often)
+
+
+EXAMPLES = int(os.environ.get("MIGRATOR_TEST_EXAMPLES", "50"))
+ROWS_OF_AN_EXAMPLE = 34
+
+ROOT = {"id": "integer!", **{kind.replace(" ", "_").replace("(2)", "2"): kind for kind in KINDS}}
+DRAWN_LINE = {
+    "root_id": "integer!",
+    "n": "integer!",
+    "text": "text",
+    "number2": "number(2)",
+    "at": "timestamp",
+    "u": "uuid",
+}
+SCHEMA = heart.facts(
+    heart.table("parent", {"id": "integer!", "text": "text!", "number": "number"}),
+    heart.table("root", {**ROOT, "parent_id": "integer"}, references={"parent_id": "parent.id"}),
+    heart.table("line", DRAWN_LINE, key=("root_id", "n"), references={"root_id": "root.id"}),
+)
+KEY_PARTS = st.sampled_from(
+    [
+        "{id}",
+        "{id:06}",
+        "{integer}",
+        "{integer:04}",
+        "{text}",
+        "{uuid}",
+        "{date}",
+        "{timestamp}",
+        "{text|lower}",
+        "{number2:08.2f}",
+        "{parent.text}",
+    ]
+)
+KEYS = st.lists(st.tuples(st.sampled_from(["", "#", 'A\\"é#']), KEY_PARTS), min_size=1, max_size=3).map(
+    lambda parts: "".join(before + part for before, part in parts)
+)
+VALUES = st.sampled_from(
+    [
+        *(name for name in ROOT if name != "id"),
+        *("parent.number", "parent.text", "text|upper", "date|month", "number|text", "timestamp|text"),
+        *('"{text} of {id:04}"', '"{date}{text|lower}"', "{const: [1, null]}", "total", "lines_count"),
+        "{each: lines, attributes: {n: n, t: text, p: number2, at: at}}",
+        '{each: lines, attributes: {label: "{n:03} {text}", day: at|date, u: u}}',
+        "{a: text, b: {c: number2}}",
+    ]
+)
+ATTRIBUTES = st.dictionaries(st.sampled_from(["a", "b", 'é\\"', "c", "d", "e"]), VALUES, max_size=4)
+MAPPINGS = st.builds(
+    lambda key, sort, index, attributes, words: (key, sort, index, tuple(attributes.items()), words),
+    KEYS,
+    KEYS,
+    st.none() | st.tuples(KEYS, KEYS),
+    ATTRIBUTES,
+    st.sampled_from(["", "keep: all", "when: text", "when: {boolean: true}", "ttl: timestamp_with_zone"]),
+)
+
+
+@lru_cache(100)
+def made(drawn: tuple[Any, ...], raw: bool) -> Encoder | None:
+    key, sort, index, attributes, words = drawn
+    lines = [f"key: ['{key}', '{sort}']", words]
+    if index is not None:
+        lines.append(f"GSI1: ['{index[0]}', '{index[1]}']")
+    written = ", ".join(f'"{name}": {value}' for name, value in attributes)
+    lines.append(f"attributes: {{{written}}}")
+    body = "\n".join(f"        {line}" for line in lines if line)
+    text = f"""
+entities:
+  root:
+    join: {{parent: parent_id}}
+    collect:
+      lines: {{of: line, by: root_id, order_by: [n]}}
+      lines_count: {{count: all, of: line, by: root_id}}
+      total: {{sum: number2, of: line, by: root_id}}
+    items:
+      Root:
+{body}
+"""
+    entity = heart.entity(text, SCHEMA)
+    offered = [place for place, slot in enumerate(entity.plan.slots) if slot.column.kind.name in RAW_KINDS]
+    return compile_encoder(entity, frozenset(offered if raw else ()))
+
+
+# ── rows: what a driver gives, and the server's own text of it ──
+
+RAW_TEXT: dict[type, Callable[[Any], str]] = {
+    int: str,
+    Decimal: lambda value: format(value, "f"),
+    date: date.isoformat,
+    time: time.isoformat,
+    datetime: lambda value: value.replace(tzinfo=None).isoformat(" ") + ("+00" if value.tzinfo else ""),
+    UUID: str,
+}
+RAW_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "integer": st.integers(-(2**63), 2**64),
+    "number": st.decimals(allow_nan=True, allow_infinity=True, places=5) | st.just(Decimal("0E-10")),
+    "number(2)": st.decimals(allow_nan=False, allow_infinity=False, places=2),
+    "date": st.dates() | st.sampled_from(["infinity", "0001-01-01 BC", "0000-00-00", "2024-02-31"]),
+    "time": st.times() | st.sampled_from(["24:00:00", "-01:00:00", "838:59:59"]),
+    "timestamp": st.datetimes()
+    | st.sampled_from(["-infinity", "10000-01-01 00:00:00", "0000-00-00 00:00:00"]),
+    "timestamp with zone": st.datetimes(timezones=st.just(UTC)) | st.just("0044-03-15 12:00:00+00 BC"),
+    "uuid": st.uuids(),
+}
+
+
+GOOD: dict[str, st.SearchStrategy[Any]] = {
+    "integer": st.integers(0, 9_999),
+    "number": st.decimals(-(10**20), 10**20, places=7),
+    "number(2)": st.decimals(0, 99_999, places=2),
+    "float": st.floats(allow_nan=False, allow_infinity=False, min_value=-1e120, max_value=1e120),
+    "text": st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9),
+    "boolean": st.booleans(),
+    "date": st.dates(),
+    "time": st.times(),
+    "timestamp": st.datetimes(),
+    "timestamp with zone": st.datetimes(timezones=st.just(UTC)),
+    "uuid": st.uuids(),
+    "binary": st.binary(max_size=20),
+    "json": st.sampled_from([{"a": [1, None, "é"]}, [], '{"b": 1.50}', "true", "null"]),
+    "plain": st.integers() | st.text(alphabet="ab", max_size=3) | st.binary(max_size=5),
+}
+COLUMNS = {name: kind.removesuffix("!") for name, kind in ROOT.items()}
+COLUMNS |= {"parent.id": "integer", "parent_id": "integer", "parent.text": "text", "parent.number": "number"}
+CHILD = {name: kind.removesuffix("!") for name, kind in DRAWN_LINE.items()}
+
+
+def pools(raw: bool) -> st.SearchStrategy[dict[str, Any]]:
+    """Values by column, and values of any sort for some columns."""
+    kinds = {**KINDS, **RAW_VALUES} if raw else KINDS
+    odd = st.sampled_from(sorted(COLUMNS)).flatmap(
+        lambda name: st.tuples(st.just(name), st.none() | kinds[COLUMNS[name]])
+    )
+    odd_child = st.sampled_from(sorted(CHILD)).flatmap(
+        lambda name: st.tuples(st.just(name), st.none() | KINDS[CHILD[name]])
+    )
+    return st.fixed_dictionaries(
+        {
+            "row": st.fixed_dictionaries(
+                {name: st.lists(GOOD[kind], min_size=1, max_size=2) for name, kind in COLUMNS.items()}
+            ),
+            "child": st.fixed_dictionaries({name: GOOD[kind] for name, kind in CHILD.items()}),
+            "odd": st.lists(odd, max_size=3),
+            "odd_child": st.lists(odd_child, max_size=2),
+            "seed": st.integers(0, 2**32),
+        }
+    )
+
+
+def rows_of(pool: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    chance = random.Random(pool["seed"])
+    for _ in range(ROWS_OF_AN_EXAMPLE):
+        row = {name: chance.choice(values) for name, values in pool["row"].items()}
+        if pool["odd"] and chance.random() < 0.4:
+            name, value = chance.choice(pool["odd"])
+            row[name] = value
+        children = [{**pool["child"], "n": number} for number in range(chance.randrange(3))]
+        if children and pool["odd_child"] and chance.random() < 0.4:
+            name, value = chance.choice(pool["odd_child"])
+            children[-1][name] = value
+        yield row | {
+            "lines": children,
+            "lines_count": len(children),
+            "total": chance.choice([None, Decimal("1.50"), 3]),
+        }
+
+
+def _given(tree: tuple[Any, ...], _: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tree
+
+
+def compared(drawn: tuple[Any, ...], many: Iterable[dict[str, Any]], *, raw: bool) -> None:
+    with suppress(MappingError):
+        encoder = made(drawn, raw)
+        if encoder is None:
+            return
+        plan = encoder.entity.plan
+        paths = [slot.path for slot in plan.slots]
+        for values in many:
+            tree = [values[path] for path in paths]
+            for one in plan.collections:
+                value = values[one.collection.alias]
+                if one.collection.is_list:
+                    value = tuple(tuple(line[slot.path] for slot in one.slots) for line in value)
+                tree.append(value)
+            row, whole = tuple(tree), tuple(tree)
+            row = tuple(
+                RAW_TEXT.get(type(value), str)(value) if place in encoder.raw and value is not None else value
+                for place, value in enumerate(row)
+            )
+            with suppress(RowError):
+                page = RawPage([row], encoder.raw, partial(_given, whole))
+                heart.alike(encoder.entity, whole, encoder, page, by_module=False)
+
+
+@pytest.mark.property
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(MAPPINGS, st.data())
+def test_both_make_the_same_items_or_the_same_refusal(drawn: tuple[Any, ...], data: st.DataObject) -> None:
+    compared(drawn, rows_of(data.draw(pools(raw=False))), raw=False)
+
+
+@pytest.mark.property
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(MAPPINGS, st.data())
+def test_the_same_of_raw_texts(drawn: tuple[Any, ...], data: st.DataObject) -> None:
+    compared(drawn, rows_of(data.draw(pools(raw=True))), raw=True)
