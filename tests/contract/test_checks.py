@@ -13,29 +13,29 @@ from typing import Any
 import pytest
 
 import migrator
-from migrator.mapping.model.edges import Kept
-from migrator.runtime.errors import StoppedError, TargetError
-from migrator.mapping.model.instances import Lifetimes
-from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.source.adapter.events import Rules
-from migrator.source.sql.transactions import Reading
-from migrator.stages.backfill.stage import Backfill
-from migrator.stages.backfill.write import ConditionalPath, FastPath
-from migrator.stages.live.instances import Role
-from migrator.stages.live.refresh import Refresh
-from migrator.stages.live.relay import Relay
-from migrator.stages.live.send import encoded_of, send
-from migrator.stages.live.service import Strict
-from migrator.stages.live.writers import Purge, WriterHeartbeats
-from migrator.stages.core.removal import Forget, Strip, Undo
-from migrator.features.revisions.gone import Gone
-from migrator.stages.verify.stage import Verify
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import ControlItem, DynamoStripping
 from migrator.dynamodb.puts import FirstTries
 from migrator.dynamodb.store import DynamoStore, reads_only
+from migrator.features.revisions.gone import Gone
+from migrator.mapping.model.edges import Kept
+from migrator.mapping.model.instances import Lifetimes
+from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import StoppedError, TargetError
+from migrator.source.adapter.events import Rules
+from migrator.source.sql.transactions import Reading
+from migrator.stages.backfill.stage import Backfill
+from migrator.stages.backfill.write import ConditionalPath, FastPath
+from migrator.stages.core.removal import Forget, Strip, Undo
+from migrator.stages.live.instances import Role
+from migrator.stages.live.refresh import Refresh
+from migrator.stages.live.relay import Relay
+from migrator.stages.live.send import encoded_of, send
+from migrator.stages.live.service import Strict
+from migrator.stages.live.writers import Purge, WriterHeartbeats
+from migrator.stages.verify.stage import Verify
 from tests import pins
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping

@@ -7,8 +7,8 @@ from pathlib import Path
 from threading import Event
 
 import migrator
-from migrator.runtime.errors import Interrupted
 from migrator.mapping.model.table import Item
+from migrator.runtime.errors import Interrupted
 from migrator.stages.core.parallel import TableWalk
 from tests import pins
 from tests.unit.stages.core.test_removal import SOURCED, filled
