@@ -102,7 +102,7 @@ def _refusal(error: BaseException) -> RefusalKind | None:
 _HAS_MARKS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrator_mark'"
 
 
-def _begin_writing(connection: Connection) -> None:
+def _begin_row(connection: Connection) -> None:
     """A session has no settings here that a trigger could ask for; nobody else sees a row that goes before the commit."""
     if connection.exec_driver_sql(_HAS_MARKS).first():
         connection.exec_driver_sql("INSERT INTO migrator_mark (id) VALUES (0)")
@@ -115,7 +115,7 @@ def _end(connection: Connection) -> None:
 
 ROWS = RowWriting(
     prepare=_prepare,
-    begin=_begin_writing,
+    begin=_begin_row,
     end=_end,
     bound=_bound,
     upserts=True,
