@@ -24,7 +24,7 @@ from migrator.commands.export import export
 from migrator.commands.local import completion, local
 from migrator.commands.mapping import mapping
 from migrator.commands.reverse import reverse
-from migrator.commands.status import pause, resume, status, throttle
+from migrator.commands.status import pace, status
 from migrator.commands.table import doctor, table
 from migrator.commands.verify import query, shadow, verify
 from migrator.features.exports.commands import import_model
@@ -39,7 +39,7 @@ from migrator.runtime.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, Mapp
 SECTIONS = {
     "Design": (init, import_model, plan, mapping, query, examples),
     "Prepare": (doctor, table, export, capture, local),
-    "Move": (backfill, relay, verify, migrate_mapping, look, ui, status, findings, throttle, pause, resume),
+    "Move": (backfill, relay, verify, migrate_mapping, look, ui, status, findings, pace),
     "Cut over": (shadow, report, cutover, reverse, decommission),
     "Mend": (undo, forget, purge),
     "Shell": (completion,),

@@ -1,4 +1,4 @@
-"""`migrator status`, `throttle`, `pause` and `resume`: a job's processes while they are at work."""
+"""`migrator status` and `pace`: a job's processes while they are at work."""
 
 from __future__ import annotations
 
@@ -13,11 +13,6 @@ from migrator.cli.command_line import (
     some_seconds,
 )
 from migrator.commands.cutover import own_name
-
-_reason = click.option(
-    "--reason", default="", help="Shown by `migrator status`, such as the ticket of an incident."
-)
-_who = click.option("--who", default=own_name, help="Who asks for it (default: user@host).")
 
 
 @click.command(cls=Leaf, example="jobs/shop.yaml --watch")
@@ -55,49 +50,26 @@ def status() -> Work:
 
 @click.command(cls=Leaf, example="jobs/shop.yaml --max-write-units 200")
 @job_argument
+@click.option("--pause", is_flag=True, help="Pause backfills and relays once what is under way is done.")
+@click.option("--resume", is_flag=True, help="Let paused backfills and relays continue.")
 @click.option(
     "--max-write-units",
     type=click.IntRange(1),
     help="Write units a second, at most, of table or index: of a backfill, and of all relays together.",
 )
-@click.option("--off", is_flag=True, help="As the job file or the command line of each process says, again.")
-@_reason
-@_who
+@click.option(
+    "--off", is_flag=True, help="The limit of the job file or of each process's command line, again."
+)
+@click.option("--reason", default="", help="Shown by `migrator status`, such as the ticket of an incident.")
+@click.option("--who", default=own_name, help="Who does it (default: user@host).")
 @json_option
 @adopt_option
-def throttle() -> Work:
-    """Change how many write units backfills and relays take, while they are at work; without an option, say what is asked.
+def pace() -> Work:
+    """Pause, resume or slow down the backfills and relays of a job while they work; without an option, show the pace.
 
-    It is kept in the journal, for processes that begin later, too. Those at work hear of it with their next heartbeat.
+    The journal keeps it, also for processes that begin later. Those at work follow with their next heartbeat. While they are
+    paused, marks wait in the source; services continue, and leave marks.
     """
-    from migrator.commands.status_work import throttle
+    from migrator.commands.status_work import pace
 
-    return throttle
-
-
-@click.command(cls=Leaf, example="jobs/shop.yaml --reason INC-1234")
-@job_argument
-@_reason
-@_who
-@json_option
-@adopt_option
-def pause() -> Work:
-    """Pause backfills and relays of a job, once what is under way is done; marks wait in the source meanwhile.
-
-    A process that begins later waits as well. Services go on, and leave marks.
-    """
-    from migrator.commands.status_work import pause
-
-    return pause
-
-
-@click.command(cls=Leaf, example="jobs/shop.yaml")
-@job_argument
-@_who
-@json_option
-@adopt_option
-def resume() -> Work:
-    """Let paused backfills and relays of a job go on."""
-    from migrator.commands.status_work import resume
-
-    return resume
+    return pace

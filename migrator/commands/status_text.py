@@ -132,7 +132,7 @@ def pace_line(throttle: Throttle, now_s: float) -> str:
     since = f"by {throttle.who}, {age_text(now_s - throttle.since)} ago"
     why = f" ({throttle.reason})" if throttle.reason else ""
     if throttle.paused:
-        return f"paused {since}{why}; `migrator resume` goes on; {limit} then"
+        return f"paused {since}{why}; `migrator pace --resume` goes on; {limit} then"
     return f"{limit}, {since}{why}" if throttle.who else "as the job says"
 
 

@@ -45,7 +45,7 @@ from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import CommandJob
 
-# ── `migrator throttle`, `pause` and `resume`: how fast a job's backfills and relays may go ──
+# ── `migrator pace`: how fast a job's backfills and relays may go ──
 
 
 LONGEST = 200
@@ -54,42 +54,32 @@ WITHIN_S = 10
 
 
 @belonging()
-def throttle(
-    command_job: CommandJob, max_write_units: int | None, off: bool, reason: str, who: str, as_json: bool
+def pace(
+    command_job: CommandJob,
+    pause: bool,
+    resume: bool,
+    max_write_units: int | None,
+    off: bool,
+    reason: str,
+    who: str,
+    as_json: bool,
 ) -> int:
-    """The exit code of `migrator throttle`."""
+    """The exit code of `migrator pace`."""
+    if pause and resume:
+        raise click.UsageError("--pause goes without --resume")
     if off and max_write_units is not None:
         raise click.UsageError("--off goes without --max-write-units")
-    if max_write_units is None and not off:
-        return _told(command_job, as_json=as_json)
-    return _asked(command_job, who, reason, as_json=as_json, max_write_units=max_write_units)
-
-
-@belonging()
-def pause(command_job: CommandJob, reason: str, who: str, as_json: bool) -> int:
-    """The exit code of `migrator pause`."""
-    return _asked(command_job, who, reason, as_json=as_json, paused=True)
-
-
-@belonging()
-def resume(command_job: CommandJob, who: str, as_json: bool) -> int:
-    """The exit code of `migrator resume`."""
-    return _asked(command_job, who, "", as_json=as_json, paused=False)
-
-
-def _asked(command_job: CommandJob, who: str, reason: str, *, as_json: bool, **asked: Any) -> int:
+    asked: dict[str, Any] = {"paused": pause} if pause or resume else {}
+    if off or max_write_units is not None:
+        asked["max_write_units"] = max_write_units
     job = command_job.job
     processes = SqlProcesses(command_job.journal().database, job.name)
     if not (who + reason).isprintable() or max(len(who), len(reason)) > LONGEST:
         raise SettingsError(f"--who and --reason are one line of {LONGEST} letters at most")
-    throttle = processes.ask(who, reason, **asked)
-    return _print_pace(throttle, processes.read(), job.name, as_json=as_json)
-
-
-def _told(command_job: CommandJob, *, as_json: bool) -> int:
-    processes = SqlProcesses(command_job.journal().database, command_job.job.name)
+    if asked:
+        processes.ask(who, reason, **asked)
     operations = processes.read()
-    return _print_pace(operations.throttle, operations, command_job.job.name, as_json=as_json)
+    return _print_pace(operations.throttle, operations, job.name, as_json=as_json)
 
 
 def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json: bool) -> int:

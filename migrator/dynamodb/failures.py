@@ -215,7 +215,7 @@ def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
 
 _THROTTLED = (
     "the table, or one key of it, takes less than is sent: give it more capacity, or send less"
-    " (`migrator throttle --max-write-units N`); what is checkpointed stays, the same command goes on"
+    " (`migrator pace --max-write-units N`); what is checkpointed stays, the same command goes on"
 )
 _FAILING = (
     "DynamoDB answers and fails by itself: look at the health of its region; what is checkpointed stays, the same"

@@ -60,7 +60,7 @@ def value(text: str, name: str, **labels: str) -> float:
 def backfill(shop: Project) -> str:
     """Paused before its first page, then slowed down after it, and let go."""
     job, port = str(shop.job), free_port()
-    shop.done("pause", job, "--reason", "tried")
+    shop.done("pace", job, "--pause", "--reason", "tried")
     with shop.beside(
         "backfill", job, "--metrics-port", str(port), "--workers", "1", "--max-write-units", "10"
     ):
@@ -68,13 +68,13 @@ def backfill(shop: Project) -> str:
         assert value(metrics_of(port), "migrator_held") == 1
         assert value(metrics_of(port), "migrator_backfill_rows_total") == 0
         assert fetched(f"http://127.0.0.1:{port}/readyz")[0] == 200
-        shop.done("resume", job)
+        shop.done("pace", job, "--resume")
         until(
             lambda: value(metrics_of(port), "migrator_backfill_rows_total", entity="invoice"), "rows of both"
         )
         text = metrics_of(port)
-        shop.done("throttle", job, "--max-write-units", "1000000")
-    shop.done("throttle", job, "--off")
+        shop.done("pace", job, "--max-write-units", "1000000")
+    shop.done("pace", job, "--off")
     shop.done_at_last("backfill", job)
     return text
 

@@ -62,14 +62,14 @@ def test_status_is_right_after_each_fault_of_a_night(tmp_path: Path, dynamodb_ur
     assert not away["alive"].count("works")
 
     shop.job.write_text(usual)
-    shop.done("pause", job, "--reason", "INC-7", "--who", "ops")
+    shop.done("pace", job, "--pause", "--reason", "INC-7", "--who", "ops")
     paused = six_lines(shop)
     assert paused["pace"].startswith("paused by ops")
     assert "INC-7" in paused["pace"]
     assert "DynamoDB" in paused["failure"], "only progress ends a failure"
     assert paused["lag"].startswith("4 mark(s) of 4 row(s) wait")
 
-    shop.done("resume", job)
+    shop.done("pace", job, "--resume")
     with shop.beside("relay", job):
         until(lambda: six_lines(shop)["failure"].startswith("none now"), "progress is reported")
         morning = six_lines(shop)

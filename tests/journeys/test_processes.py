@@ -148,7 +148,7 @@ def test_a_signal_ends_all_with_their_pages_kept(shop: Project, number: signal.S
 
 def two_paused(made: Project, host: Project | None = None) -> tuple[subprocess.Popen[str], ...]:
     """A driver and one that has joined it (on another `host`), both of which wait until the job is resumed."""
-    made.done("pause", str(made.job))
+    made.done("pace", str(made.job), "--pause")
     driver = made.start("backfill", str(made.job))
     until(lambda: len(at_work(made)) == 1)
     joined = (host or made).start("backfill", str(made.job), "--join")
@@ -166,7 +166,7 @@ def at_work(made: Project) -> list[dict[str, object]]:
 def test_another_process_joins_and_each_has_its_line_in_the_status(shop: Project) -> None:
     processes = two_paused(shop)
     assert {one["kind"] for one in at_work(shop)} == {"backfill"}
-    shop.done("resume", str(shop.job))
+    shop.done("pace", str(shop.job), "--resume")
     for process in processes:
         _, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
@@ -178,7 +178,7 @@ def test_hosts_whose_clocks_are_minutes_apart_work_on_one_run(shop: Project) -> 
     """The driver's host is ten minutes behind, the other one ten minutes ahead."""
     for process in two_paused(with_clock(shop, -OFF_S), with_clock(shop, OFF_S)):
         if process.poll() is None:
-            shop.done("resume", str(shop.job))
+            shop.done("pace", str(shop.job), "--resume")
         _, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
     assert "is done" in err
@@ -189,7 +189,7 @@ def test_one_that_joined_stops_where_the_driver_was_killed(shop: Project) -> Non
     driver, joined = two_paused(shop)
     driver.kill()
     driver.communicate()
-    shop.done("resume", str(shop.job))
+    shop.done("pace", str(shop.job), "--resume")
     _, err = joined.communicate(timeout=120)
     assert (joined.returncode, pins.said(err)) == (STOPPED, True), err
     shop.done("backfill", str(shop.job))

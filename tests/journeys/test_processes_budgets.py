@@ -208,7 +208,7 @@ def test_connections_of_a_run_are_never_more_than_it_may_have(
     job = str(served.job)
     with_source(served, f"max_connections: {CONNECTIONS}")
     with counting(postgres_database) as counts:
-        served.done("pause", job)
+        served.done("pace", job, "--pause")
         driver = served.start("backfill", job, "--processes", "3")
         until(lambda: done_pages(served) == 0 and len(at_work(served)) == 3)
         first = served.start("backfill", job, "--join")
@@ -219,7 +219,7 @@ def test_connections_of_a_run_are_never_more_than_it_may_have(
         until(lambda: len(shares(served)) == 3)
         second = served.start("backfill", job, "--join")
         until(lambda: len(shares(served)) == 4)
-        served.done("resume", job)
+        served.done("pace", job, "--resume")
         for process in (driver, first, second):
             ended_well(process)
     print(f"{max(counts)} connections at most, of {CONNECTIONS}")

@@ -43,10 +43,10 @@ def killing(made: Project, step: str, waits: str = "") -> None:
 def need_backfill_survives(made: Project, step: str) -> None:
     """Both processes are there before a page is written."""
     killing(made, STEPS[step])
-    made.done("pause", str(made.job))
+    made.done("pace", str(made.job), "--pause")
     driver = made.start("backfill", str(made.job), "--restart", "--processes", "2")
     until(lambda: in_journal(made, "SELECT count(*) FROM migrator_process") == [(2,)])
-    made.done("resume", str(made.job))
+    made.done("pace", str(made.job), "--resume")
     _, err = driver.communicate(timeout=300)
     assert driver.returncode == 0, err
     assert ("process_ended" in err) == (step != "release"), err

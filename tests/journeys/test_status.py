@@ -113,7 +113,7 @@ def test_a_relay_that_is_at_work_is_paused_and_goes_on(shop: Project) -> None:
     job = str(shop.job)
     with shop.beside("relay", job):
         until(lambda: standings(shop) == ["idle"], "the relay is idle")
-        paused = shop.done("pause", job, "--reason", "INC-7", "--who", "ops").out
+        paused = shop.done("pace", job, "--pause", "--reason", "INC-7", "--who", "ops").out
         assert paused == pins.text("paused")
         assert pins.said(paused, "hear")
         until(lambda: standings(shop) == ["held"], "the relay is held")
@@ -122,13 +122,13 @@ def test_a_relay_that_is_at_work_is_paused_and_goes_on(shop: Project) -> None:
         said = shop.done("status", job).out
         assert "held; paused by ops (INC-7)" in said
         assert pins.said(said, "resume", job=job)
-        shop.done("resume", job)
+        shop.done("pace", job, "--resume")
         until(lambda: waiting(shop) == 0, "the marks are worked")
     assert operations(shop)["processes"] == []
 
 
 def test_relay_paused_before_it_began_waits_and_stops(shop: Project) -> None:
-    shop.done("pause", str(shop.job), "--who", "ops")
+    shop.done("pace", str(shop.job), "--pause", "--who", "ops")
     rename(shop, "Ada")
     relay = shop.start("relay", str(shop.job))
     until(lambda: standings(shop) == ["held"], "the relay is held")
@@ -147,7 +147,7 @@ def test_a_process_that_was_killed_is_dead_at_once(shop: Project) -> None:
     relay.kill()
     relay.communicate(timeout=LIMIT_S)
     assert standings(shop) == ["dead"]
-    assert shop.done("throttle", str(shop.job), "--json").data["processes"] == 0
+    assert shop.done("pace", str(shop.job), "--json").data["processes"] == 0
     assert pins.said(shop.done("status", str(shop.job)).out)
 
 
@@ -204,12 +204,12 @@ def test_a_strained_source_holds_the_relay_until_it_is_relieved(shop: Project) -
 
 def test_wrong_use_is_said_so(shop: Project) -> None:
     job = str(shop.job)
-    assert "--off goes without" in shop.run("throttle", job, "--off", "--max-write-units", "5").err
-    assert shop.run("throttle", job, "--max-write-units", "0").code == 2
-    assert pins.said(shop.run("pause", job, "--reason", "a\nb").err, "letters")
-    assert pins.said(shop.run("pause", job, "--reason", "x" * 201).err, "line")
+    assert "--off goes without" in shop.run("pace", job, "--off", "--max-write-units", "5").err
+    assert shop.run("pace", job, "--max-write-units", "0").code == 2
+    assert pins.said(shop.run("pace", job, "--pause", "--reason", "a\nb").err, "letters")
+    assert pins.said(shop.run("pace", job, "--pause", "--reason", "x" * 201).err, "line")
     assert "--watch goes alone" in shop.run("status", job, "--watch", "--json").err
-    assert shop.done("throttle", job).out == pins.text("job")
+    assert shop.done("pace", job).out == pins.text("job")
 
 
 # ── --watch ──

@@ -23,7 +23,7 @@ OTHERS = {
     "export cdk-py", "export cdk-ts", "export cloudformation", "export electrodb", "export grants", "export iam", "export items", "export json-schema",
     "export python", "export terraform", "export workbench", "import workbench", "findings", "init", "look", "ui", "local status", "local stop", "mapping check", "mapping schema",
     "mapping try", "mapping diff", "plan", "query", "shadow replay", "status", "table check", "report", "decommission check",
-    "cutover status", "cutover history", "cutover rollback", "cutover watch", "throttle", "pause", "resume",
+    "cutover status", "cutover history", "cutover rollback", "cutover watch", "pace",
     "reverse check", "reverse status", "reverse stop",
 }  # fmt: skip
 """Commands that change at most the journal (SQL answers again, without asking, where something is wrong), write files, or end the

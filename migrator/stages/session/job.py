@@ -284,7 +284,7 @@ def backoff_of(job: Job) -> Backoff:
 
 
 def _limit(tuning: Tuning, design: TableDesign, retry: Retry) -> WriteLimit:
-    """Also where the job sets none: `migrator throttle` may set one while a process is at work."""
+    """Also where the job sets none: `migrator pace` may set one while a process is at work."""
     return WriteLimit(tuning.max_write_units, design.global_indexes, wait=retry.wait)
 
 
