@@ -228,35 +228,6 @@ def test_a_crash_before_or_after_a_transaction_leaves_all_or_nothing(race: Race,
     race.comes_to_rest()
 
 
-def test_a_transaction_that_lands_late_replaces_nothing_newer(race: Race) -> None:
-    fill(race, 100)
-    change(race, 100, "b")
-    faults = Faults(holds=lambda operation, body: operation == "TransactWriteItems")
-    with race.through(faults) as (late, proxy):
-        with pins.refused(Exception):
-            late.relay(lease_s=0).once()
-        change(race, 100, "c", rest=False)
-        race.work()
-        assert titles(race) == ["c"] * 50
-        assert set(proxy.land()) == {400}
-    assert titles(race) == ["c"] * 50
-    race.comes_to_rest()
-
-
-def test_of_two_relays_with_one_row_the_slower_one_mixes_nothing(race: Race) -> None:
-    """The slow one has read before a change that the other one writes; what it is refused with makes it read again."""
-    fill(race, 100)
-    change(race, 100, "b")
-
-    def meanwhile() -> None:
-        change(race, 100, "c", rest=False)
-        race.work()
-
-    race.relay(Pause(meanwhile), lease_s=0).once()
-    assert titles(race) == ["c"] * 50
-    race.comes_to_rest()
-
-
 def test_an_item_that_another_wrote_newer_has_the_row_read_again(race: Race) -> None:
     """A page of an older release knows more of one item, and dies before it writes the others."""
     fill(race, 100)
