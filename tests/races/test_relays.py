@@ -10,7 +10,6 @@ import pytest
 
 from migrator.mapping.model.live import ConditionalStore, Outcome
 from migrator.mapping.model.table import Item
-from migrator.runtime.errors import StoppedError
 from tests.fakes.encoded import ByItems
 from tests.races.harness import Pause, Race
 
