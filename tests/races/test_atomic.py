@@ -16,7 +16,7 @@ from tests import support_services as services
 from tests.fakes.encoded import ByItems
 from tests.faults.schedule import Faults
 from tests.races.conftest import open_log_shop
-from tests.races.harness import Pause, Race
+from tests.races.harness import Race
 from tests.races.shop import TABLES, Shop, open_shop
 from tests.support_capture import new_sqlite
 from tests.support_fence import PageOf
@@ -225,52 +225,6 @@ def test_a_crash_before_or_after_a_transaction_leaves_all_or_nothing(race: Race,
             relay.once()
     assert titles(race) == (["a"] * 100 if cut == "cut_before" else ["b"] * 50)
     assert len(race.mark_ids()) == 1
-    race.comes_to_rest()
-
-
-def test_a_transaction_that_lands_late_replaces_nothing_newer(race: Race) -> None:
-    fill(race, 100)
-    change(race, 100, "b")
-    faults = Faults(holds=lambda operation, body: operation == "TransactWriteItems")
-    with race.through(faults) as (late, proxy):
-        with pins.refused(Exception):
-            late.relay(lease_s=0).once()
-        change(race, 100, "c", rest=False)
-        race.work()
-        assert titles(race) == ["c"] * 50
-        assert set(proxy.land()) == {400}
-    assert titles(race) == ["c"] * 50
-    race.comes_to_rest()
-
-
-def test_of_two_relays_with_one_row_the_slower_one_mixes_nothing(race: Race) -> None:
-    """The slow one has read before a change that the other one writes; what it is refused with makes it read again."""
-    fill(race, 100)
-    change(race, 100, "b")
-
-    def meanwhile() -> None:
-        change(race, 100, "c", rest=False)
-        race.work()
-
-    race.relay(Pause(meanwhile), lease_s=0).once()
-    assert titles(race) == ["c"] * 50
-    race.comes_to_rest()
-
-
-def test_an_item_that_another_wrote_newer_has_the_row_read_again(race: Race) -> None:
-    """A page of an older release knows more of one item, and dies before it writes the others."""
-    fill(race, 100)
-    change(race, 100, "b")
-
-    def meanwhile() -> None:
-        ticket = race.shop.live.tickets.draw()
-        newer = {**race.item("SHEET#1", "S100#007"), "title": "b", "_tk": ticket}
-        race.beside.memory.reached(ticket)
-        race.beside.store.write([newer])
-
-    race.relay(Pause(meanwhile), lease_s=0).once()
-    assert titles(race) == ["b"] * 100
-    assert len({item["_tk"] for item in race.live().values()}) == 1
     race.comes_to_rest()
 
 

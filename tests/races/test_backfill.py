@@ -26,28 +26,6 @@ CHANGES = {
 }
 
 
-def test_backfill_read_before_the_update_and_written_after_it(race: Race) -> None:
-    race.sql(ANN)
-    race.work()
-
-    def meanwhile() -> None:
-        race.sql("UPDATE users SET name = 'Bea', email = 'bea@x' WHERE id = 1")
-        assert sum(worked.finished for worked in race.work()) == 1
-
-    race.copy("user", after_read=meanwhile)
-    assert race.item("USER#1")["name"] == "Bea"
-    assert ("EMAIL#ann@x", "META") in race.tombstones()
-    race.comes_to_rest()
-
-
-def test_an_update_and_then_the_backfill_leaves_the_update(race: Race) -> None:
-    race.sql(ANN, "UPDATE users SET name = 'Bea' WHERE id = 1")
-    race.work()
-    race.copy("user")
-    assert race.item("USER#1")["name"] == "Bea"
-    race.comes_to_rest()
-
-
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("fast", [False, True], ids=["conditional", "fast"])
 def test_every_order_of_page_change_and_mark_gives_the_row(race: Race, change: str, *, fast: bool) -> None:
@@ -74,60 +52,6 @@ def test_every_order_of_page_change_and_mark_gives_the_row(race: Race, change: s
     race.comes_to_rest()
     expected = {"update": 2 * len(orders), "delete": 0, "insert": 2 * len(orders)}
     assert len(race.live()) == expected[change]
-
-
-def test_a_late_backfill_put_does_not_bring_a_deleted_row_back(race: Race) -> None:
-    race.sql(ANN)
-    race.fill()
-
-    def meanwhile() -> None:
-        race.sql("DELETE FROM users WHERE id = 1")
-        race.work()
-
-    race.copy("user", after_read=meanwhile)
-    assert race.live() == {}
-    assert len(race.tombstones()) == 2
-    race.comes_to_rest()
-
-
-def test_a_row_that_is_inserted_and_deleted_before_its_first_put_lands_stays_away(race: Race) -> None:
-    def meanwhile() -> None:
-        race.sql("DELETE FROM users WHERE id = 1")
-        race.work()
-        # Tombstones stand where nothing ever was: a put is on its way.
-        assert len(race.tombstones()) == 2
-
-    race.sql(ANN)
-    race.copy("user", after_read=meanwhile)
-    assert race.live() == {}
-    race.comes_to_rest()
-
-
-def test_a_row_that_comes_back_after_its_deletion_wins_over_its_tombstone(race: Race) -> None:
-    race.sql(ANN)
-    race.fill()
-    race.sql("DELETE FROM users WHERE id = 1")
-    race.work()
-
-    def meanwhile() -> None:
-        race.sql("INSERT INTO users (id, name, email) VALUES (1, 'Again', 'ann@x')")
-
-    race.copy("user", after_read=meanwhile)
-    assert race.live() == {}
-    race.comes_to_rest()
-    assert race.item("USER#1")["name"] == "Again"
-    assert race.item("EMAIL#ann@x")["user"] == 1
-
-
-def test_a_page_that_is_repeated_after_a_resume_replaces_nothing_newer(race: Race) -> None:
-    """The process dies after the page was written and before its checkpoint; the same page is read and written again."""
-    race.sql(ANN, "INSERT INTO users (id, name) VALUES (2, 'Bob')")
-    race.copy("user")
-    race.sql("UPDATE users SET name = 'Bea', email = NULL WHERE id = 1", "DELETE FROM users WHERE id = 2")
-    race.work()
-    race.copy("user")
-    assert {key: item["type"] for key, item in race.live().items()} == {("USER#1", "META"): "User"}
-    race.comes_to_rest()
 
 
 def test_a_fast_run_that_crashed_goes_on_conditionally_beside_the_relay(race: Race) -> None:

@@ -11,16 +11,6 @@ TWO = (
     "INSERT INTO users (id, name, email) VALUES (1, 'Ann', 'x@x')",
     "INSERT INTO users (id, name, email) VALUES (2, 'Bob', NULL)",
 )
-MOVED = ("UPDATE users SET email = NULL WHERE id = 1", "UPDATE users SET email = 'x@x' WHERE id = 2")
-
-
-def test_a_changed_base_key_leaves_a_tombstone_under_the_old_one(race: Race) -> None:
-    race.sql(*TWO, "INSERT INTO orders (id, user_id, total) VALUES (5, 1, 10)")
-    race.fill()
-    race.sql("UPDATE orders SET id = 6 WHERE id = 5", "UPDATE users SET email = 'y@x' WHERE id = 1")
-    race.comes_to_rest()
-    assert {("USER#1", "ORDER#5"), ("EMAIL#x@x", "META")} <= race.tombstones().keys()
-    assert {("USER#1", "ORDER#6"), ("EMAIL#y@x", "META")} <= race.live().keys()
 
 
 def test_a_changed_index_key_moves_the_index_entry(race: Race) -> None:
@@ -30,44 +20,6 @@ def test_a_changed_index_key_moves_the_index_entry(race: Race) -> None:
     race.comes_to_rest()
     assert {item.get("GSI1PK") for item in race.stored() if "GSI1PK" in item} == {"NAME#Zoe"}
     assert not [item for item in race.tombstones().values() if "GSI1PK" in item]
-
-
-@pytest.mark.parametrize("first", ["giver", "taker"])
-def test_a_unique_value_moves_between_rows_whichever_mark_is_worked_first(race: Race, first: str) -> None:
-    race.sql(*TWO)
-    race.fill()
-    race.sql(*MOVED)
-    relay = race.relay(marks=1)
-    if first == "taker":
-        with race.aside():
-            assert relay.once().finished == 1
-    else:
-        assert relay.once().finished == 1
-    race.comes_to_rest()
-    assert race.item("EMAIL#x@x")["user"] == 2
-
-
-@pytest.mark.parametrize("paused", ["giver", "taker"])
-def test_a_unique_value_moves_while_the_relay_of_one_row_sleeps(race: Race, paused: str) -> None:
-    """One relay has read its row, and writes after another has worked the other row's mark."""
-    race.sql(*TWO)
-    race.fill()
-    race.sql(MOVED[0])
-    if paused == "giver":
-
-        def meanwhile() -> None:
-            race.sql(MOVED[1])
-            race.work()
-
-        race.relay(Pause(meanwhile), lease_s=0).once()
-    else:
-        with race.aside():
-            race.sql(MOVED[1])
-            released = race.mark_ids()
-            race.relay(Pause(lambda: race.copy("user")), lease_s=0).once()
-            assert len(released) == 2
-    race.comes_to_rest()
-    assert race.item("EMAIL#x@x")["user"] == 2
 
 
 def test_a_unique_value_goes_round_three_rows_in_one_transaction(race: Race) -> None:
@@ -121,16 +73,6 @@ def test_a_claim_that_is_withdrawn_is_forgotten(race: Race) -> None:
     assert race.beside.memory.requests_of([("HANDLE#same", "META")]) == []
 
 
-def test_a_fast_page_with_two_claims_of_one_key_is_right_once_one_gives_it_up(race: Race) -> None:
-    race.sql(*TWO, "UPDATE users SET handle = 'same' WHERE id IN (1, 2)")
-    copied = race.copy("user", fast=True)
-    assert [finding.kind for finding in copied.findings] == ["collision"]
-    winner = int(str(race.item("HANDLE#same")["user"]))
-    race.sql(f"UPDATE users SET handle = NULL WHERE id = {winner}")
-    race.comes_to_rest()
-    assert race.item("HANDLE#same")["user"] == 3 - winner
-
-
 # ── keys of two rows ──
 
 
@@ -155,20 +97,3 @@ def test_parent_and_child_of_one_key_change_in_two_transactions(
     race.comes_to_rest()
     assert {key for key in race.live() if key[0].startswith("TAGS")} == {("TAGS#2", "new#9")}
     assert between in race.tombstones()
-
-
-@pytest.mark.parametrize("late", ["first", "second"])
-def test_parent_and_child_of_one_key_are_worked_by_two_relays_in_either_order(race: Race, late: str) -> None:
-    race.sql(*TWO, "INSERT INTO orders (id, user_id, total) VALUES (5, 1, 10)")
-    race.sql("INSERT INTO tags (id, order_id, label) VALUES (9, 5, 'old')")
-    race.fill()
-    race.sql("UPDATE tags SET label = 'new' WHERE id = 9")
-    later = Pause(lambda: (race.sql("UPDATE orders SET user_id = 2 WHERE id = 5"), race.work()))
-    # The first has intended the key in between and sleeps; the second works both marks.
-    race.relay(later if late == "first" else lambda: None, lease_s=0).once()
-    if late == "second":
-        race.sql("UPDATE orders SET user_id = 2 WHERE id = 5")
-        race.relay(Pause(lambda: race.sql("DELETE FROM tags WHERE id = 9")), lease_s=0).once()
-    race.comes_to_rest()
-    expected = {("TAGS#2", "new#9")} if late == "first" else set()
-    assert {key for key in race.live() if key[0].startswith("TAGS")} == expected

@@ -76,30 +76,6 @@ def test_a_fast_worker_that_cannot_reach_the_journal_stops_before_the_relay_goes
     race.comes_to_rest()
 
 
-def test_no_fast_run_begins_once_a_relay_has_started(race: Race) -> None:
-    fence_off(
-        race.heartbeats.writers, race.heartbeats.lifetimes, lambda _: pytest.fail("no writer is registered")
-    )
-    assert race.heartbeats.enter("fast").writer.kind == "conditional"
-
-
-def test_what_changed_under_a_half_dead_fast_run_is_mended_by_its_marks(race: Race) -> None:
-    race.sql(ANN, "INSERT INTO users (id, name) VALUES (2, 'Bob')")
-    writer_lease = race.heartbeats.enter("fast")
-    race.copy(
-        "user",
-        fast=True,
-        check=writer_lease.check,
-        after_read=lambda: race.sql(
-            "UPDATE users SET name = 'Bea' WHERE id = 1", "DELETE FROM users WHERE id = 2"
-        ),
-    )
-    assert ("USER#2", "META") in race.live()
-    fence_off(race.heartbeats.writers, race.heartbeats.lifetimes, lambda _: _done(race.pass_time(1000)))
-    race.comes_to_rest()
-    assert ("USER#2", "META") in race.tombstones()
-
-
 # ── tombstones ──
 
 
@@ -165,7 +141,3 @@ def test_a_young_tombstone_stays_though_no_writer_is_alive(race: Race) -> None:
     race.sql("DELETE FROM users WHERE id = 1")
     race.work()
     assert (purge(race, 0), purge(race, race.heartbeats.lifetimes.ripe_s + 2)) == (0, 2)
-
-
-def _done(_: object) -> None:
-    return

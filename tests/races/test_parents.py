@@ -32,49 +32,6 @@ def test_a_child_that_moves_between_parents_refreshes_both(race: Race) -> None:
     assert ("TAGS#2", "red#9") in race.live()
 
 
-def test_a_child_that_moves_while_a_page_holds_it_under_the_old_parent(race: Race) -> None:
-    race.sql(*TWO)
-    race.fill()
-
-    def meanwhile() -> None:
-        race.sql("UPDATE orders SET user_id = 2 WHERE id = 5")
-        race.work()
-
-    race.copy("order", after_read=meanwhile)
-    race.comes_to_rest()
-    assert orders(race).keys() == {("USER#1", "ORDER#6"), ("USER#2", "ORDER#5"), ("USER#2", "ORDER#7")}
-
-
-def test_two_rows_of_one_item_change_at_once_and_neither_is_lost(race: Race) -> None:
-    """Each relay has read one change alone; the one that writes last has the lower ticket, or both changes."""
-    race.sql(*TWO)
-    race.fill()
-    race.sql("UPDATE users SET name = 'Bea' WHERE id = 1")
-
-    def meanwhile() -> None:
-        race.sql("UPDATE orders SET total = 99 WHERE id = 5")
-        race.work()
-
-    race.relay(Pause(meanwhile), lease_s=0).once()
-    item = race.item("USER#1", "ORDER#5")
-    assert (item["total"], item["user_name"]) == (99, "Bea")
-    race.comes_to_rest()
-
-
-def test_children_of_one_parent_come_and_go_at_once_and_its_count_is_right(race: Race) -> None:
-    race.sql(*TWO)
-    race.fill()
-    race.sql("INSERT INTO orders (id, user_id, total) VALUES (8, 1, 1)")
-
-    def meanwhile() -> None:
-        race.sql("DELETE FROM orders WHERE id IN (5, 6)")
-        race.work()
-
-    race.relay(Pause(meanwhile), lease_s=0).once()
-    race.comes_to_rest()
-    assert race.item("USER#1")["orders"] == 1
-
-
 def test_a_renamed_parent_of_thousands_is_worked_in_pages_and_blocks_no_writer(race: Race) -> None:
     # Thousands on one engine: on the others only the SQL differs, and three pages show it as well as ten.
     count = CHILDREN if race.shop.engine == "postgresql" else 450
@@ -128,19 +85,6 @@ def test_a_cascade_takes_every_item_below_it_away(race: Race) -> None:
     race.comes_to_rest()
     assert race.live().keys() == {("USER#2", "META"), ("USER#2", "ORDER#7")}
     assert {("USER#1", "ORDER#5"), ("USER#1", "ORDER#6"), ("TAGS#1", "red#9")} <= race.tombstones().keys()
-
-
-def test_a_page_that_holds_rows_of_a_cascade_does_not_bring_them_back(race: Race) -> None:
-    race.sql(*TWO)
-
-    def meanwhile() -> None:
-        race.sql("DELETE FROM users WHERE id = 1")
-        race.work()
-
-    for name in ("order", "tag"):
-        race.copy(name, after_read=meanwhile)
-    race.comes_to_rest()
-    assert race.live().keys() == {("USER#2", "META"), ("USER#2", "ORDER#7")}
 
 
 @pytest.mark.engines("postgresql")

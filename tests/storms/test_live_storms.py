@@ -1,4 +1,4 @@
-"""A minute of writes, kills and faults on a real server, after which every item is what the rows say."""
+"""Writes, kills and faults, after which every item is what the rows say: a minute on a server, ten seconds on SQLite."""
 
 from __future__ import annotations
 
@@ -29,3 +29,14 @@ def test_a_minute_of_storm_loses_nothing(
     print(f"\n{engine}, MIGRATOR_TEST_SEED={SEED}{weather}")
     assert all(faults.counts[kind] for kind in ("throttle", "errors", "cut_before", "cut_after", "late"))
     assert all(weather.counts[name]["kills"] for name in ("backfill", "relay 1", "relay 2"))
+
+
+def test_ten_seconds_of_storm_on_sqlite_lose_nothing(tmp_path: Path, dynamodb_url: str) -> None:
+    """A file has one writer at a time, and relays write to it as well."""
+    url, faults = f"sqlite:///{tmp_path}/shop.db", faults_of(SEED)
+    small = Storm(10, writers=3, per_s=3, customers=150, relays_first=True, lives_s=(2.5, 5.0))
+    with shop_project(tmp_path, url, dynamodb_url, faults) as made:
+        weather = rage(made, url, small, SEED)
+    print(f"\nsqlite, MIGRATOR_TEST_SEED={SEED}{weather}")
+    assert weather.marks
+    assert sum(counts["kills"] for counts in weather.counts.values())

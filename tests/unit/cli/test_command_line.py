@@ -66,7 +66,11 @@ def ran(tmp_path: Path, *words: str) -> Ended:
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_command_says_in_one_json_document_why_it_failed(name: str, tmp_path: Path) -> None:
-    ended = ran(tmp_path, *line_of(name), "--json")
+    words = line_of(name)
+    wrong = ran(tmp_path, *words, "--json", "--no-such-option")
+    assert (wrong.code, json.loads(wrong.out)["exit_code"]) == (2, 2)
+    assert "--no-such-option" in json.loads(wrong.out)["error"]
+    ended = ran(tmp_path, *words, "--json")
     data = json.loads(ended.out)
     if LEAVES[name][0] in WITHOUT_FILES:
         assert ended.code == 0, ended.err
@@ -76,22 +80,8 @@ def test_every_command_says_in_one_json_document_why_it_failed(name: str, tmp_pa
         assert (ended.code, data["exit_code"]) == (2, 2), ended.err
         assert "none.yaml" in data["error"]
         assert data["error"] in ended.err
-
-
-@pytest.mark.parametrize("name", LEAVES)
-def test_every_command_says_in_one_json_document_that_it_was_given_wrong(name: str, tmp_path: Path) -> None:
-    ended = ran(tmp_path, *line_of(name), "--json", "--no-such-option")
-    data = json.loads(ended.out)
-    assert (ended.code, data["exit_code"]) == (2, 2)
-    assert "--no-such-option" in data["error"]
-
-
-@pytest.mark.parametrize("name", LEAVES)
-def test_every_command_takes_verbose_behind_it(name: str, tmp_path: Path) -> None:
-    words = line_of(name)
     for place in (0, len(LEAVES[name][0]) - 1, len(words)):
-        ended = ran(tmp_path, *words[:place], "--verbose", *words[place:])
-        assert "No such option" not in ended.err
+        assert "No such option" not in ran(tmp_path, *words[:place], "--verbose", *words[place:]).err
 
 
 @pytest.mark.parametrize("name", LEAVES)

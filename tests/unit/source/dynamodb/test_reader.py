@@ -47,27 +47,6 @@ def test_changes_of_an_item_are_worked_in_their_order_over_splits() -> None:
     assert len({shard for shard, _, _ in world.worked}) > 4
 
 
-def test_a_child_is_begun_when_its_parent_is_worked_to_its_end() -> None:
-    world = World()
-    world.write(*KEYS)
-    world.fake.split()
-    world.write(*KEYS)
-    parent, *children = (shard.id for shard in world.fake.shards)
-    with world.reader() as reader:
-        assert [reader.turn() for _ in range(3)] == [Turn(2, 1), Turn(2, 1), Turn(2, 0)]
-        assert {shard for shard, _, _ in world.worked} == {parent}
-        world.fake.advance(LIST_S)
-        assert reader.turn().shards == 2
-    assert {shard for shard, _, _ in world.worked} == {parent, *children}
-
-
-def test_shards_are_found_however_many_answers_name_them() -> None:
-    world = World(names_at_once=2)
-    split_often(world)
-    world.drain()
-    world.require_all_in_order()
-
-
 # ── crashes ──
 
 

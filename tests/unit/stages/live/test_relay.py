@@ -17,17 +17,6 @@ from tests.support_fence import PageOf, no_fence
 from tests.unit.stages.core.live_world import Shop
 
 
-def test_a_changed_key_buries_the_old_item_and_the_mark_goes() -> None:
-    shop = Shop()
-    shop.change("users", 1, name="Ann", email="a@x")
-    shop.relay.once()
-    shop.change("users", 1, email="b@x")
-    worked = shop.relay.once()
-    assert set(shop.live()) == {("USER#1", "META"), ("EMAIL#b@x", "EMAIL")}
-    assert shop.store.items["EMAIL#a@x", "EMAIL"]["type"] == "_tombstone"
-    assert (worked.finished, shop.marks.state().waiting) == (1, 0)
-
-
 def test_a_parent_of_many_is_worked_in_pages_and_others_go_first() -> None:
     shop = Shop(roots=10, marks=1)
     shop.change("users", 1, name="Ann")
@@ -446,29 +435,6 @@ class Changing(FakeStore):
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         self.change()
         return super().write(items, fresh=fresh)
-
-
-def test_a_mark_committed_after_the_row_was_read_waits() -> None:
-    shop = Shop(marks=1)
-    for name in ("Ann", "Anna"):
-        shop.change("users", 1, name=name)
-    shop.refresh.store = store = Changing(shop.checked.mapping.table, no_fence)
-    store.change = lambda: shop.change("users", 1, name="Zoë")
-    worked = shop.relay.once()
-    assert (worked.finished, shop.marks.state().waiting) == (2, 1)
-    assert store.items["USER#1", "META"]["name"] == "Anna"
-    store.change = lambda: None
-    shop.relay.once()
-    assert store.items["USER#1", "META"]["name"] == "Zoë"
-
-
-def test_a_mark_that_is_not_ripe_waits_for_its_own_take() -> None:
-    shop = Shop(marks=1)
-    shop.change("users", 1, name="Ann")
-    shop.marks.leave("users", None, {"id": 1, "email": None}, ready_in_s=3600)
-    shop.change("users", 1, name="Anna")
-    assert shop.relay.once().finished == 2
-    assert shop.marks.state().unripe == 1
 
 
 def test_pending_marks_of_a_row_that_fails_are_not_acknowledged() -> None:

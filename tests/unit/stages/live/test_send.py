@@ -83,18 +83,6 @@ def test_items_that_no_atomic_pattern_reads_are_written_by_themselves(shop: Atom
     assert shop.noted.requests == [1]
 
 
-def test_two_rows_that_swap_their_keys_come_to_an_end(shop: Atomic) -> None:
-    """Each one's transaction waits for a key that the other one's would give up."""
-    shop.users((1, "Ann", "a@x"), (2, "Bob", "b@x"))
-    shop.change("users", 1, name="Ann 2", email="b@x")
-    shop.change("users", 2, name="Bob 2", email="a@x")
-    (worked,) = [shop.relay.once()]
-    assert (worked.finished, worked.put_back) == (2, 0)
-    assert shop.names() == ["Ann 2", "Bob 2"]
-    assert shop.emails() == {"a@x": "users:[2]", "b@x": "users:[1]"}
-    assert shop.memory.requests == {}
-
-
 def test_five_rows_that_pass_their_keys_round_come_to_an_end(shop: Atomic) -> None:
     shop.users(*[(n, f"N{n}", f"{n}@x") for n in range(5)])
     for n in range(5):

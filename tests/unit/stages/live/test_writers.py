@@ -109,3 +109,13 @@ def test_where_the_source_went_back_the_next_turn_is_guarded_before_it_begins(
     clock.sleep(TURN_S + 1)
     with pytest.raises(RestoredError), shared_leases.turn():
         raise AssertionError("no turn begins")
+
+
+def test_a_fast_writer_that_was_fenced_stops_at_its_next_check(clock: VirtualTime) -> None:
+    writers = FakeWriters(clock.clock)
+    lease = WriterHeartbeats(writers, FakeRevisions(), Lifetimes(), clock.clock, all_answered).enter("fast")
+    lease.check()
+    writers.fence()
+    lease.beat()
+    with pytest.raises(StoppedError):
+        lease.check()

@@ -17,19 +17,6 @@ from tests.unit.stages.core.stream_world import Killed, Steps
 ROW = ("orders", "[7]")
 
 
-def test_rows_are_made_changed_and_deleted() -> None:
-    shop = Shop()
-    shop.put(customer(1), order(7, 1, 5), line(7, 1), line(7, 2))
-    shop.drain()
-    assert shop.is_equal()
-    assert [row["total"] for row in shop.rows["orders"]] == [5]
-    shop.put(order(7, 1, 6))
-    shop.delete(line(7, 1))
-    shop.drain()
-    assert shop.is_equal()
-    assert len(shop.rows["line"]) == 1
-
-
 def test_children_that_come_before_their_parents_wait() -> None:
     shop = Shop()
     shop.put(line(7, 1), order(7, 1))
