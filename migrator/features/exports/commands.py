@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import Branch, Work, force_option, job_argument, json_option
+from migrator.dynamodb.admin.permissions import ROLES
 from migrator.features.bulk.commands import items
 from migrator.source.engines.rights import SQL_ROLES
-from migrator.dynamodb.admin.permissions import ROLES
 
 _EXPORTS = {
     "terraform": "Write the table as a Terraform file in JSON: keys, indexes, TTL, stream, recovery, capacity, tags.",
