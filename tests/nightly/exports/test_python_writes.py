@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.patterns.answers import read_params
-from migrator.mapping.patterns.params import checked_params
 from migrator.features.exports.model import model_of
 from migrator.features.exports.python.module import python_module
+from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.params import checked_params
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.session.job import open_source
@@ -269,24 +269,28 @@ def _first_row(made: Generated) -> Any:
 # ── types ──
 
 
-_SERVICE = """
+_SERVICE = """\
 from decimal import Decimal
+
 from {module} import {table} as Table
+
 
 def greeting(shop: Table, customer_id: int) -> str:
     customer = shop.get_customer(customer_id=customer_id)
     return "" if customer is None else customer.first_name
 
+
 async def total(shop: Table, invoice_id: int) -> Decimal:
     answer = await shop.get_invoice_with_lines_async(invoice_id=invoice_id)
     return sum((line.unit_price * line.quantity for line in answer.lines), Decimal(0))
+
 
 def names(shop: Table) -> list[str]:
     return [track.name for track in shop.list_tracks_by_genre_page(genre_id=1, size=5).items]
 """
 
 
-def test_every_generated_module_passes_mypy_strict(
+def test_every_generated_module_passes_mypy_strict_and_ruff(
     odd: tuple[Shipped, Generated], chinook: tuple[Shipped, Generated], tmp_path: Path
 ) -> None:
     """All shipped ones, and a service that changes one import."""
@@ -310,6 +314,10 @@ def test_every_generated_module_passes_mypy_strict(
             text = python_module(model, [], "job.yaml", after=is_after).text
             assert text == python_module(model, [], "job.yaml", after=is_after).text
             (folder / f"{name}{ending}.py").write_text(text, encoding="utf-8")
+    for words in (["check"], ["format", "--check", "--line-length=100"]):
+        ruff = [sys.executable, "-m", "ruff", *words, "--no-cache", "--isolated", str(folder)]
+        ended = subprocess.run(ruff, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stdout
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
     files = map(str, sorted(folder.glob("*.py")))
     found = subprocess.run(
