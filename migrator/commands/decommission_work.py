@@ -11,23 +11,23 @@ from threading import Event
 
 import click
 
+from migrator.cli.cutover_text import direct_line, instance_label
 from migrator.cli.options import belonging, need_yes, print_evidence, print_folded, stop_on_signals
 from migrator.cli.runs import RunEnd
+from migrator.cli.text import EndSql, EndStep, end_steps, step_lines
+from migrator.dynamodb.control import DynamoStripping
+from migrator.dynamodb.store import reads_only
 from migrator.journal.lease import RunLease
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.language.plan import entities_of
-from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.mapping.model.evidence import PatternPhase
 from migrator.mapping.model.journal import RunIdentity
-from migrator.cli.cutover_text import direct_line, instance_label
-from migrator.cli.text import EndSql, EndStep, end_steps, step_lines
-from migrator.stages.process.session import begin
+from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
-from migrator.stages.cutover.dependence import before_the_end
 from migrator.stages.core.removal import Strip, StripCounts
-from migrator.dynamodb.control import DynamoStripping
-from migrator.dynamodb.store import reads_only
+from migrator.stages.cutover.dependence import before_the_end
+from migrator.stages.process.session import begin
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live
 from migrator.stages.session.cutover import EvidenceSources, open_evidence

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.commands.status_work import dead_here
 from migrator.cli.options import belonging, print_folded
-from migrator.journal.operations import SqlProcesses
-from migrator.runtime.errors import SettingsError
-from migrator.mapping.model.instances import Operations, Throttle
 from migrator.commands.status_text import pace_line, standings
+from migrator.commands.status_work import dead_here
+from migrator.journal.operations import SqlProcesses
+from migrator.mapping.model.instances import Operations, Throttle
+from migrator.runtime.errors import SettingsError
 from migrator.stages.session.job import CommandJob
 
 LONGEST = 200

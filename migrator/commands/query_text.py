@@ -12,11 +12,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migrator.mapping.language.redaction import json_ready, json_text, mask, value_texts
-from migrator.mapping.model.evidence import SIDES, DiffKey
-from migrator.mapping.model.results import Answer, Example, Latency, PartAnswer, PatternReplay, ReplayResult, Request
 from migrator.cli.inert import plain
 from migrator.cli.tables import FittedTable
+from migrator.mapping.language.redaction import json_ready, json_text, mask, value_texts
+from migrator.mapping.model.evidence import SIDES, DiffKey
+from migrator.mapping.model.results import (
+    Answer,
+    Example,
+    Latency,
+    PartAnswer,
+    PatternReplay,
+    ReplayResult,
+    Request,
+)
 
 # ── Answers of access patterns, and what was asked for them: for people, and as plain data for programs ──
 

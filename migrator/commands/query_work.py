@@ -19,17 +19,23 @@ from migrator.cli.options import (
     stdout,
     stop_on_signals,
 )
+from migrator.cli.runs_text import SampleBars, SampleLines
+from migrator.commands.query_text import (
+    answer_data,
+    print_answer,
+    print_explanation,
+    print_replay,
+    replay_data,
+)
 from migrator.journal.phases import SqlEvidence
 from migrator.mapping.difference.answers import answer_digests
-from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.language.redaction import json_text
 from migrator.mapping.model import mapping as mappings
-from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, did_you_mean
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import ReplayResult
-from migrator.commands.query_text import answer_data, print_answer, print_explanation, print_replay, replay_data
-from migrator.cli.runs_text import SampleBars, SampleLines
+from migrator.mapping.patterns.answers import read_params
 from migrator.runtime import logs
+from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, did_you_mean
 from migrator.settings.job import Job
 from migrator.stages.live.daemon import RelayLag
 from migrator.stages.patterns import question

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from migrator.cli.inert import plain
+from migrator.cli.text import SHOWN
 from migrator.mapping.language.redaction import key_templates, masked_keys
 from migrator.mapping.model.mapping import Mapping, Template
 from migrator.mapping.model.rows import MOST, RowDifference, RowsVerified, Unkept
-from migrator.cli.inert import plain
-from migrator.cli.text import SHOWN
 
 WORDS = {
     "no item": "no item holds it",

@@ -12,17 +12,18 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.commands.mapping_source import inverse_data, inverse_lines
 from migrator.cli.options import belonging, print_folded, progress, say, stop_on_signals
+from migrator.commands.mapping_source import inverse_data, inverse_lines
+from migrator.commands.reverse_text import rows_data, rows_lines, unkept_data, unkept_lines
 from migrator.journal.lease import RunLease, is_doing
 from migrator.journal.reverse import SqlReverseJournal
-from migrator.journal.streams import SqlStreamJournal
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError
+from migrator.journal.streams import SqlStreamJournal
 from migrator.mapping.model.journal import Progress
 from migrator.mapping.model.rows import Check, RowsVerified, Unkept, WaitingRow
-from migrator.commands.reverse_text import rows_data, rows_lines, unkept_data, unkept_lines
+from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError
 from migrator.settings.transforms import read_mapping, sound_mapping
+from migrator.source.dynamodb.reader import StreamReader, begin
 from migrator.stages.cutover.rollback import ROWS_OF_ITEMS, WAY_BACK
 from migrator.stages.reverse.daemon import (
     DirectChangedError,
@@ -33,7 +34,6 @@ from migrator.stages.reverse.daemon import (
     status_of,
 )
 from migrator.stages.reverse.stage import Reverse
-from migrator.source.dynamodb.reader import StreamReader, begin
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import CommandJob, JobContext, Target, on_record
 from migrator.stages.session.reverse import ReverseEdges, checkpoints_of, remembered_of

@@ -16,20 +16,26 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from migrator.cli.cutover_text import instances_data
+from migrator.cli.inert import plain
 from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import belonging, console_on, print_folded, shown_path, stdout, stop_on_signals
+from migrator.cli.relay_text import lag_line
 from migrator.cli.runs import known_revision, print_instances
+from migrator.cli.tables import FittedTable
+from migrator.commands.status_text import (
+    ProcessStanding,
+    operations_data,
+    process_line,
+    standings,
+    status_lines,
+)
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.durations import moment
-from migrator.runtime.errors import MigratorError
 from migrator.mapping.model.instances import Operations, ProcessState, ServiceRegistry
 from migrator.mapping.model.journal import SCANS, Run
-from migrator.cli.cutover_text import instances_data
-from migrator.cli.inert import plain
-from migrator.cli.relay_text import lag_line
-from migrator.commands.status_text import ProcessStanding, operations_data, process_line, standings, status_lines
-from migrator.cli.tables import FittedTable
+from migrator.runtime.errors import MigratorError
 from migrator.runtime.system import is_alive, visible_processes
 from migrator.settings.job import Job
 from migrator.stages.live.capture import CAPTURED

@@ -9,28 +9,6 @@ from typing import Any
 import orjson
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.mapping.items.wire import (
-    decode_item,
-    encode,
-    encode_item,
-    encode_sized,
-    item_bytes,
-    units_of_writes,
-    write_units,
-)
-from migrator.mapping.model.edges import Found, QueryPage, Receipt, ScannedPage, ScanPage, WiredItem
-from migrator.runtime.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError
-from migrator.mapping.model.table import (
-    BATCH_GET_KEYS,
-    BATCH_WRITE_BYTES,
-    BATCH_WRITE_ITEMS,
-    EncodedItem,
-    Item,
-    ItemKey,
-    TableDesign,
-)
-from migrator.runtime.retry import Backoff, Retry
-from migrator.runtime.system import Forked, tell_of_forks
 from migrator.dynamodb.answers import checked_last, consumed_by_meter, consumed_units
 from migrator.dynamodb.exchange import SocketTransport
 from migrator.dynamodb.failures import (
@@ -44,6 +22,28 @@ from migrator.dynamodb.failures import (
 )
 from migrator.dynamodb.scans import read_as_texts, read_one_by_one, scan_answers
 from migrator.dynamodb.throttle import TABLE, Sent, WriteLimit
+from migrator.mapping.items.wire import (
+    decode_item,
+    encode,
+    encode_item,
+    encode_sized,
+    item_bytes,
+    units_of_writes,
+    write_units,
+)
+from migrator.mapping.model.edges import Found, QueryPage, Receipt, ScannedPage, ScanPage, WiredItem
+from migrator.mapping.model.table import (
+    BATCH_GET_KEYS,
+    BATCH_WRITE_BYTES,
+    BATCH_WRITE_ITEMS,
+    EncodedItem,
+    Item,
+    ItemKey,
+    TableDesign,
+)
+from migrator.runtime.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError
+from migrator.runtime.retry import Backoff, Retry
+from migrator.runtime.system import Forked, tell_of_forks
 
 # ── Items cut into batches that BatchWriteItem takes ──
 

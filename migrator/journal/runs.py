@@ -31,8 +31,17 @@ from migrator.journal.database import (
 from migrator.journal.schema import page, page_claim, page_part, plan, run
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.durations import moment
+from migrator.mapping.model.journal import (
+    Finding,
+    FindingKind,
+    Page,
+    Run,
+    RunIdentity,
+    RunState,
+    SegmentState,
+    Tally,
+)
 from migrator.runtime.errors import MigratorError, StoppedError
-from migrator.mapping.model.journal import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Retry
 

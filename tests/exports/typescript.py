@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from migrator.source.reader import SqlSource
+
 from migrator.features.exports.model import Model, model_of
 from migrator.features.exports.typescript.electrodb import vocabulary
 from migrator.features.exports.typescript.keys import Around, Refusals
@@ -27,7 +29,6 @@ from migrator.mapping.model.table import Item, RowTree
 from migrator.mapping.patterns.answers import read_params
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
-from migrator.source.sql.reader import SqlSource
 from migrator.stages.session.job import Work, open_source
 from tests.designs.golden import DESIGNS, GoldenQuery, script_of
 from tests.designs.moved import Moved

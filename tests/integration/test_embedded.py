@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from migrator.runtime.errors import SettingsError
-from migrator.mapping.model.table import KeyAttribute, TableDesign
-from migrator.runtime import logs
 from migrator.dynamodb import embedded
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.table import KeyAttribute, TableDesign
+from migrator.runtime import logs
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.forking import Python
 from tests.support_fence import no_fence

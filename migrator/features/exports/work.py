@@ -32,7 +32,7 @@ from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.settings.job import Job
 from migrator.settings.transforms import checked_on, sound_mapping
 from migrator.source.engines.base import name_of
-from migrator.source.engines.rights import SQL_ROLES
+from migrator.source.rights import SQL_ROLES
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobContext
 from migrator.stages.session.reverse import open_grants

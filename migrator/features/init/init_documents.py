@@ -8,15 +8,15 @@ from pathlib import Path
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import print_folded
-from migrator.source.dynamodb.opening import open_reader, sample_of
-from migrator.mapping.check.check import check_mapping
 from migrator.features.init.design.documents import SampledTable, mapping_text, seen_in
+from migrator.mapping.check.check import check_mapping
 from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import examine_mapping
 from migrator.runtime.errors import CLEAN, MappingError, SettingsError
 from migrator.runtime.retry import Retry
 from migrator.settings.job import Job
 from migrator.settings.source import DocumentSettings
+from migrator.source.dynamodb.opening import open_reader, sample_of
 
 SAMPLED = 1_000
 """Documents of each table that are looked at."""

@@ -13,11 +13,9 @@ from pathlib import Path
 from threading import Event
 
 from migrator.cli.command_line import print_json
-from migrator.features.init.init_documents import init_documents
-from migrator.commands.query_work import replay_progress
 from migrator.cli.options import print_folded, progress, stop_on_signals
-from migrator.journal.runs import SqlJournal
-from migrator.mapping.check.check import check_mapping
+from migrator.commands.query_work import replay_progress
+from migrator.dynamodb import embedded
 from migrator.features.init.design.placing import Design
 from migrator.features.init.design.proposal import (
     Asked,
@@ -27,11 +25,17 @@ from migrator.features.init.design.proposal import (
     remarked,
     wanted_of,
 )
-from migrator.mapping.model.questions import Figures, Question, Statement, Unserved
+from migrator.features.init.init_documents import init_documents
+from migrator.features.init.worksheet import Sheet, ending, summary, summary_text, worksheet
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.parse import examine_mapping
-from migrator.mapping.capacity.model import PatternReads
+from migrator.mapping.model.capacity import PatternReads
 from migrator.mapping.model.edges import Source
+from migrator.mapping.model.facts import SchemaFacts
+from migrator.mapping.model.questions import Figures, Question, Statement, Unserved
+from migrator.mapping.model.results import PatternReplay, Proof
 from migrator.runtime.errors import (
     CLEAN,
     DIFFERENT,
@@ -43,16 +47,11 @@ from migrator.runtime.errors import (
     StoppedError,
     TooSlowError,
 )
-from migrator.mapping.model.facts import SchemaFacts
-from migrator.mapping.model.results import PatternReplay, Proof
-from migrator.features.init.worksheet import Sheet, ending, summary, summary_text, worksheet
-from migrator.stages.process.session import Session, identity_of
-from migrator.stages.process.write_path import PathChoice
 from migrator.runtime.system import how_to_install
 from migrator.settings.job import Job, TargetSettings, Tuning, load_job
 from migrator.settings.source import SourceSettings
 from migrator.source.engines.connect import engine_of
-from migrator.source.workload.files import statements_of
+from migrator.source.workload.files import STATEMENTS_TAKE, file_text, statements_of
 from migrator.source.workload.listed import listed_questions
 from migrator.source.workload.reading import question_of
 from migrator.source.workload.statements import merged, recorded_statements
@@ -62,12 +61,10 @@ from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.patterns.replay import Replay, ReplayOptions
-from migrator.dynamodb import embedded
+from migrator.stages.process.session import Session, identity_of
+from migrator.stages.process.write_path import PathChoice
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobContext, open_database
-
-LARGEST_FILE = 200_000_000
-"""Bytes of a file of statements."""
 
 _ROWS_SIZED = 20_000
 """Tables of more rows are sized by a sample."""
@@ -275,7 +272,7 @@ class _Asking:
             return recorded_statements(ask, self.facts.dialect)
         statements = statements_of(file_text(Path(where)), self.facts.dialect)
         if not statements:
-            raise SettingsError(f"{where}: there is no statement in it; {_TAKEN}")
+            raise SettingsError(f"{where}: there is no statement in it; {STATEMENTS_TAKE}")
         return statements
 
     def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
@@ -301,23 +298,6 @@ class _Asking:
             parsed.document.fault(("access_patterns", refusal.pattern, "sql"), refusal.what)
             for refusal in statement_faults(self.source, checked.mapping)
         ]
-
-
-_TAKEN = "--statements takes a file of SQL, auto or none"
-
-
-def file_text(path: Path, taken: str = _TAKEN) -> str:
-    """Raises: SettingsError where there is no such file, or no text in it; `taken`: what the option takes."""
-    try:
-        size_bytes = path.stat().st_size
-        if size_bytes > LARGEST_FILE:
-            raise SettingsError(
-                f"{path}: {size_bytes:,} bytes; a file of statements has at most {LARGEST_FILE:,}"
-            )
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        what = f"{path}: cannot be read ({error.strerror})"
-        raise SettingsError(f"{what}; {taken}") from None
 
 
 # ── The proof: rows moved into an embedded DynamoDB of its own, and each pattern asked of both sides ──

@@ -11,14 +11,14 @@ from pathlib import Path
 from threading import Lock
 
 from migrator.cli.command_line import print_json
-from migrator.features.look.work import Masks, Sides, open_sides
-from migrator.commands.status_work import status_of
 from migrator.cli.options import print_folded, stop_on_signals
-from migrator.runtime.errors import CLEAN, STOPPED, MigratorError, SettingsError
+from migrator.commands.status_work import status_of
+from migrator.features.look.loopback import Answer, Site, serving
+from migrator.features.look.text import Pages
+from migrator.features.look.work import Masks, Sides, open_sides
 from migrator.mapping.model.report import Example
 from migrator.mapping.model.table import Value
-from migrator.features.look.text import Pages
-from migrator.features.look.loopback import Answer, Site, serving
+from migrator.runtime.errors import CLEAN, STOPPED, MigratorError, SettingsError
 from migrator.stages.session import job as job_wiring
 
 _ITEMS = 100

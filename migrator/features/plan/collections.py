@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from migrator.mapping.model.report import ItemCollection, SampleItem, View
 from migrator.cli.inert import plain
 from migrator.cli.page import environment_of_pages
+from migrator.mapping.model.report import ItemCollection, SampleItem, View
 
 _NARROWEST = 12
 """Letters that a column needs to be read; with less, an item's attributes are listed."""

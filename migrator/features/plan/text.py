@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from migrator.mapping.capacity.model import Advice, Capacity, PatternReads, Rewrite, Spread, Way
+from migrator.cli.drawings import about, hours_text, money, number_text, rate_text, size_text
 from migrator.cli.inert import plain
-from migrator.cli.drawings import money, number_text, rate_text, size_text
 from migrator.cli.page import environment_of_pages, part_of_page, policy_of
 from migrator.cli.tables import FittedTable
+from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way
 
 HOT_SHOWN = 3
 """Hot keys of each place on a terminal; the page and the JSON have ten."""
@@ -36,10 +36,6 @@ def would_do(capacity: Capacity) -> str:
     items = f"{about(capacity.exact)}{capacity.items:,} item(s) of {capacity.rows:,} row(s)"
     installs = triggers if capacity.triggers else ""
     return f"would create table {capacity.table} with {indexes}, {installs}and write {items}"
-
-
-def about(exact: bool) -> str:
-    return "" if exact else "about "
 
 
 def known(exact: bool) -> str:
@@ -70,13 +66,6 @@ def measured_text(reads: PatternReads) -> str:
 def rewritten(rewrite: Rewrite) -> str:
     """Rows of the entity that one change is in."""
     return "not counted" if rewrite.roots is None else spread_text(rewrite.roots)
-
-
-def hours_text(hours: float) -> str:
-    seconds = hours * 3_600
-    if seconds < 60:
-        return "less than a minute"
-    return f"{seconds / 60:,.0f} minutes" if hours < 2 else f"{hours:,.1f} hours"
 
 
 def load_text(capacity: Capacity) -> str:

@@ -1,4 +1,4 @@
-"""`migrator undo`, `migrator forget` and `migrator decommission`: what is taken away again."""
+"""`migrator undo`, `forget`, `purge` and `decommission`: what is taken away again."""
 
 from __future__ import annotations
 
@@ -104,3 +104,15 @@ def strip() -> Work:
     from migrator.commands.decommission_work import strip
 
     return strip
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --dry-run")
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Count, take nothing away.")
+@adopt_option
+@json_option
+def purge() -> Work:
+    """Remove tombstones that no late write can need any more; DynamoDB's TTL would do it days later."""
+    from migrator.commands.relay_work import purge
+
+    return purge

@@ -22,17 +22,6 @@ from migrator.cli.options import (
 )
 from migrator.cli.row_keys import entity_named, row_key
 from migrator.cli.runs import known_revision
-from migrator.journal.lease import RunLease
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlWriters, newest_of
-from migrator.mapping.check.check import Checked
-from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.language.plan import entities_of
-from migrator.runtime.errors import DIFFERENT, MappingError, SettingsError, StoppedError, did_you_mean
-from migrator.mapping.model.live import Root
-from migrator.mapping.model.mapping import Mapping
-from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
-from migrator.mapping.model.table import SourceKey
 from migrator.cli.text import (
     forget_data,
     forgotten_lines,
@@ -43,10 +32,21 @@ from migrator.cli.text import (
     undo_data,
     what_remains,
 )
+from migrator.dynamodb.store import reads_only
+from migrator.journal.lease import RunLease
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import SqlWriters, newest_of
+from migrator.mapping.check.check import Checked
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.language.plan import entities_of
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
+from migrator.mapping.model.table import SourceKey
+from migrator.runtime.errors import DIFFERENT, MappingError, SettingsError, StoppedError, did_you_mean
 from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping
 from migrator.stages.core.removal import AnyRevision, Forget, Undo
-from migrator.dynamodb.store import reads_only
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import CommandJob, JobContext, Target, write_ownership

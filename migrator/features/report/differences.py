@@ -9,17 +9,17 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import TypeAlias
 
+from migrator.features.report.verdict import SINCE_GONE, Cause, Circumstances, cause_of
 from migrator.mapping.items.items import CompiledEntity, items_for
-from migrator.mapping.patterns.diff import equal
 from migrator.mapping.language.causes import pairs_of
 from migrator.mapping.model.edges import ItemStore, Rows
-from migrator.runtime.errors import Interrupted, MigratorError, RowError
 from migrator.mapping.model.evidence import DiffKey, Sample
 from migrator.mapping.model.journal import Finding, FindingGroup, FindingGroups, Run
 from migrator.mapping.model.report import Cell, Difference, Found, Group
 from migrator.mapping.model.table import Item, ItemKey, TableDesign, item_key_of
+from migrator.mapping.patterns.diff import equal
+from migrator.runtime.errors import Interrupted, MigratorError, RowError
 from migrator.stages.design.shown import Age, Counted, Showing, Windows, clipped
-from migrator.features.report.verdict import SINCE_GONE, Cause, Circumstances, cause_of
 
 # ── The row and the item of a finding, read again and shown side by side ──
 

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from migrator.features.report.costs import costs_of
+from migrator.features.report.differences import SHOWN_AT_MOST, Differences, Pairs, Place, place_of
+from migrator.features.report.verdict import Circumstances, Standings, found_nothing, verdict_of
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.plan import columns_digest
-from migrator.mapping.capacity.model import Capacity
+from migrator.mapping.model.capacity import Capacity
 from migrator.mapping.model.edges import ItemStore, Rows
 from migrator.mapping.model.evidence import Evidence, Phases
 from migrator.mapping.model.instances import ServiceRegistry
@@ -30,10 +33,7 @@ from migrator.mapping.model.report import (
     Verdict,
 )
 from migrator.mapping.model.table import TableDesign
-from migrator.features.report.costs import costs_of
-from migrator.features.report.differences import SHOWN_AT_MOST, Differences, Pairs, Place, place_of
 from migrator.stages.design.shown import Showing, Windows, clipped, work_series
-from migrator.features.report.verdict import Circumstances, Standings, found_nothing, verdict_of
 from migrator.stages.design.views import Views
 
 _REFUSED_READ = 2_000

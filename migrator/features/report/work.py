@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,22 +13,23 @@ import click
 
 from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import belonging, stdout, stop_on_signals
-from migrator.journal.operations import SqlProcesses
+from migrator.cli.page import refuse_unwritable, write_page
+from migrator.features.report.costs import LIGHT
+from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
+from migrator.features.report.page import html_page
+from migrator.features.report.terminal import print_report, report_data
 from migrator.journal.findings import SqlFindingGroups
+from migrator.journal.operations import SqlProcesses
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.capacity.ways import Host
-from migrator.mapping.capacity.model import Capacity, Writes
-from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError
+from migrator.mapping.model.capacity import Capacity, Writes
 from migrator.mapping.model.report import LagReport
-from migrator.cli.page import html_page
-from migrator.features.report.terminal import print_report, report_data
+from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError
 from migrator.settings.job import Job
 from migrator.settings.transforms import USUAL_REGION, load_transforms, price_of, sound_mapping
 from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
 from migrator.stages.design.sizing import Sizing
-from migrator.features.report.costs import LIGHT
-from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live
 from migrator.stages.session.job import CommandJob, JobContext
@@ -163,33 +162,3 @@ def _capacity(context: JobContext, options: ReportOptions, notes: list[str]) -> 
 
 
 # ── the file ──
-
-
-def refuse_unwritable(path: Path) -> None:
-    """Raises: SettingsError, before minutes of work."""
-    # Not Path.is_dir(): it raises for a name that is too long, and the reason is shown when the file is written.
-    if os.path.isdir(path):
-        raise SettingsError(
-            f"--html {path}: this is a folder; name a file in it, such as {path / 'report.html'}"
-        )
-    if not os.path.isdir(path.parent):
-        raise SettingsError(f"--html {path}: there is no folder {path.parent}; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise SettingsError(f"--html {path}: the folder {path.parent} cannot be written to")
-
-
-def write_page(path: Path, text: str) -> None:
-    """Writes all of the file or nothing: a reader that has the old one open sees no half of the new one."""
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            "wb", dir=path.parent, prefix=f".{path.name[:80]}.", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            file.write(text.encode("utf-8", "backslashreplace"))
-        # It keeps the mode that it was made with: the page holds values of rows, and is its owner's alone.
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise SettingsError(f"--html {path}: it cannot be written ({error.strerror})") from None

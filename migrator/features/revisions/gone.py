@@ -8,12 +8,12 @@ from threading import Event
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.edges import ItemStore
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.journal import Run, SegmentState
 from migrator.mapping.model.live import OpenFindings, Outcome, Root
 from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey, TableDesign, split_source
-from migrator.stages.live.refresh import Refresh, drawn, highest_above, refuse_above
+from migrator.runtime.errors import StoppedError
 from migrator.stages.core.parallel import TableWalk
+from migrator.stages.live.refresh import Refresh, drawn, highest_above, refuse_above
 
 
 @dataclass(frozen=True)

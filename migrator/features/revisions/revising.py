@@ -9,39 +9,39 @@ from decimal import Decimal
 from functools import cached_property, partial
 from threading import Event
 
-from migrator.commands.table_change import may_remove, refuse_asked
 from migrator.cli.cost import Bill, bill_of
 from migrator.cli.options import progress, say
 from migrator.cli.runs import RunEnd
+from migrator.cli.watched import Watched, signs_of
+from migrator.commands.table_change import may_remove, refuse_asked
 from migrator.commands.verify_work import begun_run, recheck_of, stage_of
+from migrator.features.revisions.gone import Gone
 from migrator.journal import run_starts
 from migrator.journal.lease import RunLease
 from migrator.journal.writers import newest_of
 from migrator.mapping.difference.difference import Difference
+from migrator.mapping.difference.steps import Verified, proven
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.wire import Estimate
 from migrator.mapping.model.capture import Installation
-from migrator.runtime.errors import Interrupted, SettingsError, StoppedError
 from migrator.mapping.model.instances import ChangeStep, RevisionChange, Share
 from migrator.mapping.model.journal import Page, Run, RunIdentity
 from migrator.mapping.model.live import Root
 from migrator.mapping.model.table import ItemKey
-from migrator.stages.process.budget import scope_of_run, taken_by
-from migrator.stages.process.session import begin, identity_of, need_bucket
-from migrator.cli.watched import Watched, signs_of
+from migrator.runtime.errors import Interrupted, SettingsError, StoppedError
 from migrator.settings.job import Job
 from migrator.stages.backfill.only import Only, only_changed
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import ConditionalPath
 from migrator.stages.live.capture import owned
 from migrator.stages.live.writers import both, fence_off, outlive
-from migrator.features.revisions.gone import Gone
-from migrator.mapping.difference.steps import Verified, proven
-from migrator.stages.verify.stage import VerifyOptions, keep_look
+from migrator.stages.process.budget import scope_of_run, taken_by
+from migrator.stages.process.session import begin, identity_of, need_bucket
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import CommandJob, JobContext, Target
 from migrator.stages.session.live import ConcurrentEdges
+from migrator.stages.verify.stage import VerifyOptions, keep_look
 
 _AT_ONCE = 200
 

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from migrator.journal.runs import SqlJournal
-from migrator.runtime import errors
-from migrator.runtime.errors import Interrupted, MigratorError, StoppedError
-from migrator.mapping.model.journal import Run
 from migrator.features.spark.cluster import Cluster
 from migrator.features.spark.executor import Given, Outcome
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.model.journal import Run
+from migrator.runtime import errors
+from migrator.runtime.errors import Interrupted, MigratorError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.stages.core.parallel import PageCall, Worked
 

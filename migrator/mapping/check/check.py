@@ -25,7 +25,6 @@ from migrator.mapping.items.transforms import Transform
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.language.plan import entities_of, plan_entity
-from migrator.runtime.errors import Fault, MappingError, did_you_mean
 from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, column_of, kept_columns, kind_of
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import (
@@ -37,6 +36,7 @@ from migrator.mapping.model.table import (
     Index,
     TableDesign,
 )
+from migrator.runtime.errors import Fault, MappingError, did_you_mean
 
 # ──
 # Words that DynamoDB's expressions keep for themselves; an attribute of that name is written #name there.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from migrator.mapping.check.patterns import asked_faults
-from migrator.mapping.language.documents import TYPE_NAMES, facts_of, held_as, key_type
 from migrator.mapping.language.document import Document, Path
+from migrator.mapping.language.documents import TYPE_NAMES, facts_of, held_as, key_type
 from migrator.mapping.language.plan import plan_entity
-from migrator.runtime.errors import Fault, did_you_mean
 from migrator.mapping.model.facts import EntityPlan, JoinPlan, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import DocumentTable, Entity, Mapping, Pattern, Statement
+from migrator.runtime.errors import Fault, did_you_mean
 
 _TABLES: Path = ("source", "tables")
 

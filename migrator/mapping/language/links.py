@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from migrator.mapping.language.document import Document, Path
-from migrator.runtime.errors import Fault, did_you_mean
 from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
@@ -19,6 +18,7 @@ from migrator.mapping.model.facts import (
     TableFacts,
 )
 from migrator.mapping.model.mapping import TRANSFORM, Collection, Computed, Entity, Join
+from migrator.runtime.errors import Fault, did_you_mean
 
 _TYPE = re.compile(r"(?P<name>\w+)(?P<zone> with zone)?(?:\((?P<scale>\d+)\))?")
 

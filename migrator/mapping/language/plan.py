@@ -13,8 +13,15 @@ from typing import Literal, TypeAlias
 from migrator.mapping.items.filters import FILTERS, FilterContext
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.language.links import Links, Scope
-from migrator.runtime.errors import Fault, did_you_mean
-from migrator.mapping.model.facts import CollectionPlan, Column, EntityPlan, JoinPlan, SchemaFacts, Slot, TableFacts
+from migrator.mapping.model.facts import (
+    CollectionPlan,
+    Column,
+    EntityPlan,
+    JoinPlan,
+    SchemaFacts,
+    Slot,
+    TableFacts,
+)
 from migrator.mapping.model.mapping import (
     SCHEMA_PATH,
     Condition,
@@ -31,6 +38,7 @@ from migrator.mapping.model.mapping import (
     uses_in,
 )
 from migrator.mapping.model.table import TableDesign, Value
+from migrator.runtime.errors import Fault, did_you_mean
 
 # ── Every column that the items of an entity name, with the place in the mapping file that names it ──
 

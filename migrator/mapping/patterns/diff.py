@@ -9,12 +9,12 @@ from decimal import Context, Decimal
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from migrator.mapping.patterns.designs import Designs, Written
 from migrator.mapping.model.evidence import Diff, DiffClass, Row
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Part, Pattern, Ref
 from migrator.mapping.model.table import Item, Value
+from migrator.mapping.patterns.designs import Designs, Written
 
 # ── Differences between the item that a row makes and the item that is stored ──
 

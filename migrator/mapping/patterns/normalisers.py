@@ -10,9 +10,9 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, TypeGuard
 
-from migrator.mapping.patterns.diff import as_text
 from migrator.mapping.model.evidence import Row
 from migrator.mapping.model.mapping import CompareRules, Normaliser
+from migrator.mapping.patterns.diff import as_text
 
 Step = Callable[[Any], Any]
 

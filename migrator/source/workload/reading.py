@@ -9,6 +9,7 @@ from dataclasses import replace
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import (
     CUT,
     Bound,
@@ -24,7 +25,6 @@ from migrator.mapping.model.questions import (
     plain_name,
 )
 from migrator.runtime.errors import SettingsError
-from migrator.mapping.model.facts import SchemaFacts
 from migrator.source.adapter.statement import quietly
 from migrator.source.engines.connect import engine_of
 from migrator.source.sql.gate import CheckedStatement

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from migrator.mapping.model.questions import Condition, Total, free_name, parent_keys, plain_name
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Aggregate
+from migrator.mapping.model.questions import Condition, Total, free_name, parent_keys, plain_name
 from migrator.source.engines.connect import engine_of
 from migrator.source.workload.scope import NoQuestion, Scope
 

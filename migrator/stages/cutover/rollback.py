@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from migrator.runtime.errors import RefusedError
 from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.rows import Unkept
 from migrator.mapping.model.shards import StreamRecord
 from migrator.mapping.model.table import Item, TableDesign
+from migrator.runtime.errors import RefusedError
 from migrator.settings.job import CutoverSettings
+from migrator.source.dynamodb.reader import Check, Work
 from migrator.stages.cutover.dependence import ours_lines
 from migrator.stages.cutover.evidence import Unknown, verdict
 from migrator.stages.reverse.daemon import ReverseStatus
-from migrator.source.dynamodb.reader import Check, Work
 
 # ── Evidence ──
 

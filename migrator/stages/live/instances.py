@@ -13,8 +13,8 @@ from importlib.metadata import version
 from threading import RLock
 from typing import Literal
 
-from migrator.runtime.errors import INTERRUPTED, STOPPED, MigratorError, SettingsError, StoppedError
 from migrator.mapping.model.instances import DUAL_WRITE, READ, Instance, InstanceMode, InstanceRole, Instances
+from migrator.runtime.errors import INTERRUPTED, STOPPED, MigratorError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker, birth, is_alive, tell_of_forks, visible_processes
 

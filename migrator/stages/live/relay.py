@@ -11,6 +11,12 @@ from migrator.mapping.check.keys import written_together
 from migrator.mapping.items.changes import needs_memory
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.reach import ImageKeys, Reach, reach_of
+from migrator.mapping.model.facts import Captured
+from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.live import TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root, RootFinder
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.results import Worked
+from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import (
     ItemRefusedError,
     MigratorError,
@@ -19,12 +25,6 @@ from migrator.runtime.errors import (
     TwinRowsError,
     UnfitValueError,
 )
-from migrator.mapping.model.facts import Captured
-from migrator.mapping.model.journal import Finding
-from migrator.mapping.model.live import TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root, RootFinder
-from migrator.mapping.model.mapping import Mapping as MappingModel
-from migrator.mapping.model.results import Worked
-from migrator.mapping.model.table import ItemKey
 from migrator.stages.live.ahead import MOST, Ahead, Part, Step, StepKey, step_key
 from migrator.stages.live.refresh import Refresh, UnsettledError
 from migrator.stages.live.rounds import LiveEntity, UnwrittenError

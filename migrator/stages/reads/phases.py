@@ -8,8 +8,8 @@ from contextlib import suppress
 from threading import Lock
 
 from migrator.mapping.model.edges import TableState
-from migrator.runtime.errors import MigratorError, SettingsError, TargetError, reason_of
 from migrator.mapping.model.evidence import OFF, PatternPhase, Phases, State
+from migrator.runtime.errors import MigratorError, SettingsError, TargetError, reason_of
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker, tell_of_forks
 

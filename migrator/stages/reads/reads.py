@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from migrator.mapping.model.edges import ItemStore, Questions
+from migrator.mapping.model.evidence import ROUTES, Side, answering, share_of
+from migrator.mapping.model.mapping import Pattern
+from migrator.mapping.model.results import PartAnswer, Rows
 from migrator.mapping.patterns.cursors import Cursor, digest_of, opened, signed
 from migrator.mapping.patterns.handed import Answer, Records
 from migrator.mapping.patterns.params import checked_params, texts_of
 from migrator.mapping.patterns.results import TooManyError, handed, records
-from migrator.mapping.model.edges import ItemStore, Questions
 from migrator.runtime.errors import MigratorError, SettingsError, did_you_mean
-from migrator.mapping.model.evidence import ROUTES, Side, answering, share_of
-from migrator.mapping.model.mapping import Pattern
-from migrator.mapping.model.results import PartAnswer, Rows
 from migrator.settings.job import ReadSettings
 from migrator.stages.patterns.pages import LARGEST_PAGE, PageRows, Place, refuse_unpaged, sql_page, table_page
 from migrator.stages.patterns.question import Question

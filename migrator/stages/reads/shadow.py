@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from migrator.mapping.patterns.params import kind_of, texts_of
-from migrator.mapping.patterns.results import TooManyError
 from migrator.mapping.model.evidence import DiffKey, Sample, Side
 from migrator.mapping.model.results import Example
+from migrator.mapping.patterns.params import kind_of, texts_of
+from migrator.mapping.patterns.results import TooManyError
 from migrator.runtime.system import tell_of_forks
 from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.recheck import LONGEST, Comparison, PendingMismatch, Sampler

@@ -10,8 +10,21 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from migrator.source.dynamodb.opening import open_document_source
-from migrator.source.dynamodb.source import DocumentSource
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import (
+    EMBEDDED,
+    TIMEOUT_S,
+    Role,
+    default_region,
+    dynamodb_client,
+    endpoint_of,
+    read_secret,
+    service_client,
+)
+from migrator.dynamodb.control import ControlItem, control_state
+from migrator.dynamodb.objects import S3Objects
+from migrator.dynamodb.store import DynamoStore, by_condition, reads_only
+from migrator.dynamodb.throttle import Sent, WriteLimit
 from migrator.journal.identity import SqlIdentity, location_of
 from migrator.journal.memory import SqlMemory
 from migrator.journal.phases import SqlPhases
@@ -29,29 +42,16 @@ from migrator.runtime.system import HOME
 from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping, sound_mapping, table_of, with_writes
-from migrator.source.engines.connect import SecretProviders, address_of, identity_of, journal_engine
+from migrator.source.dynamodb.opening import open_document_source
+from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import SecretProviders, address_of, identity_of, journal_engine
 from migrator.source.engines.reflect import of_kind, refuse_documents
+from migrator.source.reader import SqlSource
 from migrator.stages.core import ownership as stage
-from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.core.ownership import Keeping, OnRecord, add_names, take_names
+from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.patterns.question import AT_ONCE
-from migrator.dynamodb.admin.table import DynamoTableAdmin
-from migrator.dynamodb.client import (
-    EMBEDDED,
-    TIMEOUT_S,
-    Role,
-    default_region,
-    dynamodb_client,
-    endpoint_of,
-    read_secret,
-    service_client,
-)
-from migrator.dynamodb.control import ControlItem, control_state
-from migrator.dynamodb.objects import S3Objects
-from migrator.dynamodb.store import DynamoStore, by_condition, reads_only
-from migrator.dynamodb.throttle import Sent, WriteLimit
 
 JobSource: TypeAlias = SqlSource | DocumentSource
 JOURNAL_CONNECTIONS = 15

@@ -10,14 +10,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
-from migrator.source.dynamodb.capture.marks import StreamMarks
-from migrator.source.dynamodb.source import DocumentSource
-from migrator.source.dynamodb.writing import Clients, OldDocuments
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
 from migrator.mapping.difference.answers import answer_digests
-from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.language.redaction import hidden_by_pattern
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import Control, ObjectStore
@@ -25,14 +21,18 @@ from migrator.mapping.model.evidence import Window
 from migrator.mapping.model.instances import Instance
 from migrator.mapping.model.live import ChangeMarks, ConditionalStore, Memory, RootFinder, Tickets, WriterKind
 from migrator.mapping.model.results import Hidden
+from migrator.mapping.patterns.designs import Designs
 from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, running_s
 from migrator.settings.job import Job, ReadSettings
 from migrator.source.adapter.driver import AsyncBridge, off_loop
 from migrator.source.adapter.events import Adapter, Rules
 from migrator.source.adapter.marks import UnknownRows
 from migrator.source.adapter.sessions import Sessions
-from migrator.source.engines.connect import engine_of
+from migrator.source.dynamodb.capture.marks import StreamMarks
+from migrator.source.dynamodb.source import DocumentSource
+from migrator.source.dynamodb.writing import Clients, OldDocuments
 from migrator.source.engines.base import ConnectionOptions, name_of
+from migrator.source.engines.connect import engine_of
 from migrator.stages.live.daemon import RelayLag
 from migrator.stages.live.instances import Heartbeat, Role, reads_alone, this_process
 from migrator.stages.live.relay import Relay

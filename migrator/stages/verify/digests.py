@@ -26,9 +26,9 @@ from migrator.mapping.items.encoder_text import Orders
 from migrator.mapping.items.items import CompiledEntity, row_key
 from migrator.mapping.items.wire import decode, decode_item, encode_item
 from migrator.mapping.model.edges import Found, ItemStore, RawPage, WiredItem
-from migrator.runtime.errors import Interrupted, RowError
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.table import OWN_TYPES, Item, ItemKey, RowTree
+from migrator.runtime.errors import Interrupted, RowError
 from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.verify.canonical import (
     BACKSLASH,

@@ -13,12 +13,21 @@ from typing import TypeAlias
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import CountedRows, ItemStore, ObjectStore
-from migrator.runtime.errors import SettingsError, SourceError
 from migrator.mapping.model.instances import Newest
-from migrator.mapping.model.journal import DIGESTS, TABLE, Page, Progress, Run, RunIdentity, SegmentState, Tally
+from migrator.mapping.model.journal import (
+    DIGESTS,
+    TABLE,
+    Page,
+    Progress,
+    Run,
+    RunIdentity,
+    SegmentState,
+    Tally,
+)
 from migrator.mapping.model.live import ActivityCounts, Root
 from migrator.mapping.model.results import NotCompared, Sample, StoredRead, VerifyResult
 from migrator.mapping.model.table import ItemKey
+from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.stage import OthersWork, plan_pages

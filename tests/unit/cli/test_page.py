@@ -9,7 +9,7 @@ import json
 import re
 from dataclasses import replace
 
-from migrator.cli.page import html_page
+from migrator.features.report.page import html_page
 from migrator.features.report.terminal import report_data
 from tests import pins
 from tests.support_report import MISSING, MODEL, PRICE

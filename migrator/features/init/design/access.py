@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from migrator.features.init.design.keys import Piece, equal_form, key_form, sort_form, span_of
-from migrator.mapping.model.questions import Condition, Figures, Path, Question, Span, column_at, row_key
 from migrator.mapping.model.facts import Column, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Order
+from migrator.mapping.model.questions import Condition, Figures, Path, Question, Span, column_at, row_key
 
 LARGEST_LIST = 10_000
 """Rows of a table that one partition holds as a whole."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from migrator.features.init.design.access import Need, Needs, NoKey, tail_of
 from migrator.features.init.design.keys import Names, Piece, equal_form, joined_key, span_of
+from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
+from migrator.mapping.model.mapping import Operation, Order
 from migrator.mapping.model.questions import (
     Bound,
     Figures,
@@ -19,8 +21,6 @@ from migrator.mapping.model.questions import (
     plain_name,
     row_key,
 )
-from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
-from migrator.mapping.model.mapping import Operation, Order
 
 LARGEST_COLLECTION = 100_000
 """Rows of one parent that stand in its partition."""

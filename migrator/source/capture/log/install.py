@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.capture import MarkedBy, Step, TableCapture
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Captured
+from migrator.runtime.errors import SettingsError
 from migrator.source.capture.install import (
     SqlCapture,
     existing_triggers,

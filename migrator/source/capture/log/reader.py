@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.runtime.errors import LostRecordsError, SourceError
 from migrator.mapping.model.live import SLOT_MEND, KeptMark
+from migrator.runtime.errors import LostRecordsError, SourceError
 from migrator.runtime.logs import get_logger
 from migrator.source.capture.log import decoder
 from migrator.source.capture.log.decoder import lsn_of, lsn_text

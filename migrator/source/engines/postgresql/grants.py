@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.source.engines.postgresql.capture import SCHEMA, quoted
 from migrator.source.engines.postgresql.row_writing import SEQUENCES
-from migrator.source.engines.rights import WRITES, Grant, Granting, Place, SqlRole
+from migrator.source.rights import WRITES, Grant, Granting, Place, SqlRole
 
 _MOVES = ("SELECT", "UPDATE")
 """Rights on the sequence of a table that gets rows, which is moved past their keys."""

@@ -20,8 +20,8 @@ from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.sqlite import SQLite
 
 from migrator.mapping.model.edges import RawPage
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Kind
+from migrator.runtime.errors import SettingsError
 from migrator.source.engines import shared
 from migrator.source.engines.base import (
     Connecting,

@@ -20,8 +20,8 @@ from structlog.testing import capture_logs
 
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
-from migrator.runtime.errors import MigratorError, SettingsError, SourceError, StoppedError
 from migrator.mapping.model.instances import Instance, Instances
+from migrator.runtime.errors import MigratorError, SettingsError, SourceError, StoppedError
 from migrator.runtime.system import birth, visible_processes
 from migrator.stages.live.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, Role, reads_alone, this_process
 from tests import pins

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from migrator.runtime.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
 from migrator.mapping.model.live import Mark, Outcome
 from migrator.mapping.model.table import Item, source_text
+from migrator.runtime.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
 from migrator.stages.backfill.write import ConditionalPath
 from tests import pins
 from tests.fakes.marks import MemoryMarks, MemoryTickets

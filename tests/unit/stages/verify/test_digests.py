@@ -20,10 +20,10 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.encoder import compile_texts, encode_texts
 from migrator.mapping.items.items import project
 from migrator.mapping.model.edges import Found, RawPage, ScannedPage, WiredItem
-from migrator.runtime.errors import Interrupted
 from migrator.mapping.model.journal import Run, RunIdentity, SegmentState
 from migrator.mapping.model.results import StoredRead, VerifyResult
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, ItemKey
+from migrator.runtime.errors import Interrupted
 from migrator.stages.verify import digests, shared, stage
 from migrator.stages.verify.canonical import sorted_where_maps
 from migrator.stages.verify.scan import DirectItems

@@ -16,7 +16,7 @@ from migrator.mapping.model.journal import Page, RunIdentity
 from migrator.mapping.model.results import Sample
 from migrator.mapping.model.table import SourceKey
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.verify.sample import plan_sample
 from tests.support_mapping import parse_mapping
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from migrator.stages.core.doctor import Checkup
+from migrator.stages.doctor import Checkup
 
 
 def test_an_error_that_is_not_ours_fails_its_check_alone() -> None:

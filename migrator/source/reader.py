@@ -14,21 +14,22 @@ from sqlalchemy import Executable
 from sqlalchemy.engine import URL, Connection, Engine
 
 from migrator.mapping.model.edges import RawPage
-from migrator.runtime.errors import HiddenRowsError, SettingsError, SourceError, TwinRowsError
 from migrator.mapping.model.facts import CollectionPlan, Column, EntityPlan, Lookup, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Statement
 from migrator.mapping.model.results import Explained
 from migrator.mapping.model.table import RowTree, SourceKey, decode_key
+from migrator.runtime.errors import HiddenRowsError, SettingsError, SourceError, TwinRowsError
 from migrator.runtime.retry import RateLimit, Retry
-from migrator.source.sql import selects
 from migrator.source.adapter.in_transaction import InTransaction, within
-from migrator.source.engines.connect import Address, engine_at, engine_of, place_of, read_engine
 from migrator.source.engines.base import ConnectionOptions, Mark
-from migrator.source.sql.random_keys import random_keys
+from migrator.source.engines.connect import Address, engine_at, engine_of, place_of, read_engine
 from migrator.source.engines.reflect import reflect, view_names
+from migrator.source.sql import selects
+from migrator.source.sql.gate import bound_statement
+from migrator.source.sql.random_keys import random_keys
 from migrator.source.sql.related import climb_select, collection_select, roots_select
 from migrator.source.sql.selects import Key, KeyRange, KeySet, RootSelect, entity_words
-from migrator.source.engines.server_facts import (
+from migrator.source.sql.server_facts import (
     PageSelect,
     Pooling,
     ReplicaCheck,
@@ -39,9 +40,7 @@ from migrator.source.engines.server_facts import (
     mark_of,
     pooling_of,
 )
-from migrator.source.sql.gate import bound_statement
 from migrator.source.sql.statements import checked_statement, volatile_parts
-from migrator.source.sql.totals import SqlTotals, computed_select, no_rows_select
 from migrator.source.sql.transactions import (
     Reading,
     first_rows,
@@ -51,6 +50,7 @@ from migrator.source.sql.transactions import (
     rows_read,
     twins_of,
 )
+from migrator.source.totals import SqlTotals, computed_select, no_rows_select
 
 # ── Readings of an address: of the source itself, or of a replica of it ──
 

@@ -8,11 +8,11 @@ from decimal import Context, Decimal
 from itertools import islice
 from typing import Any, TypeAlias
 
-from migrator.mapping.patterns.param_sources import Form, forms_of
 from migrator.mapping.model.facts import Column, EntityPlan, Lookup, kept_columns
 from migrator.mapping.model.mapping import Expression, ItemDesign, Ref, Template
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Index, Value
+from migrator.mapping.patterns.param_sources import Form, forms_of
 
 _EXACT = Context(prec=400)
 _READINGS = 16

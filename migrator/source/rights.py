@@ -1,7 +1,7 @@
 """What each role may do in the source: rights on tables that it reads, and on our tables of marks and tickets.
 
-A table by hand, as that of rights in AWS is (dynamodb/admin/permissions.py): tests run each role's commands with exactly these
-rights, and with each of them taken away.
+A table by hand, as that of rights in AWS is (dynamodb/admin/permissions.py): tests run each role's commands with exactly
+these rights, and with each of them taken away.
 """
 
 from __future__ import annotations

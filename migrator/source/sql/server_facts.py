@@ -10,12 +10,12 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.facts import JoinPlan, TableFacts
 from migrator.mapping.model.results import Explained
+from migrator.runtime.errors import SourceError
 from migrator.runtime.retry import Retry, nap
-from migrator.source.engines.connect import engine_at, engine_of
 from migrator.source.engines.base import Ask, Mark, Replication, Row, Verdict
+from migrator.source.engines.connect import engine_at, engine_of
 from migrator.source.sql.selects import Statement, named
 
 # ──

@@ -14,13 +14,13 @@ import pytest
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import make_url
 
-from migrator.runtime.errors import Interrupted, SettingsError, SourceError
 from migrator.mapping.model.facts import EntityPlan, TableFacts
+from migrator.runtime.errors import Interrupted, SettingsError, SourceError
 from migrator.runtime.retry import Retry
-from migrator.source.engines.connect import source_url
 from migrator.source.engines.base import Mark
-from migrator.source.sql.reader import SqlSource
-from migrator.source.engines.server_facts import mark_of, verdict_of, wait_until_ready
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.source.sql.server_facts import mark_of, verdict_of, wait_until_ready
 from tests import pins
 from tests.support_mysql import numbers, run_script
 from tests.support_source import INTEGER, PURCHASE, TEXT, column, list_of, plan_of

@@ -12,9 +12,9 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.sql.elements import ColumnElement
 
 from migrator.mapping.model.edges import KeyCounts, RowsSeen
-from migrator.runtime.errors import SourceError, TooSlowError
 from migrator.mapping.model.facts import Column, EntityPlan, TableFacts
 from migrator.mapping.model.table import SourceKey, encode_key
+from migrator.runtime.errors import SourceError, TooSlowError
 from migrator.source.adapter.in_transaction import InTransaction
 from migrator.source.sql.selects import (
     ColumnType,
@@ -30,7 +30,7 @@ from migrator.source.sql.selects import (
     where_of,
     with_key,
 )
-from migrator.source.engines.server_facts import rows_at_least, rows_expected
+from migrator.source.sql.server_facts import rows_at_least, rows_expected
 from migrator.source.sql.transactions import Reading, first_rows
 
 # ── Their SELECTs ──

@@ -9,13 +9,13 @@ from typing import Protocol, TypeVar
 
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import Probe, Questions, Rows, TableAdmin
-from migrator.runtime.errors import MigratorError
 from migrator.mapping.model.facts import TableFacts
 from migrator.mapping.model.instances import Standing
 from migrator.mapping.model.live import SlotLag
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Check, CheckState
 from migrator.mapping.model.table import TableDesign
+from migrator.runtime.errors import MigratorError
 from migrator.runtime.system import how_to_install
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.patterns.question import statement_faults

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Engine
 from migrator.mapping.model.table import encode_key
 from migrator.runtime.retry import RateLimit
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import KEYS_A_SELECT, SqlSource
+from migrator.source.reader import KEYS_A_SELECT, SqlSource
 from tests.support_source import LINE, LINES, PAIR, PURCHASE, TABLES, list_of, plan_of, rows_of_the_schema
 from tests.support_source_databases import make_sqlite, past_the_gate
 
