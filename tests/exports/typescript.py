@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from migrator.source.reader import SqlSource
-
 from migrator.features.exports.model import Model, model_of
 from migrator.features.exports.typescript.electrodb import vocabulary
 from migrator.features.exports.typescript.keys import Around, Refusals
@@ -29,6 +27,7 @@ from migrator.mapping.model.table import Item, RowTree
 from migrator.mapping.patterns.answers import read_params
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
+from migrator.source.reader import SqlSource
 from migrator.stages.session.job import Work, open_source
 from tests.designs.golden import DESIGNS, GoldenQuery, script_of
 from tests.designs.moved import Moved
