@@ -38,7 +38,7 @@ def schema() -> Work:
 @mapping.command(example="mappings/shop.yaml --source env:SHOP_URL")
 @click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
 @click.option(
-    "--source", envvar="MIGRATORSOURCE_HELP_URL", help=f"{SOURCE_HELP} Without it only the form is checked."
+    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{SOURCE_HELP} Without it only the form is checked."
 )
 @click.option(
     "--invertible",
@@ -66,7 +66,7 @@ def check() -> Work:
 
 @mapping.command(name="try", example="shop.yaml --source env:SHOP_URL --entity order --key 42")
 @_FILE
-@click.option("--source", envvar="MIGRATORSOURCE_HELP_URL", required=True, help=SOURCE_HELP)
+@click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=SOURCE_HELP)
 @click.option("--entity", required=True, shell_complete=names.entities, help="The entity to build.")
 @click.option("--key", "keys", multiple=True, help="The row's key: 42, or --key a=1 --key b=2.")
 @click.option(

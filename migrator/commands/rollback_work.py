@@ -40,14 +40,15 @@ from migrator.runtime.errors import CLEAN, Interrupted, MigratorError, RefusedEr
 from migrator.runtime.retry import running_s
 from migrator.source.dynamodb.reader import StreamReader, Work
 from migrator.stages.cutover.moves import Cutover
-from migrator.stages.cutover.owning import Owning, named
 from migrator.stages.cutover.rollback import (
     REVERSE_ENDED,
     WAY_BACK,
     Comparison,
     GoingBack,
+    Owning,
     Quiet,
     dropped_attributes,
+    named,
 )
 from migrator.stages.reverse.daemon import ReverseDaemon, ReverseStatus, WhileDirect, status_of
 from migrator.stages.session.cutover import EvidenceSources, open_evidence

@@ -13,8 +13,7 @@ from migrator.mapping.model.rows import Unkept
 from migrator.mapping.model.table import Item
 from migrator.runtime.errors import MigratorError, StoppedError
 from migrator.source.dynamodb.reader import StreamReader, begin
-from migrator.stages.cutover.owning import Owning
-from migrator.stages.cutover.rollback import GoingBack, Quiet
+from migrator.stages.cutover.rollback import GoingBack, Owning, Quiet
 from migrator.stages.live.relay import Relay, RelayOptions
 from migrator.stages.reverse.daemon import (
     DirectChangedError,

@@ -22,7 +22,7 @@ class _Url(click.types.StringParamType):
 
 
 @click.command(cls=Leaf, example="env:SHOP_URL --out shop.yaml")
-@click.argument("source", type=_Url(), envvar="MIGRATORSOURCE_HELP_URL")
+@click.argument("source", type=_Url(), envvar="MIGRATOR_SOURCE_URL")
 @click.option(
     "--statements",
     metavar="auto|none|FILE",

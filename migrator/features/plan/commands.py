@@ -18,7 +18,7 @@ from migrator.cli.command_line import (
 @click.command(cls=Leaf, example="jobs/shop.yaml --html plan.html")
 @click.argument("design", type=click.Path(path_type=Path), metavar="JOB|MAPPING")
 @click.option(
-    "--source", envvar="MIGRATORSOURCE_HELP_URL", help=f"{SOURCE_HELP} Of a MAPPING; a JOB names its own."
+    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{SOURCE_HELP} Of a MAPPING; a JOB names its own."
 )
 @click.option(
     "--compare",

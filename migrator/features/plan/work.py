@@ -17,8 +17,14 @@ from migrator.cli.command_line import print_json
 from migrator.cli.cost import write_limit
 from migrator.cli.options import print_folded, say, stdout, stop_on_signals
 from migrator.cli.page import refuse_unwritable, write_page
-from migrator.features.plan.collections import print_views, views_data, views_fragment
-from migrator.features.plan.text import plan_data, plan_page, print_plan
+from migrator.features.plan.text import (
+    plan_data,
+    plan_page,
+    print_plan,
+    print_views,
+    views_data,
+    views_fragment,
+)
 from migrator.mapping.capacity.ways import Host
 from migrator.mapping.items.changes import unread_tables
 from migrator.mapping.model.capacity import Capacity, Writes

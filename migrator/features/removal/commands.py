@@ -83,7 +83,7 @@ def check() -> Work:
 
     Exit code 0: nothing does; 1: something does, or cannot be known.
     """
-    from migrator.commands.decommission_work import check
+    from migrator.features.removal.work import check
 
     return check
 
@@ -101,7 +101,7 @@ def strip() -> Work:
     more. Write units are limited as everywhere (tuning: {max_write_units: …}).
     Exit code 0: done; 1: you said no; 2: it is too early; 3 and 130: stopped, the same command goes on.
     """
-    from migrator.commands.decommission_work import strip
+    from migrator.features.removal.work import strip
 
     return strip
 

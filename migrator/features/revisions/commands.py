@@ -23,7 +23,7 @@ from migrator.commands.mapping import mapping
 @click.argument("new", type=click.Path(path_type=Path), metavar="NEW")
 @click.option(
     "--source",
-    envvar="MIGRATORSOURCE_HELP_URL",
+    envvar="MIGRATOR_SOURCE_URL",
     help=f"{SOURCE_HELP} Without it rows and costs are not counted.",
 )
 @click.option(

@@ -29,9 +29,8 @@ from migrator.mapping.patterns.answers import (
     schema_of,
 )
 from migrator.mapping.patterns.designs import Designs
-from migrator.mapping.patterns.diff import diffs, row_key
+from migrator.mapping.patterns.diff import diffs, row_key, ruled
 from migrator.mapping.patterns.handed import kinds_for
-from migrator.mapping.patterns.normalisers import ruled
 from migrator.mapping.patterns.requests import Requests
 from migrator.runtime.errors import SettingsError
 

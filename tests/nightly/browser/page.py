@@ -12,7 +12,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from migrator.features.report.page import html_page
+from migrator.features.report.work import html_page
 from migrator.mapping.model.report import ReportModel
 
 WIDE, NARROW = (1280, 900), (390, 844)

@@ -15,7 +15,7 @@ import pytest
 from migrator.mapping.model.facts import Kind
 from migrator.runtime.server_errors import denial
 from migrator.source.engines.connect import source_url
-from migrator.source.engines.mysql.cascades import cascades
+from migrator.source.engines.mysql.capture import cascades
 from migrator.source.reader import SqlSource
 from tests.journeys.command import Project, project
 from tests.support_capture import captured, capturing

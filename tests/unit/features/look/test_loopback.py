@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from migrator.features.look.loopback import Answer, Site, serving
+from migrator.features.look.server import Answer, Site, serving
 from migrator.runtime.errors import SettingsError
 from tests import pins
 

@@ -18,8 +18,7 @@ from migrator.runtime.errors import RefusedError, SettingsError, StoppedError
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.evidence import Unknown
 from migrator.stages.cutover.moves import Cutover
-from migrator.stages.cutover.owning import named
-from migrator.stages.cutover.rollback import GoingBack, Quiet, WayBack, may_go_back, stays_open
+from migrator.stages.cutover.rollback import GoingBack, Quiet, WayBack, may_go_back, named, stays_open
 from migrator.stages.reverse.daemon import ReverseStatus
 from tests import pins
 from tests.fakes.phases import FakePhases

@@ -520,7 +520,7 @@ def test_relay_looks_ahead_only_after_full_takes_in_a_row() -> None:
 def test_relay_stops_looking_ahead_when_it_spares_nothing(
     trial: int, finished: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.stages.live.ahead.TRIAL", trial)
+    monkeypatch.setattr("migrator.stages.live.relay.TRIAL", trial)
     shop = Shop(marks=1)
     for user in (1, 2, 3, 4):
         shop.change("users", user, name="Ann")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from migrator.commands.query_text import answer_data, explanation
+from migrator.commands.query_work import answer_data, explanation
 from migrator.mapping.model.edges import QueryPage
 from migrator.mapping.model.results import Answer
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
