@@ -143,7 +143,7 @@ def expected(pattern: Pattern, parts: Mapping[str, Sequence[tuple[Any, ...]]], k
 def asked(table: Any, pattern: Pattern, params: Mapping[str, Any], *, at_once: bool) -> dict[str, Any]:
     """The generated function's answer, by part as lists of tuples."""
     method = function_name(pattern.name)
-    given = {argument: params[param.name] for param, argument in _arguments(pattern)}
+    given = _arguments(pattern, params)
     answer = (
         getattr(table, method)(**given)
         if at_once
@@ -157,7 +157,7 @@ def asked(table: Any, pattern: Pattern, params: Mapping[str, Any], *, at_once: b
 
 def paged(table: Any, pattern: Pattern, params: Mapping[str, Any], size: int) -> list[tuple[Any, ...]]:
     """The answer read page by page."""
-    given = {argument: params[param.name] for param, argument in _arguments(pattern)}
+    given = _arguments(pattern, params)
     return [
         one for page in _pages(table, function_name(pattern.name), given, size) for one in _tuples(page.items)
     ]
@@ -174,9 +174,14 @@ def _pages(table: Any, method: str, given: Mapping[str, Any], size: int) -> Iter
             return
 
 
-def _arguments(pattern: Pattern) -> Iterator[tuple[Any, str]]:
+def _arguments(pattern: Pattern, params: Mapping[str, Any]) -> dict[str, Any]:
+    """What a generated function takes: UUIDs, where `checked_params` has their texts."""
     names = Names().all(param.name for param in pattern.params)
-    return ((param, names[param.name]) for param in pattern.params)
+    is_text = {param.name: param.type == "uuid" and not param.many for param in pattern.params}
+    return {
+        argument: UUID(params[name]) if is_text[name] and params[name] is not None else params[name]
+        for name, argument in names.items()
+    }
 
 
 def _tuples(answer: Any) -> list[tuple[Any, ...]]:

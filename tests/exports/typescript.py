@@ -15,8 +15,9 @@ from typing import Any
 from uuid import UUID
 
 from migrator.features.exports.model import Model, model_of
-from migrator.features.exports.typescript.items import vocabulary
-from migrator.features.exports.typescript.keys import Refusals
+from migrator.features.exports.typescript.electrodb import vocabulary
+from migrator.features.exports.typescript.keys import Around, Refusals
+from migrator.features.exports.typescript.keys import Item as Spoken
 from migrator.features.exports.typescript.language import Identifiers, runtime_names
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity, items_for
@@ -34,6 +35,7 @@ from tests.designs.moved import Moved
 HEAD = ["Generated for a test."]
 TSC = [
     "--strict",
+    "--exactOptionalPropertyTypes",
     "--noUnusedLocals",
     "--skipLibCheck",
     "--target",
@@ -80,20 +82,22 @@ class Asked:
     def add_rows(self) -> None:
         """All rows with what their items must be."""
         model = described(self.moved)
-        spoken = {item.made.item.name: item for item in vocabulary(model, Refusals()).items}
+        around = Around(model.table.separator, dict.fromkeys(model.maps, ""), model.timezone)
+        items = vocabulary(model, Identifiers(runtime_names()), around, Refusals())
+        spoken = {item.made.name: item for item in items}
         for entity in self.moved.checked.entities:
             for row in self.moved.source.read_page(entity.plan, None, None, None):
                 values = _values(entity, row)
                 for item in items_for(entity, row):
                     self._add(spoken[self.moved.store.design.type_of(item)], item, values)
 
-    def _add(self, spoken: Any, item: Item, values: Mapping[str, Any]) -> None:
+    def _add(self, spoken: Spoken, item: Item, values: Mapping[str, Any]) -> None:
         table = self.moved.store.design
         own = {name: value for name, value in item.items() if name not in table.own_attributes}
-        written = {one.name for one in spoken.made.item.attributes} | {str(table.ttl)}
+        written = {one.name for one in spoken.made.attributes} | {str(table.ttl)}
         of = {
             name: own.get(name) if one.stored else _value(values, name.removeprefix("row."))
-            for name, one in spoken.made.inputs.items()
+            for name, one in spoken.inputs.items()
         }
         attributes = {name: value for name, value in own.items() if name in written}
         made = {"type": table.type_of(item), "keys": spoken.keys, "values": of, "attributes": attributes}

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from migrator.features.exports.model import Model, RowModel, model_of
-from migrator.features.exports.python import values
 from migrator.features.exports.python.expressions import Names
-from migrator.features.exports.python.rows import RowCode, names_of, row_classes
+from migrator.features.exports.python.module import python_module
+from migrator.features.exports.python.rows import names_of
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.rows import places_of
 from migrator.mapping.items.scalars import Undecodable
@@ -73,9 +73,6 @@ def _made(entity: CompiledEntity) -> tuple[CompiledEntity, SimpleNamespace, RowM
 
 
 def _executed(model: Model) -> SimpleNamespace:
-    module, row = Names(), model.rows[0]
-    code = RowCode(model, row, names_of(row, module))
-    lines = [*row_classes(row, code.names), *code.builders(module), *code.items()]
-    space = {**vars(values), "__name__": values.__name__}
-    exec("from __future__ import annotations\nfrom dataclasses import dataclass\n" + "\n".join(lines), space)
+    space: dict[str, Any] = {"__name__": __name__}
+    exec(python_module(model, [], "job.yaml", after=False).text, space)
     return SimpleNamespace(**space)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 Definition: TypeAlias = Mapping[str, Any]
 """A whole table as parameters of CreateTable, with the specifications of what other operations set beside them."""
@@ -30,3 +32,16 @@ def construct_name(definition: Definition) -> str:
     joined = "".join(word[0].upper() + word[1:] for word in words)
     named = joined if joined[:1].isalpha() else f"T{joined}"
     return named if named.endswith("Table") else f"{named}Table"
+
+
+def template(package: str, name: str, **filters: Callable[..., str]) -> Template:
+    """A template that stands beside the modules of a package."""
+    environment = Environment(
+        loader=PackageLoader(package, "."),
+        autoescape=False,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= filters
+    return environment.get_template(name)

@@ -85,42 +85,40 @@ def _table(definition: Definition) -> dict[str, Any]:
     ttl, recovery = (
         definition.get(name, {}) for name in ("TimeToLiveSpecification", "PointInTimeRecoverySpecification")
     )
-    arguments = {
-        "name": definition["TableName"],
+    return _set(
+        name=definition["TableName"],
         **_keys(definition["KeySchema"]),
-        "billing_mode": definition.get("BillingMode"),
+        billing_mode=definition.get("BillingMode"),
         **_capacity(definition),
-        "table_class": definition.get("TableClass"),
-        "deletion_protection_enabled": definition.get("DeletionProtectionEnabled"),
-        "stream_enabled": stream.get("StreamEnabled"),
-        "stream_view_type": stream.get("StreamViewType"),
-        "attribute": [
+        table_class=definition.get("TableClass"),
+        deletion_protection_enabled=definition.get("DeletionProtectionEnabled"),
+        stream_enabled=stream.get("StreamEnabled"),
+        stream_view_type=stream.get("StreamViewType"),
+        attribute=[
             {"name": attribute["AttributeName"], "type": attribute["AttributeType"]}
             for attribute in definition["AttributeDefinitions"]
         ],
-        "global_secondary_index": _indexes(definition, "Global"),
-        "local_secondary_index": _indexes(definition, "Local"),
-        "ttl": ttl and {"attribute_name": ttl["AttributeName"], "enabled": ttl["Enabled"]},
-        "point_in_time_recovery": recovery and {"enabled": recovery["PointInTimeRecoveryEnabled"]},
-        "warm_throughput": warm
-        and {
-            "read_units_per_second": warm["ReadUnitsPerSecond"],
-            "write_units_per_second": warm["WriteUnitsPerSecond"],
-        },
-        "tags": {tag["Key"]: tag["Value"] for tag in definition.get("Tags", ())},
-    }
-    return {name: value for name, value in arguments.items() if value not in (None, {}, [])}
+        global_secondary_index=_indexes(definition, "Global"),
+        local_secondary_index=_indexes(definition, "Local"),
+        ttl=_set(attribute_name=ttl.get("AttributeName"), enabled=ttl.get("Enabled")),
+        point_in_time_recovery=_set(enabled=recovery.get("PointInTimeRecoveryEnabled")),
+        warm_throughput=_set(
+            read_units_per_second=warm.get("ReadUnitsPerSecond"),
+            write_units_per_second=warm.get("WriteUnitsPerSecond"),
+        ),
+        tags={tag["Key"]: tag["Value"] for tag in definition.get("Tags", ())},
+    )
 
 
 def _indexes(definition: Definition, kind: str) -> list[dict[str, Any]]:
     return [
-        {
-            "name": index["IndexName"],
+        _set(
+            name=index["IndexName"],
             **_keys(index["KeySchema"] if kind == "Global" else index["KeySchema"][1:]),
-            "projection_type": index["Projection"]["ProjectionType"],
-            **_named("non_key_attributes", index["Projection"].get("NonKeyAttributes")),
+            projection_type=index["Projection"]["ProjectionType"],
+            non_key_attributes=index["Projection"].get("NonKeyAttributes"),
             **_capacity(index),
-        }
+        )
         for index in definition.get(f"{kind}SecondaryIndexes", ())
     ]
 
@@ -141,10 +139,12 @@ def _keys(schema: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 def _capacity(described: Mapping[str, Any]) -> dict[str, Any]:
     units = described.get("ProvisionedThroughput", {})
-    return _named("read_capacity", units.get("ReadCapacityUnits")) | _named(
-        "write_capacity", units.get("WriteCapacityUnits")
-    )
+    return {
+        "read_capacity": units.get("ReadCapacityUnits"),
+        "write_capacity": units.get("WriteCapacityUnits"),
+    }
 
 
-def _named(name: str, value: Any) -> dict[str, Any]:
-    return {} if value is None else {name: value}
+def _set(**arguments: Any) -> dict[str, Any]:
+    """The arguments that have a value."""
+    return {name: value for name, value in arguments.items() if value not in (None, {}, [])}

@@ -102,17 +102,17 @@ def test_what_a_service_writes_is_what_the_rows_say(chinook: tuple[Shipped, Gene
         made.opened(after=True, trace=True) as table,
         closing(sqlite3.connect(job.folder / "shop.db")) as sql,
     ):
-        ann = table.read_customer(customer_id=1)
+        ann = table.read_customer(CustomerId=1)
         assert ann is not None
-        moved = replace(ann, email="Ann@Example.com", company=None, country="Norway")
+        moved = replace(ann, Email="Ann@Example.com", Company=None, Country="Norway")
         assert table.change_customer(ann, moved) == moved
-        gone = table.read_invoice_line(invoice_id=1, invoice_line_id=1)
-        assert gone.unit_price == Decimal("0.99")
+        gone = table.read_invoice_line(InvoiceId=1, InvoiceLineId=1)
+        assert gone.UnitPrice == Decimal("0.99")
         table.delete_invoice_line(gone)
         # What SQL counted, the service counts: the track says how often it was sold.
-        track = table.read_track(track_id=gone.track_id)
-        table.change_track(track, replace(track, units_sold=track.units_sold - gone.quantity))
-        table.put_genre(made.after.GenreRow(genre_id=99, name='Ro"ck\\ ♪'))
+        track = table.read_track(TrackId=gone.TrackId)
+        table.change_track(track, replace(track, units_sold=track.units_sold - gone.Quantity))
+        table.put_genre(made.after.GenreRow(GenreId=99, Name='Ro"ck\\ ♪'))
         _statements(
             sql,
             "UPDATE Customer SET Email = 'Ann@Example.com', Company = NULL, Country = 'Norway' WHERE CustomerId = 1",
@@ -132,12 +132,12 @@ def _statements(sql: sqlite3.Connection, *statements: str) -> None:
 def test_of_writers_that_change_one_row_at_once_one_wins(chinook: tuple[Shipped, Generated]) -> None:
     _, made = chinook
     with made.opened(after=True) as table:
-        before, together = table.read_artist(artist_id=5), Barrier(4)
+        before, together = table.read_artist(ArtistId=5), Barrier(4)
 
         def change(number: int) -> Any:
             together.wait()
             try:
-                return table.change_artist(before, replace(before, name=f"Name {number}"))
+                return table.change_artist(before, replace(before, Name=f"Name {number}"))
             except made.after.ConflictError as error:
                 return error
 
@@ -147,12 +147,12 @@ def test_of_writers_that_change_one_row_at_once_one_wins(chinook: tuple[Shipped,
         assert {str(error) for error in lost} == {
             "change_artist: not as expected: Artist; read the row again"
         }
-        assert [end for end in ends if end not in lost] == [table.read_artist(artist_id=5)]
-        table.change_artist(table.read_artist(artist_id=5), before)
+        assert [end for end in ends if end not in lost] == [table.read_artist(ArtistId=5)]
+        table.change_artist(table.read_artist(ArtistId=5), before)
         with pytest.raises(made.after.ConflictError, match="put_artist"):
             table.put_artist(before)
         with pytest.raises(made.after.ConflictError, match="delete_artist"):
-            table.delete_artist(replace(before, name="Another"))
+            table.delete_artist(replace(before, Name="Another"))
 
 
 def test_a_cursor_is_of_one_question_and_cannot_be_forged(chinook: tuple[Shipped, Generated]) -> None:
@@ -269,24 +269,28 @@ def _first_row(made: Generated) -> Any:
 # ── types ──
 
 
-_SERVICE = """
+_SERVICE = """\
 from decimal import Decimal
+
 from {module} import {table} as Table
+
 
 def greeting(shop: Table, customer_id: int) -> str:
     customer = shop.get_customer(customer_id=customer_id)
     return "" if customer is None else customer.first_name
 
+
 async def total(shop: Table, invoice_id: int) -> Decimal:
     answer = await shop.get_invoice_with_lines_async(invoice_id=invoice_id)
     return sum((line.unit_price * line.quantity for line in answer.lines), Decimal(0))
+
 
 def names(shop: Table) -> list[str]:
     return [track.name for track in shop.list_tracks_by_genre_page(genre_id=1, size=5).items]
 """
 
 
-def test_every_generated_module_passes_mypy_strict(
+def test_every_generated_module_passes_mypy_strict_and_ruff(
     odd: tuple[Shipped, Generated], chinook: tuple[Shipped, Generated], tmp_path: Path
 ) -> None:
     """All shipped ones, and a service that changes one import."""
@@ -310,6 +314,10 @@ def test_every_generated_module_passes_mypy_strict(
             text = python_module(model, [], "job.yaml", after=is_after).text
             assert text == python_module(model, [], "job.yaml", after=is_after).text
             (folder / f"{name}{ending}.py").write_text(text, encoding="utf-8")
+    for words in (["check"], ["format", "--check", "--line-length=100"]):
+        ruff = [sys.executable, "-m", "ruff", *words, "--no-cache", "--isolated", str(folder)]
+        ended = subprocess.run(ruff, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stdout
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
     files = map(str, sorted(folder.glob("*.py")))
     found = subprocess.run(

@@ -16,7 +16,16 @@ from migrator.features.exports.python import values
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.mapping import Const, Each, Expression, Filter, MapOf, Ref, Stored, Template
+from migrator.mapping.model.mapping import (
+    Const,
+    Each,
+    Expression,
+    Filter,
+    MapOf,
+    Ref,
+    Stored,
+    Template,
+)
 from migrator.mapping.model.table import KeyAttribute
 
 # ── names ──
@@ -118,13 +127,33 @@ def optional(annotation: str, *, nullable: bool) -> str:
 
 def literal(value: Any) -> str:
     """A constant of the mapping as Python."""
+    if isinstance(value, str):
+        quote = "'" if value.count('"') > value.count("'") else '"'
+        inner = repr(f"{value}'\"")[1:-4]  # of a text with both, so that ' alone is escaped
+        return f'"{_OF_DOUBLE.sub(_requoted, inner)}"' if quote == '"' else f"'{inner}'"
     if isinstance(value, Decimal):
-        return f"Decimal({str(value)!r})"
+        return f"Decimal({literal(str(value))})"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name!r}: {literal(inner)}" for name, inner in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{literal(name)}: {literal(inner)}" for name, inner in value.items())
+            + "}"
+        )
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(literal, value)) + "]"
+        return f"[{', '.join(map(literal, value))}]"
     return repr(value)
+
+
+def tuple_of(texts: Iterable[str]) -> str:
+    whole = "".join(f"{literal(text)}, " for text in texts)
+    return f"({whole.removesuffix(' ') if whole.count(', ') == 1 else whole.removesuffix(', ')})"
+
+
+_OF_DOUBLE = re.compile(r"""\\.|\"""")
+
+
+def _requoted(match: re.Match[str]) -> str:
+    return {"\\'": "'", '"': '\\"'}.get(match[0], match[0])
 
 
 # ── values ──
@@ -198,41 +227,50 @@ class Code:
         guards: list[str] = []
         for part in template.parts:
             if isinstance(part, str):
-                pieces.append(repr(part))
+                pieces.append(literal(part))
             elif part.every:
                 pieces.append(star)
             else:
                 piece = self.ref(part, up if part is last and not part.filters else None)
                 guards += piece.guards
                 pieces.append(piece.text)
-        return Piece(" + ".join(pieces) or "''", Kind("text"), tuple(dict.fromkeys(guards)))
+        return Piece(" + ".join(pieces) or '""', Kind("text"), tuple(dict.fromkeys(guards)))
 
-    def key(self, template: Template, attribute: KeyAttribute, star: str = "", up: bool | None = None) -> str:
+    def key(
+        self, template: Template, attribute: KeyAttribute, star: str = "", up: bool | None = None
+    ) -> str:
         """The value of a key attribute, None where a part of it is None."""
         if attribute.type == "text":
             piece = self.template(template, star, up)
             return piece.guarded(piece.code)
         piece = self.ref(template.refs[0])
-        return piece.guarded(piece.code if attribute.type == "binary" else f"_number_key({piece.code})")
+        return piece.guarded(
+            piece.code if attribute.type == "binary" else f"_number_key({piece.code})"
+        )
 
     def attribute(self, value: Expression) -> str:
         """The value of an attribute, None where it has none. Raises: UnsaidError."""
-        if isinstance(value, Ref):
-            piece = self.ref(value)
-            return piece.guarded(piece.code if piece.kind.name in _AS_IT_IS else f"_attribute({piece.code})")
-        if isinstance(value, Template):
-            piece = self.template(value)
-            return piece.guarded(piece.code)
-        if isinstance(value, Const):
-            return literal(value.value)
-        if isinstance(value, Stored):
-            raise UnsaidError("it is kept in S3")
-        if isinstance(value, MapOf):
-            return self._map(value.entries)
-        return self._each(value)
+        match value:
+            case Ref():
+                piece = self.ref(value)
+                is_plain = piece.kind.name in _AS_IT_IS
+                return piece.guarded(piece.code if is_plain else f"_attribute({piece.code})")
+            case Template():
+                piece = self.template(value)
+                return piece.guarded(piece.code)
+            case Const():
+                return literal(value.value)
+            case MapOf():
+                return self._map(value.entries)
+            case Each():
+                return self._each(value)
+            case Stored():
+                raise UnsaidError("it is kept in S3")
 
     def _map(self, entries: Mapping[str, Expression]) -> str:
-        inner = ", ".join(f"{name!r}: {self.attribute(value)}" for name, value in entries.items())
+        inner = ", ".join(
+            f"{literal(name)}: {self.attribute(value)}" for name, value in entries.items()
+        )
         return f"_map({{{inner}}})"
 
     def _each(self, value: Each) -> str:
@@ -287,7 +325,7 @@ class Code:
     def _in_place_of_null(self, piece: Piece, used: Filter) -> Piece:
         if not piece.guards:
             return piece
-        code = f"({used.args[0]!r} if {' or '.join(piece.guards)} else {piece.text})"
+        code = f"({literal(used.args[0])} if {' or '.join(piece.guards)} else {piece.text})"
         return Piece(code, Kind("text"))
 
     def _called(self, used: Filter, code: str) -> str:
@@ -296,10 +334,14 @@ class Code:
         if function is None:
             raise UnsaidError(f"there is no function for the filter {used.name}")
         around = {
-            "separator": repr(self.separator),
+            "separator": literal(self.separator),
             "table": literal(self.maps.get(used.args[0], {})) if used.args else "",
-            "zone": repr(self.timezone or "UTC"),
+            "zone": literal(self.timezone or "UTC"),
         }
         wanted = [around[name] for name in inspect.signature(function).parameters if name in around]
-        own = [] if "table" in inspect.signature(function).parameters else [repr(one) for one in used.args]
+        own = (
+            []
+            if "table" in inspect.signature(function).parameters
+            else [literal(one) for one in used.args]
+        )
         return f"_filter_{used.name}({', '.join([code, *own, *wanted])})"

@@ -26,7 +26,9 @@ def _buckets(unit: str, since: dt.date, until: dt.date) -> list[str]:
     moment, last = _naive(since), _filter_bucket(until, unit)
     while (text := _filter_bucket(moment, unit)) <= last:
         if len(found) == 400:
-            raise RefusedError(f"more than 400 buckets ({unit}) between both times; ask for a shorter time")
+            raise RefusedError(
+                f"more than 400 buckets ({unit}) between both times; ask for a shorter time"
+            )
         found.append(text)
         try:
             moment = _following(unit, moment)
@@ -39,7 +41,9 @@ def _following(unit: str, moment: dt.datetime) -> dt.datetime:
     if unit == "year":
         return moment.replace(year=moment.year + 1, month=1, day=1)
     if unit == "month":
-        return moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1)
+        return moment.replace(
+            year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1
+        )
     return moment + (dt.timedelta(hours=1) if unit == "hour" else dt.timedelta(days=1))
 
 

@@ -89,7 +89,9 @@ class _Question:
             if None in values:
                 continue
             if len(tests) < number:
-                raise RefusedError(f"{name} can be asked only together with {self.sort[number - 1][0]}")
+                raise RefusedError(
+                    f"{name} can be asked only together with {self.sort[number - 1][0]}"
+                )
             test = _possible(name, operator, values)
             if test is None:
                 return None
@@ -122,7 +124,9 @@ class _Question:
         return {name: value for name, value in query.items() if value not in (None, "")}
 
 
-def _keys_of(made: Callable[[Any], Item], elements: Iterable[Any], sort_bytes: int = 1024) -> list[Item]:
+def _keys_of(
+    made: Callable[[Any], Item], elements: Iterable[Any], sort_bytes: int = 1024
+) -> list[Item]:
     """The keys to ask, without those that no item can have."""
     keys = []
     for element in elements:
@@ -154,7 +158,9 @@ def _possible(name: str, operator: str, values: Sequence[Any]) -> _Test | None:
     if any(_size(value) > 1024 for value in values):
         if operator == "begins_with":
             return None
-        raise RefusedError(f"a parameter makes a bound of {name} longer than a key can be (1024 bytes)")
+        raise RefusedError(
+            f"a parameter makes a bound of {name} longer than a key can be (1024 bytes)"
+        )
     if values[0]:
         return name, operator, values
     return (name, "le", values[1:]) if operator == "between" else (name, operator, [])
@@ -223,7 +229,11 @@ def _wired(item: Item) -> Item:
 def _is_shown(item: Item) -> bool:
     """Not what a migration leaves for a while, and not expired: DynamoDB deletes such items late."""
     expiry = item.get(_TTL) if _TTL else None
-    expired = isinstance(expiry, (int, Decimal)) and not isinstance(expiry, bool) and expiry <= time.time()
+    expired = (
+        isinstance(expiry, (int, Decimal))
+        and not isinstance(expiry, bool)
+        and expiry <= time.time()
+    )
     return item.get(_TYPE) not in ("_tombstone", "_control") and not expired
 
 
@@ -233,7 +243,9 @@ def _is_shown(item: Item) -> bool:
 class _Table:
     """`client`: boto3's for DynamoDB. `cursor_key`: signs the cursors of pages, the same in all processes."""
 
-    def __init__(self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False) -> None:
+    def __init__(
+        self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False
+    ) -> None:
         self._client, self._name, self._trace = client, table, trace
         self._cursor_key = cursor_key or os.environ.get("CURSOR_KEY", "")
 
@@ -279,12 +291,16 @@ class _Table:
         return [found[place] for key in keys if (place := tuple(key.values())) in found]
 
     def _read(self, key: Item, *, consistent: bool) -> Item | None:
-        given = self._client.get_item(TableName=self._name, Key=_wired(key), ConsistentRead=consistent)
+        given = self._client.get_item(
+            TableName=self._name, Key=_wired(key), ConsistentRead=consistent
+        )
         item = _item(given["Item"]) if "Item" in given else None
         return item if item is not None and _is_shown(item) else None
 
     def _batch(self, keys: list[Item], *, consistent: bool) -> list[Item]:
-        wanted: Any = {self._name: {"Keys": [_wired(key) for key in keys], "ConsistentRead": consistent}}
+        wanted: Any = {
+            self._name: {"Keys": [_wired(key) for key in keys], "ConsistentRead": consistent}
+        }
         items: list[Item] = []
         for attempt in itertools.count():
             given = self._client.batch_get_item(RequestItems=wanted)
@@ -313,7 +329,10 @@ class _Table:
         else:
             with ThreadPoolExecutor(min(8, len(asked))) as threads:
                 found = list(threads.map(lambda one: self._partition(*one), asked))
-        order = lambda item: tuple(item[name] for name in question.order)  # noqa: E731
+
+        def order(item: Item) -> tuple[Any, ...]:
+            return tuple(item[name] for name in question.order)
+
         seen = set()
         for item in heapq.merge(*found, key=order, reverse=question.descending):
             key = tuple(item[name] for name in _KEY)
@@ -356,7 +375,11 @@ class _Table:
         if len(found) <= size or (question.limit is not None and given >= question.limit):
             return taken, None
         for number, partition in enumerate(question.keys):
-            last = [item for item in taken if all(item.get(name) == partition[name] for name in partition)]
+            last = [
+                item
+                for item in taken
+                if all(item.get(name) == partition[name] for name in partition)
+            ]
             if last:
                 starts[number] = _wired({name: last[-1][name] for name in question.position})
         return taken, self._signed([asked, given, starts])
@@ -367,7 +390,9 @@ class _Table:
         return await asyncio.to_thread(self._page, pattern, params, cursor, size)
 
     def _signed(self, content: Any) -> str:
-        body = json.dumps(content, default=lambda value: {"b64": base64.b64encode(value).decode()}).encode()
+        body = json.dumps(
+            content, default=lambda value: {"b64": base64.b64encode(value).decode()}
+        ).encode()
         return base64.urlsafe_b64encode(self._signature(body) + body).decode()
 
     def _signature(self, body: bytes) -> bytes:
@@ -397,7 +422,12 @@ def _of_json(value: Item) -> Any:
 def _nearest(items: Sequence[Item], near: _Near) -> list[Item]:
     """The items within the circle, the nearest first."""
     latitude, longitude = near.origin
-    if latitude is None or longitude is None or near.within_m is None or not 0 < near.within_m < float("inf"):
+    if (
+        latitude is None
+        or longitude is None
+        or near.within_m is None
+        or not 0 < near.within_m < float("inf")
+    ):
         raise RefusedError("a place and a distance of more than 0 metres are taken")
     if near.within_m > _reach_m(latitude, near.precision):
         raise RefusedError("the distance reaches past the cells that are asked")

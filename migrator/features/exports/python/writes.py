@@ -30,7 +30,9 @@ class ConflictError(Exception):
 class _Writable(_Table):
     """`trace`: writes carry `_src` and `_rev`, by which `migrator verify` knows the row of an item."""
 
-    def __init__(self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False) -> None:
+    def __init__(
+        self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False
+    ) -> None:
         super().__init__(client, table, cursor_key=cursor_key)
         self._trace = trace
 
@@ -51,7 +53,9 @@ class _Writable(_Table):
         actions = []
         for item in after:
             was = old.pop(tuple(item[name] for name in _KEY), None)
-            action = self._put_action(item, source) if was is None else self._update(was, item, version)
+            action = (
+                self._put_action(item, source) if was is None else self._update(was, item, version)
+            )
             actions.append((item, action))
         actions += [(item, {"Delete": self._as_before(item, version)}) for item in old.values()]
         self._transact(doing, actions)
@@ -96,14 +100,18 @@ class _Writable(_Table):
     def _as_before(self, item: Item, version: str | None) -> Item:
         """An action on the item, if it is still so: by its version where the row has one, else by all its attributes."""
         type_ = item[_TYPE]
-        watched = [version] if version else [name for name in _ATTRIBUTES[type_] if name not in _KEY]
+        watched = (
+            [version] if version else [name for name in _ATTRIBUTES[type_] if name not in _KEY]
+        )
         names, bound, clauses = {"#type": _TYPE}, {":type": _wire(type_)}, ["#type = :type"]
         for number, name in enumerate(watched):
             names[f"#w{number}"] = name
             if name in item:
                 bound[f":w{number}"] = _wire(item[name])
             is_there = name in item
-            clauses.append(f"#w{number} = :w{number}" if is_there else f"attribute_not_exists(#w{number})")
+            clauses.append(
+                f"#w{number} = :w{number}" if is_there else f"attribute_not_exists(#w{number})"
+            )
         return {
             "TableName": self._name,
             "Key": _wired({name: item[name] for name in _KEY}),
@@ -115,7 +123,9 @@ class _Writable(_Table):
     def _transact(self, doing: str, actions: Sequence[tuple[Item, Item]]) -> None:
         """All actions or none; another transaction on the same items is waited for, for a moment."""
         if len(actions) > 100:
-            raise RefusedError(f"{doing}: {len(actions)} items at once; a transaction of DynamoDB takes 100")
+            raise RefusedError(
+                f"{doing}: {len(actions)} items at once; a transaction of DynamoDB takes 100"
+            )
         for attempt in range(6 if actions else 0):
             try:
                 self._client.transact_write_items(TransactItems=[action for _, action in actions])

@@ -9,204 +9,148 @@ Source: electrodb.dev, "Use an attribute as an index key"; its clauses.js for th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from migrator.features.exports.model import Attribute, Model
-from migrator.features.exports.typescript.items import Item, Vocabulary, field_names, module, vocabulary
-from migrator.features.exports.typescript.keys import Made, Refusals
-from migrator.features.exports.typescript.language import block, property_, quoted
-from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.table import Index
+from migrator.features.exports.file import comment, template
+from migrator.features.exports.model import Model
+from migrator.features.exports.typescript.keys import Around, Item, Refusals, UnsayableError, item_of
+from migrator.features.exports.typescript.language import (
+    INHERITED,
+    Identifiers,
+    commented,
+    helpers_of,
+    listed,
+    member,
+    property_,
+    quoted,
+    runtime_names,
+    type_of,
+)
+from migrator.features.exports.typescript.patterns import Asked, asked_of, checked_type, param_type
+from migrator.mapping.model.table import Index, TableDesign
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_IMPORTS = (
-    'import type { DynamoDBClient } from "@aws-sdk/client-dynamodb";',
-    'import { Entity } from "electrodb";',
-)
 
 
 def electrodb_typescript(model: Model, head: Sequence[str]) -> str:
     """Raises: SettingsError naming all that ElectroDB cannot say."""
-    refusals = Refusals()
-    spoken = vocabulary(model, refusals)
-    for item in spoken.items:
-        for name in field_names(model.table, item):
-            if not _NAME.fullmatch(name):
-                where = f"{item.made.item.name}.{name}"
-                refusals.add(where, "ElectroDB puts this name into expressions as it stands")
-    for key in model.table.key:
+    refusals, names = Refusals(), Identifiers(runtime_names())
+    maps = {name: f"MAP_{number}" for number, name in enumerate(model.maps, 1)}
+    around = Around(model.table.separator, maps, model.timezone)
+    items = vocabulary(model, names, around, refusals)
+    _refuse(model.table, items, refusals)
+    asked = _asked(model, names, around, refusals)
+    refusals.check()
+    values = {"model": model, "table": model.table, "maps": maps, "items": items, "patterns": asked}
+    functions = {"fields_of": fields_of, "indexes_of": indexes_of, "places": _places(model.table, items)}
+    code = template(__package__, "electrodb.ts.j2", **_FILTERS).render(values | functions)
+    head_, code = comment("//", head), code.strip()
+    helpers = "\n\n".join(helpers_of(code))
+    crypto = 'import { createHash } from "node:crypto";\n' if "createHash(" in helpers else ""
+    return f"{head_}\n{crypto}{code}\n\n{_HELPERS}\n\n{helpers}\n"
+
+
+_FILTERS: Mapping[str, Callable[..., str]] = {
+    "quoted": quoted,
+    "listed": listed,
+    "property": property_,
+    "member": member,
+    "commented": commented,
+    "type_of": type_of,
+    "checked_type": checked_type,
+    "param_type": param_type,
+}
+_HELPERS = "// ── what the functions above are made of ──"
+
+
+# ── items ──
+
+
+def vocabulary(model: Model, names: Identifiers, around: Around, refusals: Refusals) -> list[Item]:
+    """The item types under their names in TypeScript."""
+    items: dict[str, Item] = {}
+    for row, item in ((each, item) for each in model.rows for item in each.items):
+        if item.name in items:
+            where = f"{row.entity.written}.items.{item.name}"
+            refusals.add(where, "several entities or schemas make items of this type")
+            continue
+        type_ = names.type(item.name)
+        keys = names.function(f"{type_} keys")
+        items[item.name] = item_of(model, row, item, type_, keys, around, refusals)
+    return list(items.values())
+
+
+@dataclass(frozen=True)
+class Field:
+    """An attribute of an item as it is stored."""
+
+    type: str
+    required: bool
+
+
+def fields_of(table: TableDesign, item: Item) -> dict[str, Field]:
+    """All attributes that an item has, but for migrator's own."""
+    own = item.made
+    fields = {part.name: Field(part.type, True) for part in item.base}
+    fields[table.type_attribute] = Field(quoted(own.name), True)
+    fields |= {name: Field(part.type, False) for name, part in item.parts.items() if name not in fields}
+    for attribute in own.attributes:
+        type_ = "unknown" if attribute.stored is not None else type_of(attribute.kind)
+        fields.pop(attribute.name, None)
+        fields[attribute.name] = Field(type_, attribute.required)
+    if own.expiry and table.ttl:
+        fields.setdefault(table.ttl, Field("number", False))
+    return fields
+
+
+def indexes_of(table: TableDesign, item: Item) -> dict[str, Index]:
+    """The table and those of its indexes of whose keys the item has all attributes, as ElectroDB calls them."""
+    names = set(fields_of(table, item))
+    found = {index.name: index for index in table.indexes if {key.name for key in index.attributes} <= names}
+    primary = table.asked(None)
+    assert primary is not None, "the table is an index without a name"
+    return {"primary": primary, **found}
+
+
+def _places(table: TableDesign, items: Sequence[Item]) -> Mapping[str, str]:
+    """By index an item type that is in it, through whose entity it is asked."""
+    found: dict[str, str] = {}
+    for item in items:
+        found = dict.fromkeys(indexes_of(table, item), item.made.name) | found
+    return found
+
+
+def _refuse(table: TableDesign, items: Sequence[Item], refusals: Refusals) -> None:
+    for index in table.indexes:
+        if _is_wide(index):
+            refusals.add(f"table.indexes.{index.name}", "a key of several attributes")
+    for where, name in (
+        (f"{item.made.name}.{name}", name) for item in items for name in fields_of(table, item)
+    ):
+        if name in INHERITED:
+            refusals.add(where, "every object of JavaScript has a property of this name")
+        if not _NAME.fullmatch(name):
+            refusals.add(where, "ElectroDB puts this name into expressions as it stands")
+    for key in table.key:
         if key.type != "text":
             refusals.add(f"table.key.{key.name}", f"ElectroDB's keys are asked as texts here, not {key.type}")
-    if not spoken.items:
+    if not items:
         refusals.add("entities", "there is no item type")
-    library = [*_entities(spoken), *_places(spoken), *_asking(model)]
-    return module(spoken, head, _IMPORTS, library, refusals)
 
 
-# ── entities ──
+def _is_wide(index: Index) -> bool:
+    return len(index.partition) > 1 or len(index.sort) > 1
 
 
-def _entities(spoken: Vocabulary) -> list[str]:
-    lines = [
-        line
-        for item in spoken.items
-        for line in (
-            f"{property_(item.made.item.name)}: new Entity({{",
-            *block(_entity(spoken, item)),
-            "}, options),",
-        )
-    ]
-    return [
-        "/** An entity of ElectroDB for each item type. Items that migrator wrote are read with `ignoreOwnership: true`. */",
-        "export function entities(client: DynamoDBClient, table: string = TABLE) {",
-        "  const options = { client, table };",
-        "  return {",
-        *block(lines, 4),
-        "  } as const;",
-        "}",
-        "",
-        "export type Entities = ReturnType<typeof entities>;",
-        "",
-    ]
-
-
-def _entity(spoken: Vocabulary, item: Item) -> list[str]:
-    table = spoken.model.table
-    indexes = [f"primary: {_index(None, table.asked(None))},"]
-    for index in _indexes_of(spoken, item):
-        indexes.append(f"{property_(index.name)}: {_index(index.name, index)},")
-    return [
-        f'model: {{ entity: {quoted(item.made.item.name)}, version: "1", service: {quoted(table.name)} }},',
-        "attributes: {",
-        *block(_attributes(spoken, item)),
-        "},",
-        "indexes: {",
-        *block(indexes),
-        "},",
-    ]
-
-
-def _indexes_of(spoken: Vocabulary, item: Item) -> list[Index]:
-    """Indexes of whose keys the item has all attributes."""
-    names = set(field_names(spoken.model.table, item))
-    return [index for index in spoken.model.table.indexes if {key.name for key in index.attributes} <= names]
-
-
-def _index(name: str | None, index: Index | None) -> str:
-    assert index is not None, "the table is an index without a name"
-    keys = zip(("pk", "sk"), index.attributes, strict=False)
-    fields = [
-        f'{word}: {{ field: {quoted(key.name)}, composite: [{quoted(key.name)}], casing: "none" }}'
-        for word, key in keys
-    ]
-    return f"{{ {', '.join([f'index: {quoted(name)}'] if name else [])}{', ' if name else ''}{', '.join(fields)} }}"
-
-
-def _attributes(spoken: Vocabulary, item: Item) -> list[str]:
-    table, own = spoken.model.table, item.made.item
-    written = {attribute.name for attribute in own.attributes}
-    fields: dict[str, str] = {}
-    for part in item.made.base:
-        fields[part.attribute.name] = _key_attribute(part, is_base=True)
-    for entry in item.made.entries:
-        fields |= {part.attribute.name: _key_attribute(part, is_base=False) for part in entry.parts}
-    fields = {name: text for name, text in fields.items() if name not in written}
-    fields[table.type_attribute] = (
-        f"{{ type: [{quoted(own.name)}] as const, required: true, default: () => {quoted(own.name)} as const }}"
-    )
-    fields |= {attribute.name: _attribute(attribute) for attribute in own.attributes}
-    if own.expiry and table.ttl:
-        fields.setdefault(table.ttl, '{ type: "number" }')
-    return [f"{property_(name)}: {text}," for name, text in fields.items()]
-
-
-def _key_attribute(part: Made, *, is_base: bool) -> str:
-    type_ = '"string"' if part.attribute.type == "text" else '"number"'
-    return f"{{ type: {type_}{', required: true' if is_base else ''} }}"
-
-
-def _attribute(attribute: Attribute) -> str:
-    required = ", required: true" if attribute.required else ""
-    return f'{{ type: "{_type(attribute)}"{required} }}'
-
-
-def _type(attribute: Attribute) -> str:
-    kind = attribute.kind or Kind("plain")
-    if attribute.stored is not None:
-        return "any"
-    names = {"integer": "number", "number": "number", "float": "number", "boolean": "boolean"}
-    texts = {"text", "date", "time", "timestamp", "uuid", "bits"}
-    return "string" if kind.name in texts else names.get(kind.name, "any")
-
-
-# ── asking ──
-
-
-def _places(spoken: Vocabulary) -> list[str]:
-    """By index an item type that is in it, through whose entity it is asked."""
-    found: dict[str, str] = {"primary": spoken.items[0].made.item.name} if spoken.items else {}
-    for item in spoken.items:
-        for index in _indexes_of(spoken, item):
-            found.setdefault(index.name, item.made.item.name)
-    lines = [f"{property_(index)}: {quoted(name)}," for index, name in found.items()]
-    return [
-        "/** Of each index an entity that is in it. */",
-        "const PLACES: Record<string, string> = {",
-        *block(lines),
-        "};",
-        "",
-    ]
-
-
-def _asking(model: Model) -> list[str]:
-    """The lines by which the model's patterns ask, and no others."""
-    asked = {pattern.pattern.operation == "query" for pattern in model.patterns}
-    texts = [_CLIENT, *([_PAGES] if True in asked else []), *([_GETTER] if False in asked else [])]
-    return [line for text in texts for line in text.split("\n")]
-
-
-_CLIENT = """/** What of an entity of ElectroDB is used below, whatever its attributes. */
-interface Asked {
-  get(key: Item): { go(options: Item): Promise<{ data: unknown }> };
-  query: Record<string, (key: Item) => Record<string, (...values: Item[]) => unknown>>;
-}
-
-const OPERATORS = { begins_with: "begins", between: "between", ">=": "gte", ">": "gt", "<=": "lte", "<": "lt" } as const;
-
-function entityOf(client: Entities, index: string): Asked {
-  return (client as unknown as Record<string, Asked>)[PLACES[index] as string] as Asked;
-}
-"""
-
-_PAGES = """function pages(client: Entities, question: Question) {
-  const index = question.index ?? "primary";
-  return async (partition: KeyValue, next: unknown, size: number | undefined): Promise<Page> => {
-    const { sort } = question;
-    const key: Item = { [question.hash]: partition };
-    if (sort?.is === "=") key[sort.name] = sort.values[0];
-    let query: unknown = entityOf(client, index).query[index]?.(key);
-    if (sort && sort.is !== "=") {
-      const chosen = query as Record<string, (...values: Item[]) => unknown>;
-      query = chosen[OPERATORS[sort.is]]?.(...sort.values.map((value) => ({ [sort.name]: value })));
-    }
-    const { consistent = false, descending = false } = question;
-    const order = descending ? "desc" : "asc";
-    const options = { data: "raw", pager: "raw", ignoreOwnership: true, compare: "keys", order };
-    const sized = size === undefined ? {} : { limit: size };
-    const from = next === undefined ? {} : { cursor: next };
-    const more = { ...(consistent ? { consistent } : {}), ...sized, ...from };
-    const answer = await (query as { go(options: Item): Promise<{ data: unknown }> }).go({ ...options, ...more });
-    const page = answer.data as { Items?: Item[]; LastEvaluatedKey?: Item };
-    return { items: page.Items ?? [], next: page.LastEvaluatedKey };
-  };
-}
-"""
-
-_GETTER = """function getter(client: Entities, consistent: boolean) {
-  return async (key: Record<string, KeyValue>): Promise<Item | undefined> => {
-    const options = { data: "raw", ignoreOwnership: true, ...(consistent ? { consistent } : {}) };
-    const answer = await entityOf(client, "primary").get(key).go(options);
-    return (answer.data as { Item?: Item } | null)?.Item;
-  };
-}
-"""
+def _asked(model: Model, names: Identifiers, around: Around, refusals: Refusals) -> list[Asked]:
+    found = []
+    for pattern in model.patterns:
+        if _is_wide(pattern.index):
+            continue  # the index itself is refused
+        name = pattern.pattern.name
+        try:
+            found.append(asked_of(pattern, names.function(name), names.type(name), around))
+        except UnsayableError as error:
+            refusals.add(f"access_patterns.{name}", str(error))
+    return found

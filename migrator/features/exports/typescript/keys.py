@@ -16,6 +16,7 @@ from migrator.runtime.errors import SettingsError
 
 _TEXTS = frozenset({"text", "uuid", "bits", "date", "time"})
 TEXT = Kind("text")
+KEY_TYPES = {"text": "string", "number": "number", "binary": "Uint8Array"}
 
 
 class UnsayableError(Exception):
@@ -37,27 +38,43 @@ class Made:
     """A key attribute. `expression`: of an object `of` with the inputs, undefined where one has no value; `inputs`: their
     names."""
 
-    attribute: KeyAttribute
+    name: str
+    type: str
     expression: str
     inputs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class MadeEntry:
-    """An item's place in an index. `holds`: an expression that says whether the item is in it; '' where it always is."""
+    """An item's place in an index. `holds`: an expression that says whether the item is in it."""
 
     parts: tuple[Made, ...]
     holds: str
 
 
 @dataclass(frozen=True)
-class ItemKeys:
-    """All that an item type's key attributes are made of; `inputs` by name."""
+class Item:
+    """An item type as TypeScript calls it, and all that its key attributes are made of. `type`: its interface; `keys`: the
+    function that makes its keys; `inputs` by name."""
 
-    item: ItemType
+    made: ItemType
+    type: str
+    keys: str
     base: tuple[Made, ...]
     entries: tuple[MadeEntry, ...]
     inputs: Mapping[str, Input]
+
+    @property
+    def parts(self) -> dict[str, Made]:
+        """All of its key attributes by name."""
+        return {
+            part.name: part for part in (*self.base, *(one for entry in self.entries for one in entry.parts))
+        }
+
+    @property
+    def needed(self) -> set[str]:
+        """Inputs without which it has no key."""
+        return {name for part in self.base for name in part.inputs}
 
 
 @dataclass(frozen=True)
@@ -88,22 +105,26 @@ class Around:
     timezone: str | None
 
 
-def keys_of(model: Model, row: RowModel, item: ItemType, around: Around, refusals: Refusals) -> ItemKeys:
+def item_of(
+    model: Model, row: RowModel, item: ItemType, type_: str, keys: str, around: Around, refusals: Refusals
+) -> Item:
     scope = _Scope(model, row, item)
     where = f"{row.entity.written}.items.{item.name}"
 
-    def part(key: KeyPart) -> Made:
-        return _made(scope, key, around, f"{where}.{key.attribute.name}", refusals)
+    def made(part: KeyPart) -> Made:
+        try:
+            expression, used = scope.made(part, around)
+        except UnsayableError as error:
+            refusals.add(f"{where}.{part.attribute.name}", str(error))
+            expression, used = "undefined", ()
+        return Made(part.attribute.name, KEY_TYPES[part.attribute.type], expression, used)
 
-    base = tuple(part(key) for key in item.key)
+    base = tuple(map(made, item.key))
     entries = tuple(
-        MadeEntry(
-            tuple(part(one) for one in key.parts),
-            " && ".join(scope.holds(condition) for condition in key.when),
-        )
+        MadeEntry(tuple(map(made, key.parts)), " && ".join(map(scope.holds, key.when)) or "true")
         for key in item.indexes
     )
-    return ItemKeys(item, base, entries, scope.inputs)
+    return Item(item, type_, keys, base, entries, scope.inputs)
 
 
 class _Scope:
@@ -125,7 +146,18 @@ class _Scope:
             if ref is not None and self._kind(ref.paths[0]).name in _SOLE[part.attribute.type]:
                 self._sole.setdefault(ref.paths[0], part.attribute.name)
 
-    def input(self, ref: Ref) -> tuple[Input, tuple[Filter, ...]]:
+    def made(self, part: KeyPart, around: Around) -> tuple[str, tuple[str, ...]]:
+        """The expression of a key attribute, and the names of its inputs. Raises: UnsayableError."""
+        used: list[str] = []
+
+        def named(ref: Ref) -> tuple[str, Kind, tuple[Filter, ...]]:
+            found, filters = self._input(ref)
+            used.append(found.name)
+            return member("of", found.name), found.kind, filters
+
+        return key_expression(part.template, part.attribute, named, around), tuple(dict.fromkeys(used))
+
+    def _input(self, ref: Ref) -> tuple[Input, tuple[Filter, ...]]:
         """What the caller gives for the reference, and the filters that it has not been through."""
         for attribute in self._holding(ref):
             done = len(_ref_of(attribute).filters)
@@ -140,12 +172,8 @@ class _Scope:
         name = f"row.{path}" if path in self._names else path
         return self._add(name, self._kind(path), stored=False), ref.filters
 
-    def named(self, ref: Ref) -> tuple[str, Kind, tuple[Filter, ...]]:
-        found, filters = self.input(ref)
-        return member("of", found.name), found.kind, filters
-
     def holds(self, condition: Condition) -> str:
-        found, _ = self.input(Ref((condition.path,)))
+        found, _ = self._input(Ref((condition.path,)))
         value = member("of", found.name)
         if condition.allowed is None:
             return f"given({value}) !== undefined"
@@ -195,22 +223,6 @@ def _sole(template: Template) -> Ref | None:
     (first, *others) = template.parts or ("",)
     is_sole = not others and isinstance(first, Ref) and not first.filters and not first.format
     return first if is_sole and isinstance(first, Ref) and len(first.paths) == 1 else None
-
-
-def _made(scope: _Scope, key: KeyPart, around: Around, where: str, refusals: Refusals) -> Made:
-    used: list[str] = []
-
-    def named(ref: Ref) -> tuple[str, Kind, tuple[Filter, ...]]:
-        found, filters = scope.input(ref)
-        used.append(found.name)
-        return member("of", found.name), found.kind, filters
-
-    try:
-        expression = key_expression(key.template, key.attribute, named, around)
-    except UnsayableError as error:
-        refusals.add(where, str(error))
-        expression = "undefined"
-    return Made(key.attribute, expression, tuple(dict.fromkeys(used)))
 
 
 # ── expressions ──

@@ -280,11 +280,11 @@ interface Question {
   hash: string;
   partitions: Record<string, KeyValue>[];
   /** null: no item can be meant. */
-  sort?: Condition | null;
+  sort?: Condition | null | undefined;
   /** Attributes by which items of several partitions are merged. */
   order: readonly string[];
   descending?: boolean;
-  limit?: number;
+  limit?: number | undefined;
   consistent?: boolean;
   filters?: Filter[];
 }
