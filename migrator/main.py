@@ -20,14 +20,13 @@ from migrator.cli.inert import plain
 from migrator.commands.backfill import backfill, findings
 from migrator.commands.capture import capture, relay
 from migrator.commands.cutover import cutover
-from migrator.commands.export import export
 from migrator.commands.local import completion, local
 from migrator.commands.mapping import mapping
 from migrator.commands.reverse import reverse
 from migrator.commands.status import pace, status
 from migrator.commands.table import doctor, table
 from migrator.commands.verify import query, shadow, verify
-from migrator.features.exports.commands import import_model
+from migrator.features.exports.commands import export, import_model
 from migrator.features.init.commands import examples, init
 from migrator.features.look.commands import look, ui
 from migrator.features.plan.commands import plan

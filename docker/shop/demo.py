@@ -142,7 +142,7 @@ class Demo(Story):
         )
         stop(*self.background)
         modules = str(HOME / "modules")
-        self.migrator("export", "python", JOB, "--out", modules)
+        self.migrator("export", "--as", "python", JOB, "--out", modules)
         paths = [modules, *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "MIGRATOR_JOB": JOB}
         first = answered_by("app_table")
@@ -151,7 +151,7 @@ class Demo(Story):
         say(f"migrator purge {JOB}", "what deleted rows left, once no request can be late")
         until("nothing depends on SQL", self.purged)
         self.migrator("decommission", "check", JOB)
-        self.migrator("export", "python", JOB, "--after", "--out", modules)
+        self.migrator("export", "--as", "python", JOB, "--after", "--out", modules)
         os.environ |= {
             "AWS_ENDPOINT_URL_DYNAMODB": self.endpoint(),
             "AWS_REGION": "eu-central-1",

@@ -83,7 +83,7 @@ def change_table() -> Work:
     "--role",
     type=click.Choice(sorted({*ROLES, *SQL_ROLES})),
     metavar="ROLE",
-    help="Only what this role needs, each right of which must be there (migrator export iam, grants): "
+    help="Only what this role needs, each right of which must be there (migrator export --as iam, grants): "
     + f"{', '.join(sorted({*ROLES, *SQL_ROLES}))}.",
 )
 @json_option

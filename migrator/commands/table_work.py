@@ -295,7 +295,7 @@ def _target(checkup: Checkup, job: Job, mapping: Mapping, *, write: bool, role: 
 _WITHOUT_SOURCE = ROLES.keys() - SQL_ROLES.keys()
 _WITHOUT_TABLE = SQL_ROLES.keys() - ROLES.keys()
 _NO_PLACE = (
-    "the job does not name their place; `migrator export items --to s3://…` tries each before it writes a row"
+    "the job does not name their place; `migrator table export --to s3://…` tries each before it writes a row"
 )
 _NO_LOG = "the log of imports is there from the first import on, and AWS writes it with the rights of who asks for one"
 _NO_STREAM = "`migrator reverse check` and `migrator reverse start` ask for each before they write a row"

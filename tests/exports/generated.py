@@ -1,4 +1,4 @@
-"""Modules that `migrator export python` wrote for a job, loaded; their rows, items and answers beside migrator's own."""
+"""Modules that `migrator export --as python` wrote for a job, loaded; their rows, items and answers beside migrator's own."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def generated(job: Shipped, endpoint: str) -> Generated:
     modules = []
     for words in ([], ["--after"]):
         ended = job.run(
-            "export", "python", "job.yaml", "--out", "service", "--allow-missing", *words, "--json"
+            "export", "--as", "python", "job.yaml", "--out", "service", "--allow-missing", *words, "--json"
         )
         assert ended.code == 0, ended.err
         (file,) = ended.data["files"]

@@ -31,8 +31,8 @@ class Shipped:
         return run_here(words, self.folder, dict(os.environ))
 
     def exported(self, kind: str) -> str:
-        """What `migrator export KIND` prints."""
-        ended = self.run("export", kind, "job.yaml")
+        """What `migrator export --as KIND` prints."""
+        ended = self.run("export", "job.yaml", "--as", kind)
         assert ended.code == 0, ended.err
         return ended.out
 

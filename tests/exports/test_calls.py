@@ -68,7 +68,7 @@ SITES: Mapping[str, str] = {
     "dynamodb/objects.S3Objects.probe": DOCTOR,
     "dynamodb/objects.S3Objects.make_bucket": ON_THIS_MACHINE,
     "dynamodb/objects.S3Objects._ask": f"{_WRITES} import verify",
-    "dynamodb/scans.scan_answers": _SCANS,
+    "dynamodb/store.scan_answers": _SCANS,
     "dynamodb/store.DynamoStore.scan": _SCANS,
     "dynamodb/store.DynamoStore.query": _ASKS,
     "dynamodb/store.DynamoStore.get_item": f"{_OPENS} service-reading",

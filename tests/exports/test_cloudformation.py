@@ -1,4 +1,4 @@
-"""What `migrator export cloudformation` writes, read by cfn-lint and deployed to the embedded server."""
+"""What `migrator export --as cloudformation` writes, read by cfn-lint and deployed to the embedded server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_cfn_lint_finds_nothing_in_any_of_them(tmp_path: Path) -> None:
     for folder, options in (("plain", ""), ("every", every), ("provisioned", provisioned)):
         (tmp_path / folder).mkdir()
         for job in all_shipped(tmp_path / folder, "http://127.0.0.1:1", options):
-            assert job.run("export", "cloudformation", "job.yaml", "--out", ".").code == 0
+            assert job.run("export", "--as", "cloudformation", "job.yaml", "--out", ".").code == 0
             templates.append(str(job.folder / "table.yaml"))
     command = [str(Path(sys.executable).with_name("cfn-lint")), "--include-checks", "I", "--", *templates]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

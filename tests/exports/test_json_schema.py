@@ -1,4 +1,4 @@
-"""`migrator export json-schema`: every item of the shipped mappings is as the schema says, and no wrong one is."""
+"""`migrator export --as json-schema`: every item of the shipped mappings is as the schema says, and no wrong one is."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def test_the_command_writes_the_schema(tmp_path: Path, chinook_dir: Path) -> Non
         ("json-schema", "items.schema.json"),
         ("electrodb", "electrodb.ts"),
     ):
-        assert job.run("export", kind, "job.yaml", "--out", "src").code == 0
+        assert job.run("export", "job.yaml", "--as", kind, "--out", "src").code == 0
         assert (job.folder / "src" / file).read_text(encoding="utf-8") == job.exported(kind)
-        assert job.run("export", kind, "job.yaml", "--out", "src", "--check").code == 0
+        assert job.run("export", "job.yaml", "--as", kind, "--out", "src", "--check").code == 0
     (job.folder / "src" / "electrodb.ts").write_text("// mine")
-    assert job.run("export", "electrodb", "job.yaml", "--out", "src", "--check").code == 1
-    assert job.run("export", "electrodb", "job.yaml", "--out", "src").code == 2
+    assert job.run("export", "--as", "electrodb", "job.yaml", "--out", "src", "--check").code == 1
+    assert job.run("export", "--as", "electrodb", "job.yaml", "--out", "src").code == 2

@@ -23,7 +23,7 @@ def job(tmp_path: Path) -> Shipped:
 
 def policy(job: Shipped, role: str, *words: str) -> list[dict[str, Any]]:
     """The statements of a role's policy."""
-    ended = job.run("export", "iam", "job.yaml", "--role", role, *words)
+    ended = job.run("export", "--as", "iam", "job.yaml", "--role", role, *words)
     assert ended.code == 0, ended.err
     statements: list[dict[str, Any]] = json.loads(ended.out)["Statement"]
     return statements
@@ -32,7 +32,7 @@ def policy(job: Shipped, role: str, *words: str) -> list[dict[str, Any]]:
 def test_cfn_lint_knows_every_right_of_every_role(tmp_path: Path) -> None:
     resources = {}
     for job in all_shipped(tmp_path, "http://127.0.0.1:1"):
-        assert job.run("export", "iam", "job.yaml", "--out", "iam").code == 0
+        assert job.run("export", "--as", "iam", "job.yaml", "--out", "iam").code == 0
         for path in sorted((job.folder / "iam").iterdir()):
             name = re.sub(r"[^0-9A-Za-z]", "", f"{job.table}{path.stem}")
             document = json.loads(path.read_text())
@@ -81,10 +81,10 @@ def test_a_bucket_of_the_job_is_in_the_policies_of_who_writes_and_compares(job: 
 
 
 def test_wrong_use_says_what_to_do(job: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "12 digits" in job.run("export", "iam", "job.yaml", "--account", "12").err
+    assert "12 digits" in job.run("export", "--as", "iam", "job.yaml", "--account", "12").err
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     path = job.folder / "job.yaml"
     path.write_text(path.read_text().replace(", region: eu-central-1", ""))
-    unknown = job.run("export", "iam", "job.yaml")
+    unknown = job.run("export", "--as", "iam", "job.yaml")
     assert (unknown.code, "give --region" in unknown.err) == (2, True)

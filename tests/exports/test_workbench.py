@@ -37,7 +37,7 @@ def job_of(folder: Path, mapping: Path, script: str) -> None:
 
 
 def exported(folder: Path, *words: str) -> dict[str, Any]:
-    ended = run(folder, "export", "workbench", "job.yaml", *words)
+    ended = run(folder, "export", "--as", "workbench", "job.yaml", *words)
     assert ended.code == 0, ended.err
     found: dict[str, Any] = json.loads(ended.out)
     return found
@@ -79,7 +79,7 @@ def test_the_model_of_the_article_goes_both_ways(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mapping", DESIGNS, ids=lambda path: path.stem)
 def test_every_design_has_a_model_or_says_why_not(mapping: Path, tmp_path: Path) -> None:
     job_of(tmp_path, mapping, mapping.with_suffix(".sql").read_text())
-    ended = run(tmp_path, "export", "workbench", "job.yaml")
+    ended = run(tmp_path, "export", "--as", "workbench", "job.yaml")
     if ended.code == 2:
         assert pins.said(ended.err), ended.err
         assert "is a local one" in ended.err or "several attributes" in ended.err
@@ -90,7 +90,7 @@ def test_every_design_has_a_model_or_says_why_not(mapping: Path, tmp_path: Path)
     names |= {each["AttributeName"] for each in table["KeyAttributes"].values()}
     items = [item for facet in table["TableFacets"] for item in facet["TableData"]]
     assert {name for item in items for name in item} <= names
-    assert run(tmp_path, "export", "workbench", "job.yaml").out == ended.out
+    assert run(tmp_path, "export", "--as", "workbench", "job.yaml").out == ended.out
     (tmp_path / "model.json").write_text(ended.out)
     head = run(tmp_path, "import", "workbench", "model.json")
     assert (head.code, head.err) == (0, "")
@@ -113,7 +113,7 @@ def test_samples_are_real_only_when_asked_for_and_redacted_ones_are_masked(tmp_p
 def test_a_model_is_written_compared_and_not_put_over_another_file(tmp_path: Path) -> None:
     mapping = ROOT / "mappings" / "designs" / "customer_bookmark.yaml"
     job_of(tmp_path, mapping, mapping.with_suffix(".sql").read_text())
-    words = ("export", "workbench", "job.yaml", "--out", "made")
+    words = ("export", "--as", "workbench", "job.yaml", "--out", "made")
     assert run(tmp_path, *words, "--check").code == 1
     assert run(tmp_path, *words).code == 0
     assert run(tmp_path, *words, "--check").code == 0

@@ -1,4 +1,4 @@
-"""The items of a row by Python that `migrator export python` generates, beside those of items_for()."""
+"""The items of a row by Python that `migrator export --as python` generates, beside those of items_for()."""
 
 from __future__ import annotations
 

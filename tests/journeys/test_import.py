@@ -55,7 +55,7 @@ def changed(shop: Project, *statements: str) -> None:
 
 
 def exported(shop: Project, to: str, *words: str) -> Any:
-    return shop.done("export", "items", str(shop.job), "--to", to, *words, "--json").data
+    return shop.done("table", "export", str(shop.job), "--to", to, *words, "--json").data
 
 
 def lines_of(data: bytes) -> list[Any]:
@@ -101,7 +101,7 @@ def test_two_exports_of_the_same_rows_are_the_same_bytes_in_a_folder_and_in_s3(
     # In no order of keys: one that is sorted would be written to one partition after the other.
     assert sum(a < b for a, b in pairwise(keys)) < 100
     assert not [path for path in (shop.folder / "first").rglob("*") if "pages" in path.parts]
-    assert pins.said(shop.done("export", "items", str(shop.job), "--to", "first").err)
+    assert pins.said(shop.done("table", "export", str(shop.job), "--to", "first").err)
 
 
 def test_plan_says_what_the_import_is_billed_by_and_which_way_is_cheapest(shop: Project) -> None:
@@ -137,11 +137,11 @@ def test_what_is_at_the_place_already_is_replaced_only_when_it_is_asked_for(shop
     changed(shop, "INSERT INTO customer VALUES (99, 'Zoë')")
     mapping = shop.folder / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace("keep: [name]", "keep: [id, name]"))
-    refused = shop.run("export", "items", job, "--to", "items")
+    refused = shop.run("table", "export", job, "--to", "items")
     assert (refused.code, pins.said(refused.err, "holds")) == (2, True)
     assert exported(shop, "items", "--restart")["items"] == 151
     (place / "mine.txt").write_text("")
-    refused = shop.run("export", "items", job, "--to", "items", "--restart")
+    refused = shop.run("table", "export", job, "--to", "items", "--restart")
     assert (refused.code, pins.said(refused.err, "wrote")) == (2, True)
 
 
@@ -150,7 +150,7 @@ def test_two_rows_of_one_key_are_never_published(shop: Project, s3: Any, bucket:
     mapping = shop.folder / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace('["C#{id}", META]', '["N#{name}", META]'))
     changed(shop, "UPDATE customer SET name = 'Name 1' WHERE id = 2")
-    found = shop.run("export", "items", job, "--to", place)
+    found = shop.run("table", "export", job, "--to", place)
     assert found.code == 1
     assert pins.said(found.err, "published")
     shown = " ".join(shop.run("findings", job, "--show-keys").out.split())
@@ -168,7 +168,7 @@ def test_two_rows_of_one_key_are_never_published(shop: Project, s3: Any, bucket:
 
 def test_rows_that_are_refused_keep_all_of_it_from_being_published(shop: Project) -> None:
     changed(shop, "INSERT INTO customer VALUES (77, '" + "x" * 410_000 + "')")
-    found = shop.run("export", "items", str(shop.job), "--to", "items", "--json")
+    found = shop.run("table", "export", str(shop.job), "--to", "items", "--json")
     assert (found.code, found.data["published"], found.data["findings"]) == (1, False, {"refused": 1})
     assert not (shop.folder / "items" / "manifest.json").exists()
 
@@ -242,7 +242,7 @@ def test_a_mapping_with_a_local_index_is_not_imported(shop: Project) -> None:
     ],
 )
 def test_a_place_that_cannot_be_written_is_named(shop: Project, place: str) -> None:
-    refused = shop.run("export", "items", str(shop.job), "--to", place)
+    refused = shop.run("table", "export", str(shop.job), "--to", place)
     assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
 
 
@@ -336,14 +336,14 @@ def test_a_killed_export_goes_on_with_the_same_command(shop: Project) -> None:
     text = shop.job.read_text()
     slow = text.replace("SOURCE_URL}'", "SOURCE_URL}', max_rows_per_s: 15")
     shop.job.write_text(slow.replace("tuning: {}", "tuning: {page_rows: 5, workers: 1}"))
-    process = shop.start("export", "items", job, "--to", "items")
+    process = shop.start("table", "export", job, "--to", "items")
     while len(list(place.rglob("pages/*/*/*.gz"))) < 3:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     process.kill()
     process.communicate()
     assert not (place / "manifest.json").exists()
-    went_on = shop.done("export", "items", job, "--to", "items")
+    went_on = shop.done("table", "export", job, "--to", "items")
     assert " goes on" in went_on.err
     shop.job.write_text(text)
     exported(shop, "anew")

@@ -60,7 +60,7 @@ def changed(made: Project, *statements: str) -> None:
 def test_the_relay_knows_the_keys_that_no_row_tells_any_more(people: Project, place: str) -> None:
     job = str(people.job)
     people.done("capture", "install", job)
-    people.done("export", "items", job, "--to", place)
+    people.done("table", "export", job, "--to", place)
     assert people.done("table", "import", job, "--from", place, "--json").data["remembered"] == 2
     changed(
         people, "UPDATE place SET name = 'Elsewhere' WHERE id = 1", "DELETE FROM member WHERE mail = 'bob'"
@@ -74,7 +74,7 @@ def test_the_relay_knows_the_keys_that_no_row_tells_any_more(people: Project, pl
 
 def test_a_row_that_takes_a_key_of_the_import_is_told(people: Project, place: str) -> None:
     job = str(people.job)
-    people.done("export", "items", job, "--to", place)
+    people.done("table", "export", job, "--to", place)
     people.done("table", "import", job, "--from", place)
     changed(people, "UPDATE member SET nick = 'a' WHERE mail = 'bob'")
     found = people.run("backfill", job, "--entity", "member", "--restart")
@@ -87,7 +87,7 @@ def test_a_row_that_takes_a_key_of_the_import_is_told(people: Project, place: st
 def test_a_table_has_every_option_that_an_import_does_not_take(shop: Project, place: str) -> None:
     job = str(shop.job)
     shop.job.write_text(shop.job.read_text().replace("endpoint:", f"{OPTIONS}endpoint:"))
-    shop.done("export", "items", job, "--to", place)
+    shop.done("table", "export", job, "--to", place)
     shop.done("table", "import", job, "--from", place)
     assert pins.said(shop.done("table", "check", job).out)
     client = shop.store().client
@@ -102,7 +102,7 @@ def test_a_table_has_every_option_that_an_import_does_not_take(shop: Project, pl
 def test_a_killed_import_goes_on_with_the_same_command(shop: Project, place: str) -> None:
     job = str(shop.job)
     shop.done("capture", "install", job)
-    shop.done("export", "items", job, "--to", place)
+    shop.done("table", "export", job, "--to", place)
     process = shop.start("table", "import", job, "--from", place)
     client = shop.store().client
     while shop.table not in client.list_tables()["TableNames"]:
@@ -143,7 +143,7 @@ def test_a_bucket_that_is_not_ours_is_told_with_the_right_that_is_missing(
     shop.environment.update(
         {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
     )
-    for words in (["export", "items", str(shop.job), "--to"], ["table", "import", str(shop.job), "--from"]):
+    for words in (["table", "export", str(shop.job), "--to"], ["table", "import", str(shop.job), "--from"]):
         refused = shop.run(*words, "s3://bucket-of-others/items")
         assert refused.code == 2
         assert pins.said(refused.err, "iam")

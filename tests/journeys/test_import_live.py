@@ -91,7 +91,7 @@ def test_chinook_is_clean_after_an_import_with_writes_going_on(made: Project, pl
     job = str(made.job)
     made.done("capture", "install", job)
     with writing(made) as committed:
-        made.done("export", "items", job, "--to", place)
+        made.done("table", "export", job, "--to", place)
         during_export = committed[0]
         imported = made.done("table", "import", job, "--from", place, "--json").data
     assert 0 < during_export < committed[0]
@@ -102,7 +102,7 @@ def test_chinook_is_clean_after_an_import_with_writes_going_on(made: Project, pl
 
 def test_chinook_is_whole_by_an_import_of_a_source_that_stands_still(made: Project, place: str) -> None:
     job = str(made.job)
-    assert made.done("export", "items", job, "--to", place, "--json").data["items"] == ITEMS
+    assert made.done("table", "export", job, "--to", place, "--json").data["items"] == ITEMS
     made.done("table", "import", job, "--from", place)
     assert_whole(made.items(), "sqlite")
     assert made.done("table", "check", job).code == 0

@@ -86,7 +86,15 @@ def shop(url: str, tmp_path: Path, dynamodb_url: str) -> Project:
 
 def generated(shop: Project) -> tuple[Any, Any]:
     """The module that a service writes by after decommission, and its table."""
-    words = ("export", "python", str(shop.job), "--out", str(shop.folder / "service"), "--allow-missing")
+    words = (
+        "export",
+        "--as",
+        "python",
+        str(shop.job),
+        "--out",
+        str(shop.folder / "service"),
+        "--allow-missing",
+    )
     (file,) = shop.done(*words, "--after", "--json").data["files"]
     module = loaded(shop.folder / "service" / file["name"])
     client = boto3.client("dynamodb", endpoint_url=shop.endpoint, **CLIENT)

@@ -20,8 +20,7 @@ WRITERS = {
 """Commands that change the table or what is in it, the source, or the side that answers."""
 OTHERS = {
     "capture status", "completion", "doctor", "examples",
-    "export cdk-py", "export cdk-ts", "export cloudformation", "export electrodb", "export grants", "export iam", "export items", "export json-schema",
-    "export python", "export terraform", "export workbench", "import workbench", "findings", "init", "look", "ui", "local status", "local stop", "mapping check", "mapping schema",
+    "export", "table export", "import workbench", "findings", "init", "look", "ui", "local status", "local stop", "mapping check", "mapping schema",
     "mapping try", "mapping diff", "plan", "query", "shadow replay", "status", "table check", "report", "decommission check",
     "cutover status", "cutover history", "cutover rollback", "cutover watch", "pace",
     "reverse check", "reverse status", "reverse stop",

@@ -303,7 +303,7 @@ def test_a_relay_with_the_printed_grants_alone(live: LogShop) -> None:
     """A user of its own, with the attribute that reading the log takes."""
     role = f"relay_{live.name[-8:]}"
     live.sql(f"CREATE ROLE {role} LOGIN")
-    printed = live.project.done("export", "grants", live.job, "--role", "relay", "--user", role).out
+    printed = live.project.done("export", "--as", "grants", live.job, "--role", "relay", "--user", role).out
     try:
         live.sql(*(part for part in _statements(printed)))
         live.sql("UPDATE customer SET email = 'granted@x.example' WHERE id = 1")

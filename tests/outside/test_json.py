@@ -50,26 +50,26 @@ init sqlite:///shop.db --statements mapping.yaml --out proposed.yaml
 plan mapping.yaml --source sqlite:///shop.db --region us-east-1 --statements mapping.yaml
 mapping diff older.yaml mapping.yaml --source sqlite:///shop.db --region us-east-1
 mapping try mapping.yaml --source sqlite:///shop.db --entity customer --key 1
-export items JOB --to items
-export items JOB --to s3://{BUCKET}
+table export JOB --to items
+table export JOB --to s3://{BUCKET}
 table import JOB --from s3://{BUCKET} --dry-run
 table create JOB --dry-run
 table create JOB
 table check JOB
 table change JOB
 table change JOB --dry-run
-export terraform JOB
-export cloudformation JOB
-export cloudformation JOB --out exported
-export cdk-ts JOB
-export cdk-py JOB
-export iam JOB --region us-east-1
-export electrodb JOB --out exported
-export json-schema JOB
-export python JOB
-export python JOB --after
-export workbench JOB
-export workbench JOB --out exported
+export --as terraform JOB
+export --as cloudformation JOB
+export --as cloudformation JOB --out exported
+export --as cdk-ts JOB
+export --as cdk-py JOB
+export --as iam JOB --region us-east-1
+export --as electrodb JOB --out exported
+export --as json-schema JOB
+export --as python JOB
+export --as python JOB --after
+export --as workbench JOB
+export --as workbench JOB --out exported
 import workbench exported/workbench.json
 import workbench exported/workbench.json --out head.yaml
 capture install JOB --dry-run
@@ -137,7 +137,6 @@ access_patterns:
 _ELSEWHERE = {
     ("completion",),
     ("examples",),
-    ("export", "grants"),
     ("local", "status"),
     ("local", "stop"),
     ("mapping", "schema"),

@@ -59,7 +59,7 @@ ROLES = {
         ),
     ),
     "import": Role(
-        "export items, table import",
+        "table export, table import",
         (
             *_OPEN, "GetItem", "PutItem", "Scan", "ImportTable", "DescribeImport", "ListImports", "UpdateTable",
             *("DescribeContinuousBackups", "UpdateContinuousBackups", "UpdateTimeToLive"),

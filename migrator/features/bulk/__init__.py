@@ -1,1 +1,1 @@
-"""Items as files: `export items` writes them, `table import` lets DynamoDB make a table of them."""
+"""Items as files: `table export` writes them, `table import` lets DynamoDB make a table of them."""

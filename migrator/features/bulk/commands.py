@@ -1,11 +1,10 @@
-"""`migrator export items` and `migrator table import`: a new table filled by DynamoDB's import from S3."""
+"""`migrator table export` and `migrator table import`: a new table filled by DynamoDB's import from S3."""
 
 from __future__ import annotations
 
 import click
 
 from migrator.cli.command_line import Work, job_argument, json_option, keys_option
-from migrator.commands.export import export
 from migrator.commands.table import table
 
 
@@ -21,7 +20,7 @@ from migrator.commands.table import table
 @click.option("--dry-run", is_flag=True, help="Check the export and every file of it, import nothing.")
 @json_option
 def import_items() -> Work:
-    """Let DynamoDB make the job's table and fill it from files that `migrator export items` has written.
+    """Let DynamoDB make the job's table and fill it from files that `migrator table export` has written.
 
     Every file is read and compared with the manifest first. The table must not be there. When the import has ended, items
     are counted, options that an import does not take are set (TTL, recovery, stream, tags, protection), and the export's
@@ -35,7 +34,7 @@ def import_items() -> Work:
     return import_table
 
 
-@export.command(example="jobs/shop.yaml --to s3://shop-migration/items")
+@table.command(name="export", example="jobs/shop.yaml --to s3://shop-migration/items")
 @job_argument
 @click.option(
     "--to",
@@ -55,7 +54,7 @@ def import_items() -> Work:
 @click.option("--restart", is_flag=True, help="Replace an export that is there, or one that was stopped.")
 @keys_option
 @json_option
-def items() -> Work:
+def export_items() -> Work:
     """Write the items of every row as files that `migrator table import` gives to DynamoDB; go on where a run stopped.
 
     DynamoDB JSON with gzip, shuffled by key, and a manifest with the digest of each file. Nothing is published while a row

@@ -1,4 +1,4 @@
-"""`migrator export items`: the items of every row as files for DynamoDB's import from S3."""
+"""`migrator table export`: the items of every row as files for DynamoDB's import from S3."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def files_at(job: Job, place: str, stop: Callable[[], bool]) -> FolderFiles | S3
     return files
 
 
-# ── `migrator export items` ──
+# ── `migrator table export` ──
 
 
 def export_items(
@@ -157,7 +157,7 @@ def export_items(
     whole_keys: bool,
     as_json: bool,
 ) -> int:
-    """The exit code of `migrator export items`."""
+    """The exit code of `migrator table export`."""
     with CommandJob(job) as command_job, ExitStack() as stack:
         opened = open_bulk(stack, command_job, "export", place, workers)
         if not opened.installation:

@@ -60,7 +60,7 @@ def exported(files: Files, journal: SqlJournal, job: str, journal_id: str, revis
     data = files.read(MANIFEST)
     if data is None:
         what = f"{files.name} has no {MANIFEST}: there is no export, or it has not ended"
-        raise SettingsError(f"{what}; run `migrator export items JOB --to {files.name}`")
+        raise SettingsError(f"{what}; run `migrator table export JOB --to {files.name}`")
     try:
         manifest = Manifest.read(data)
     except ValueError:
@@ -77,7 +77,7 @@ def exported(files: Files, journal: SqlJournal, job: str, journal_id: str, revis
     return Export(manifest, run)
 
 
-_AGAIN = "export again with `migrator export items JOB --to … --restart`"
+_AGAIN = "export again with `migrator table export JOB --to … --restart`"
 
 
 def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> None:

@@ -135,7 +135,7 @@ class Acting:
     def policy(self, role: str) -> dict[str, Any]:
         if role not in self._policies:
             at = ("--region", "us-east-1", "--items-at", f"s3://{ITEMS}/{self.user}")
-            text = self.made.done("export", "iam", str(self.made.job), "--role", role, *at).out
+            text = self.made.done("export", "--as", "iam", str(self.made.job), "--role", role, *at).out
             self._policies[role] = json.loads(text)
         document: dict[str, Any] = json.loads(json.dumps(self._policies[role]))
         return document
@@ -366,7 +366,7 @@ def prepared(one: Acting, before: Sequence[str]) -> None:
             elif line == "STREAM":
                 streaming(one)
             elif line == "LEFT":
-                one.made.done("-q", "export", "items", str(one.made.job), "--to", f"s3://{ITEMS}/{one.user}")
+                one.made.done("-q", "table", "export", str(one.made.job), "--to", f"s3://{ITEMS}/{one.user}")
             else:
                 one.made.done(*line.split(), str(one.made.job))
     if before:

@@ -1,4 +1,4 @@
-"""What `migrator export cdk-ts` and `cdk-py` write: compiled, synthesised, and compared with the CloudFormation template."""
+"""What `migrator export --as cdk-ts` and `cdk-py` write: compiled, synthesised, and compared with the CloudFormation template."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _synthesised(node: Path, jobs: Sequence[Shipped]) -> dict[str, dict[str, Any
     imports, stacks = ['import { App, Stack, DefaultStackSynthesizer } from "aws-cdk-lib";'], []
     for number, job in enumerate(jobs):
         folder = node / f"table{number}"
-        assert job.run("export", "cdk-ts", "job.yaml", "--out", str(folder)).code == 0
+        assert job.run("export", "--as", "cdk-ts", "job.yaml", "--out", str(folder)).code == 0
         name = (folder / "table.ts").read_text().partition("export class ")[2].split()[0]
         imports.append(f'import {{ {name} }} from "./table{number}/table";')
         synthesizer = "new DefaultStackSynthesizer({ generateBootstrapVersionRule: false })"
@@ -102,7 +102,7 @@ def _deployed(template: dict[str, object], job: Shipped, endpoint: str) -> None:
 def test_both_constructs_have_the_name_of_the_resource(tmp_path: Path) -> None:
     for job in all_shipped(tmp_path, "http://127.0.0.1:1", EVERY):
         for kind in ("cdk-ts", "cdk-py"):
-            assert job.run("export", kind, "job.yaml", "--out", ".").code == 0
+            assert job.run("export", "job.yaml", "--as", kind, "--out", ".").code == 0
         (made,) = [
             one
             for one in ast.parse((job.folder / "table.py").read_text()).body

@@ -1,4 +1,4 @@
-"""Each role's commands with exactly the grants that `migrator export grants` gives it, and with each of them taken away."""
+"""Each role's commands with exactly the grants that `migrator export --as grants` gives it, and with each of them taken away."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def acting(folder: Path, endpoint: str, server: Server, role: str) -> Iterator[A
         server.run(
             *(f"ALTER TABLE {table} OWNER TO {server.user}_owner" for table in ("customer", "invoice"))
         )
-    text = made.done("export", "grants", str(made.job), "--role", role, "--user", server.user).out
+    text = made.done("export", "--as", "grants", str(made.job), "--role", role, "--user", server.user).out
     one = Acting(made, server, role, [line for line in text.splitlines() if line.startswith("GRANT ")])
     server.run(*one.grants)
     made.environment["MIGRATOR_SOURCE_URL"] = server.own_url
@@ -304,7 +304,7 @@ def test_a_role_needs_each_of_its_grants_and_no_other(
 
 def test_sqlite_has_no_grants(tmp_path: Path, dynamodb_url: str) -> None:
     made = cutover_shop(tmp_path, dynamodb_url)
-    ended = made.run("export", "grants", str(made.job))
+    ended = made.run("export", "--as", "grants", str(made.job))
     assert (ended.code, pins.said(ended.err)) == (2, True)
 
 

@@ -1,4 +1,4 @@
-"""Each role's commands with exactly the rights that `migrator export iam` gives it, and with each of them taken away.
+"""Each role's commands with exactly the rights that `migrator export --as iam` gives it, and with each of them taken away.
 
 Every right is tried that the embedded server asks for; tests/nightly/exports/acting.py says which it does not.
 """
@@ -35,7 +35,7 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
         *("GROW", "table change JOB", "SHRINK", "table change JOB --yes"),
     ),
     "import": (
-        "-q export items JOB --to PLACE --restart",
+        "-q table export JOB --to PLACE --restart",
         "-q table import JOB --from PLACE",
     ),
     "backfill": ("-q backfill JOB", "RELAY", "-q backfill JOB --restart"),

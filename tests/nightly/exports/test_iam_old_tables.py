@@ -1,4 +1,4 @@
-"""Each role on old tables of DynamoDB with the rights that `migrator export iam` gives it there, and without each of them.
+"""Each role on old tables of DynamoDB with the rights that `migrator export --as iam` gives it there, and without each of them.
 
 What the roles may do on the new table is tried in tests/nightly/exports/test_iam.py and test_iam_services.py.
 """
@@ -25,7 +25,7 @@ from tests.nightly.exports.acting import ITEMS, ROOT, Acting, Right, refused_alo
 pytestmark = pytest.mark.xdist_group("iam")
 
 SCRIPTS: Mapping[str, Sequence[str]] = {
-    "import": ("-q export items JOB --to PLACE --restart",),
+    "import": ("-q table export JOB --to PLACE --restart",),
     "backfill": ("-q backfill JOB --restart",),
     "relay": ("-q relay JOB --once",),
     "verify": ("-q verify JOB --settle 0", "-q verify JOB --repair --settle 0"),
@@ -214,9 +214,9 @@ def _written(made: Shop) -> str:
 
 def test_grants_are_refused_with_what_stands_in_for_them(dynamodb_url: str, tmp_path: Path) -> None:
     with old_shop(tmp_path, dynamodb_url) as made:
-        ended = made.project.run("export", "grants", made.job)
+        ended = made.project.run("export", "--as", "grants", made.job)
     assert ended.code == 2
-    assert "export iam" in ended.err
+    assert "export --as iam" in ended.err
 
 
 def test_another_profile_may_be_another_account(dynamodb_url: str, tmp_path: Path) -> None:

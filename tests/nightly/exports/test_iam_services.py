@@ -1,4 +1,4 @@
-"""Services with exactly the rights that `migrator export iam` gives them, and with each of them taken away."""
+"""Services with exactly the rights that `migrator export --as iam` gives them, and with each of them taken away."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_service_needs_the_calls_of_its_patterns(shop: Acting) -> None:
 
 def test_a_service_on_the_generated_module_needs_each_of_its_calls(shop: Acting) -> None:
     words = ("--after", "--allow-missing", "--out", "service", "--json")
-    (file,) = shop.made.done("export", "python", str(shop.made.job), *words).data["files"]
+    (file,) = shop.made.done("export", "--as", "python", str(shop.made.job), *words).data["files"]
     module = loaded(shop.made.folder / "service" / file["name"])
     with table_of(module)(shop.client("dynamodb"), shop.made.table) as table:
         each_taken_away(shop, "service-after", lambda number: used(module, table, 9000 + number))

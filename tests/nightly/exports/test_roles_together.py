@@ -84,7 +84,7 @@ def acting_in_sql(
         server.run(*owned)
 
     def grant(role: str) -> None:
-        text = made.done("export", "grants", job, "--role", role, *words).out
+        text = made.done("export", "--as", "grants", job, "--role", role, *words).out
         server.run(*(line for line in text.splitlines() if line.startswith("GRANT ")))
 
     grant("capture")

@@ -1,4 +1,4 @@
-"""What `migrator export terraform` writes, applied by Terraform itself to the embedded server."""
+"""What `migrator export --as terraform` writes, applied by Terraform itself to the embedded server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_shipped_mapping_is_applied_and_a_second_plan_is_empty(
         return
     root = tmp_path / "root"
     for job in jobs:
-        assert job.run("export", "terraform", "job.yaml", "--out", str(root / job.table)).code == 0
+        assert job.run("export", "--as", "terraform", "job.yaml", "--out", str(root / job.table)).code == 0
     modules = "".join(f'module "{job.table}" {{\n  source = "./{job.table}"\n}}\n' for job in jobs)
     (root / "main.tf").write_text(_PROVIDER % dynamodb_url + modules)
 

@@ -1,4 +1,4 @@
-"""What `migrator export electrodb` writes: compiled, asked every pattern, and making every item's keys."""
+"""What `migrator export --as electrodb` writes: compiled, asked every pattern, and making every item's keys."""
 
 from __future__ import annotations
 

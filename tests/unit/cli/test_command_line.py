@@ -27,6 +27,7 @@ NEEDED_OPTIONS = {
     "--out": "shop.yaml",
     "--pk": "A",
     "--to": "items",
+    "--as": "terraform",
     "--from": "s3://some-bucket/items",
 }
 WITHOUT_FILES = [["completion"], ["examples"], ["local", "status"], ["local", "stop"], ["mapping", "schema"]]

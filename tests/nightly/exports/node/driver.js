@@ -1,4 +1,4 @@
-// Runs the modules that `migrator export electrodb` wrote: asks patterns, makes keys, and makes items without
+// Runs the modules that `migrator export --as electrodb` wrote: asks patterns, makes keys, and makes items without
 // writing them. Reads a list of jobs from a file and writes what it found into another.
 const fs = require("node:fs");
 const path = require("node:path");
