@@ -16,18 +16,20 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import print_json, whole
+from migrator.cli.operations import health_of, try_journal
 from migrator.cli.options import print_folded, refuse_strange, say, shown_path, stdout
+from migrator.cli.tables import FittedTable
+from migrator.dynamodb.admin.create import creation_request, definition, later_requests
+from migrator.dynamodb.admin.permissions import ROLES, rights_of
+from migrator.features.exports.cloudformation import cloudformation
+from migrator.features.exports.terraform import terraform
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_form
 from migrator.mapping.model.edges import Probe
-from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, TargetError
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.results import Check, CheckState
 from migrator.mapping.model.table import TableDesign
-from migrator.features.exports.cloudformation import cloudformation
-from migrator.features.exports.terraform import terraform
-from migrator.cli.tables import FittedTable
-from migrator.stages.process.session import need_bucket
+from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError, TargetError
 from migrator.runtime.retry import Backoff
 from migrator.settings.job import Job
 from migrator.settings.source import TableOptions
@@ -55,13 +57,11 @@ from migrator.stages.core.doctor import (
     check_untried,
     check_verified,
 )
-from migrator.dynamodb.admin.create import creation_request, definition, later_requests
-from migrator.dynamodb.admin.permissions import ROLES, rights_of
+from migrator.stages.process.session import need_bucket
 from migrator.stages.session import adoption as adoption_wiring
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live
 from migrator.stages.session.job import CommandJob, JobContext
-from migrator.cli.operations import health_of, try_journal
 from migrator.stages.session.reverse import open_grants
 
 # ── `migrator table`: the DynamoDB table that a mapping describes ──
@@ -78,6 +78,11 @@ def create(job: Path, dry_run: bool, as_json: bool) -> int:
     target = job_wiring.open_target(read, _design(read), _never)
     name, state = target.design.name, target.admin.state(target.design)
     is_there = state is not None and not state.differences
+    if state is None and (answered := job_wiring.answered_by_table(read)):
+        what = f"table {name} is missing, and DynamoDB answers {', '.join(answered)}: a new table would answer nothing"
+        raise SettingsError(
+            f"{what}; restore the table from its backup, or first `migrator cutover rollback {job} PATTERN`"
+        )
     if not is_there:
         state = target.admin.create(target.design, read.target.options)
         for sentence in state.unlike:

@@ -12,12 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from migrator.api import DualWrite, Migration, refuse_options
-from migrator.mapping.patterns.answers import read_member
-from migrator.mapping.patterns.designs import Designs
-from migrator.mapping.patterns.handed import kinds_of
-from migrator.mapping.patterns.results import Record, records_of, rows_of
 from migrator.mapping.model.edges import ItemStore, Questions
-from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.mapping.model.evidence import (
     SHARE_FAULT,
     SIDES,
@@ -33,6 +28,11 @@ from migrator.mapping.model.evidence import (
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Part, Pattern
 from migrator.mapping.model.results import Rows
+from migrator.mapping.patterns.answers import read_member
+from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.handed import kinds_of
+from migrator.mapping.patterns.results import Record, records_of, rows_of
+from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.settings.job import ReadSettings, mapping_named
 from migrator.settings.transforms import sound_mapping
 from migrator.source.adapter.events import EventHooks
@@ -189,7 +189,11 @@ class FakeMigration(Migration):
         blank = Window("", 0, "", self._name, self._revision, "service")
         ledger = ReadMetrics(cast("Evidence", None), blank, {}, lambda: "")
         reads = _FakeReads(
-            self._phases, _NoShadow(self._settings.shadow, ledger, _no_sampler), ledger, calls=self.calls
+            self._phases,
+            _NoShadow(self._settings.shadow, ledger, _no_sampler),
+            ledger,
+            lambda: None,
+            calls=self.calls,
         )
         nowhere = Backends(cast("Questions", None), cast("ItemStore", None))
         return _FakeMappedReads(reads, self._asked, nowhere, nowhere, self._settings, self._revision)
