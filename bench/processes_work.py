@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.model.journal import Run, RunIdentity, RunKind
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims
 from migrator.stages.verify.stage import Verify, VerifyOptions
-from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.store import DynamoStore
 from tests.fakes.progress import Silent
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 from tests.support_mapping import parse_mapping

@@ -13,11 +13,11 @@ from typing import Any
 
 import orjson
 
-from migrator.mapping.items.wire import encode_sized
-from migrator.mapping.model.table import BATCH_WRITE_ITEMS, EncodedItem, Item, KeyAttribute, TableDesign
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.items.wire import encode_sized
+from migrator.mapping.model.table import BATCH_WRITE_ITEMS, EncodedItem, Item, KeyAttribute, TableDesign
 from tests.support_fence import no_fence
 from tests.support_lanes import by_botocore
 

@@ -23,18 +23,18 @@ from bench.recorder import recording, replay
 from bench.shapes import PLAIN, ROWS, engine_of, fill_users, more_users
 from bench.sink import answer_to
 from bench.ways import by_backfill, naively
+from migrator.dynamodb.answers import consumed_by_meter, received
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.exchange import json_of
+from migrator.dynamodb.store import DynamoStore
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.encoder import compile_encoder, encode_page
 from migrator.mapping.model.journal import RunIdentity, Tally
 from migrator.mapping.model.table import EncodedItem
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import pages_of
-from migrator.dynamodb.answers import consumed_by_meter, received
-from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.exchange import json_of
-from migrator.dynamodb.store import DynamoStore
 from tests.support_fence import no_fence
 from tests.support_mapping import parse_mapping
 

@@ -20,21 +20,21 @@ from botocore.config import Config
 from sqlalchemy.orm import Session
 
 from bench.shapes import SHAPES, Shape
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.store import DynamoStore
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.model.journal import RunIdentity
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims, ConditionalPath
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import live_entities
 from migrator.stages.verify.stage import Verify, VerifyOptions
-from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.conditional import ConditionalWrites
-from migrator.dynamodb.store import DynamoStore
 from tests.fakes.progress import Silent
 from tests.fakes.store import FakeStore
 from tests.support_capture import capturing

@@ -19,16 +19,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.values import attribute, decoder
-from migrator.mapping.patterns.answers import read_params
-from migrator.mapping.patterns.requests import request_for
 from migrator.mapping.language.redaction import json_text
 from migrator.mapping.model.facts import ForeignKey, SchemaFacts, Slot, TableFacts
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Request
 from migrator.mapping.model.table import Item, RowTree, TableDesign
+from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.requests import request_for
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.session.job import open_source
 from tests.designs.golden import DESIGNS, NAMES, GoldenQuery, read_golden, script_of
 

@@ -13,20 +13,28 @@ from typing import Any, NoReturn, TextIO, cast
 
 import click
 
+import migrator.features.bulk.commands
+import migrator.features.spark.commands  # noqa: F401
 from migrator.cli.command_line import LOG, Branch, CommandLine, log_from
-from migrator.commands.backfill import backfill, doctor, findings, report
-from migrator.commands.capture import capture, migrate_mapping, purge, relay
-from migrator.commands.cutover import cutover
-from migrator.features.exports.commands import export, import_model
-from migrator.commands.local import completion, local
-from migrator.features.look.commands import look, ui
-from migrator.commands.mapping import examples, init, mapping, plan, table
-from migrator.commands.status import pause, resume, status, throttle
-from migrator.features.removal.commands import decommission, forget, undo
-from migrator.commands.reverse import reverse
-from migrator.commands.verify import query, shadow, verify
-from migrator.runtime.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 from migrator.cli.inert import plain
+from migrator.commands.backfill import backfill, findings
+from migrator.commands.capture import capture, relay
+from migrator.commands.cutover import cutover
+from migrator.commands.export import export
+from migrator.commands.local import completion, local
+from migrator.commands.mapping import mapping
+from migrator.commands.reverse import reverse
+from migrator.commands.status import pause, resume, status, throttle
+from migrator.commands.table import doctor, table
+from migrator.commands.verify import query, shadow, verify
+from migrator.features.exports.commands import import_model
+from migrator.features.init.commands import examples, init
+from migrator.features.look.commands import look, ui
+from migrator.features.plan.commands import plan
+from migrator.features.removal.commands import decommission, forget, purge, undo
+from migrator.features.report.commands import report
+from migrator.features.revisions.commands import migrate_mapping
+from migrator.runtime.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 
 SECTIONS = {
     "Design": (init, import_model, plan, mapping, query, examples),

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from migrator.mapping.check.check import check_mapping
 from migrator.features.init.design.proposal import Asked, Proposal, proposal_of, wanted_of
-from migrator.mapping.model.questions import Question, Unserved
+from migrator.mapping.check.check import check_mapping
 from migrator.mapping.language.parse import examine_mapping
-from migrator.runtime.errors import Fault, MappingError
 from migrator.mapping.model.facts import SchemaFacts
-from migrator.source.sql.reader import SqlSource
+from migrator.mapping.model.questions import Question, Unserved
+from migrator.runtime.errors import Fault, MappingError
+from migrator.source.reader import SqlSource
 from migrator.source.workload.files import statements_of
 from migrator.source.workload.reading import question_of
 from migrator.source.workload.statistics import figures_of

@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from migrator.source.dynamodb.finding import Finder
-from migrator.source.dynamodb.source import DocumentSource, ReadPace
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.tables import TableReader
 from migrator.mapping.language.documents import key_type
 from migrator.mapping.model.facts import (
     CollectionPlan,
@@ -26,8 +26,8 @@ from migrator.mapping.model.mapping import DocumentTable
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff, RateLimit, Retry
-from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.tables import TableReader
+from migrator.source.dynamodb.finding import Finder
+from migrator.source.dynamodb.source import DocumentSource, ReadPace
 
 Wired = dict[str, Any]
 _TABLE = TableDesign("new", (KeyAttribute("PK"),), "type")

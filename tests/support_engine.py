@@ -17,8 +17,8 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL, Connection
 
 from migrator.runtime.errors import SettingsError
-from migrator.source.engines.connect import ENGINES
 from migrator.source.engines.base import Connecting, ConnectionOptions, UrlKeeper
+from migrator.source.engines.connect import ENGINES
 from migrator.source.engines.sqlite.engine import SQLITE
 
 NAME = "pond"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from migrator.mapping.capacity.model import (
+from migrator.mapping.model.capacity import (
     Advice,
     Bills,
     Capacity,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from migrator.mapping.capacity.model import Costs, HotKey, PatternCost, Place, Spread
+from migrator.mapping.model.capacity import Costs, HotKey, PatternCost, Place, Spread
 from migrator.mapping.model.report import (
     Cell,
     Coverage,

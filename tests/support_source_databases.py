@@ -20,7 +20,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy.engine import make_url
 
 from migrator.mapping.model.facts import Kind, TableFacts
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests import support_mysql
 from tests.support_source import (
     INTEGER,

@@ -77,17 +77,27 @@ def files() -> list[str]:
 
 
 def added() -> dict[str, set[int]]:
-    """The numbers of lines that were added to each file since the base."""
+    """The numbers of lines that were added to each file since the base. A line that was only moved, or in which only the name
+    of a file or a piece of code became another one, is not new."""
     base = os.environ.get("MIGRATOR_LINT_BASE") or _base()
     lines: dict[str, set[int]] = {}
-    path = ""
-    for line in _git("diff", "--unified=0", "--find-renames", base).splitlines() if base else ():
+    changes = _git("diff", "--unified=0", "--find-renames", base).splitlines() if base else []
+    gone = {_words(line[1:]) for line in changes if line.startswith("-")}
+    path, number = "", 0
+    for line in changes:
         if line.startswith("+++ "):
             path = line.removeprefix("+++ b/")
-        elif change := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
-            first, count = int(change[1]), int(change[2] or 1)
-            lines.setdefault(path, set()).update(range(first, first + count))
+        elif change := re.match(r"@@ -\S+ \+(\d+)", line):
+            number = int(change[1])
+        elif line.startswith("+"):
+            if _words(line[1:]) not in gone:
+                lines.setdefault(path, set()).add(number)
+            number += 1
     return lines
+
+
+def _words(line: str) -> str:
+    return re.sub(r"`[^`]*`|\S*[/_]\S*|\W+", " ", line).strip()
 
 
 def _base() -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 ROOT = Path(__file__).resolve().parent.parent
-_EDGES = ("source", "target", "dynamodb", "journal")
+_EDGES = ("source", "dynamodb", "journal")
 _OURS = str(ROOT / "migrator")
 _MAPPING = """\
 mapping: 1

@@ -28,6 +28,12 @@ _NOT_REPEATED = frozenset({"dry_run", "as_json"})
 """Options that a message which says what to do does not mean; the same command has them."""
 
 
+SOURCE_HELP = (
+    "URL of the source, such as postgresql://user@host/shop, mysql://user@host/shop or sqlite:///shop.db."
+)
+"""Of the option --source."""
+
+
 LOG = "migrator.log"
 """What was asked of the log so far, in a context's `meta`."""
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from migrator.cli.options import need_yes, say
+from migrator.cli.text import estimate_line, usd
 from migrator.mapping.items.wire import Estimate, Price
 from migrator.mapping.model.edges import BilledRows
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import EntityPlan
-from migrator.cli.text import estimate_line, usd
+from migrator.runtime.errors import SettingsError
 from migrator.settings.job import Job
 from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
+from migrator.stages.design.capacity import NEW_TABLE_UNITS
 from migrator.stages.session import job as job_wiring
 
 
@@ -108,3 +109,15 @@ def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
         what = f"{bill.what} would cost about {usd(bill.cost)}, more than tuning.confirm_above"
         raise SettingsError(f"{what}, and there is no terminal to ask at; say --yes")
     need_yes(f"{bill.what.capitalize()} will cost about {usd(bill.cost)}. Start?")
+
+
+def write_limit(job: Job) -> tuple[float, str]:
+    """(write units a second that a backfill may take, what says so)."""
+    options, tuning = job.target.options, job.tuning
+    if tuning.max_write_units is not None:
+        return float(tuning.max_write_units), "the job's max_write_units"
+    if options.provisioned is not None:
+        return float(options.provisioned.write), "the provisioned capacity"
+    if options.warm_throughput is not None:
+        return float(options.warm_throughput.write), "the warm throughput"
+    return float(NEW_TABLE_UNITS), "what a new table on demand takes at once"

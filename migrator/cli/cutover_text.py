@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from migrator.cli.tables import FittedTable
 from migrator.mapping.model.durations import age_text, moment
 from migrator.mapping.model.evidence import (
     FORWARD,
@@ -23,7 +24,6 @@ from migrator.mapping.model.evidence import (
     lines_of,
 )
 from migrator.mapping.model.instances import Instance, ServiceRegistry
-from migrator.cli.tables import FittedTable
 
 # ── Phases, evidence and the audit of moves, for people and programs ──
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from migrator.cli.text import usd
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.report import Curve, PhaseMove, Span, Timeline, WorkSeries, WorkSpan
-from migrator.cli.text import usd
 
 _BAR, _GAP = 10.0, 2.0
 _LANE, _LOWER = 64.0, 36.0
@@ -236,3 +236,14 @@ def ms_text(ms: float) -> str:
     if ms >= 1_000:
         return f"{ms / 1_000:.3g} s"
     return f"{ms:.3g} ms"
+
+
+def about(exact: bool) -> str:
+    return "" if exact else "about "
+
+
+def hours_text(hours: float) -> str:
+    seconds = hours * 3_600
+    if seconds < 60:
+        return "less than a minute"
+    return f"{seconds / 60:,.0f} minutes" if hours < 2 else f"{hours:,.1f} hours"

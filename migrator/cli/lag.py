@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from migrator.cli.relay_text import open_line
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters, digests_of, newest_of, process_of
-from migrator.runtime.errors import MigratorError
 from migrator.mapping.model.instances import Newest
 from migrator.mapping.model.live import MarksState, SlotLag, Writer
-from migrator.cli.relay_text import open_line
+from migrator.runtime.errors import MigratorError
 from migrator.settings.job import Job
 from migrator.stages.cutover.watch import LagWatch, tell
 from migrator.stages.session import live as live_wiring

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from migrator.cli.metrics import ProcessMetrics, journal_part, phases_part, reads_part, table_part
 from migrator.journal.lease import RunLease
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.instances import Advance, ProcessKind
-from migrator.cli.metrics import ProcessMetrics, journal_part, phases_part, reads_part, table_part
 from migrator.runtime.retry import Backoff, Retry
 from migrator.settings.job import Tuning
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.engines.server_facts import SourceHealth, source_health
+from migrator.source.sql.server_facts import SourceHealth, source_health
 from migrator.stages.core.pace import Limited, Pace, Strain
 from migrator.stages.core.presence import Presence, process_of
 from migrator.stages.reads.reads import MappedReads

@@ -23,11 +23,20 @@ from rich.segment import Segment
 from rich.text import Text
 
 from migrator.cli.command_line import whole
-from migrator.journal.lease import refuse_absent
+from migrator.cli.cutover_text import evidence_shown
+from migrator.cli.inert import plain
+from migrator.cli.runs_text import Bars, Lines, live_line
+from migrator.cli.text import masked
+from migrator.dynamodb.store import by_condition
 from migrator.journal.identity import location_of
+from migrator.journal.lease import refuse_absent
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.language.redaction import key_templates
 from migrator.mapping.model import mapping as mappings
+from migrator.mapping.model.evidence import Line
+from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.mapping import Template
+from migrator.runtime import logs
 from migrator.runtime.errors import (
     INTERRUPTED,
     Interrupted,
@@ -35,19 +44,15 @@ from migrator.runtime.errors import (
     MigratorError,
     RefusedError,
 )
-from migrator.mapping.model.evidence import Line
-from migrator.mapping.model.journal import Finding
-from migrator.mapping.model.mapping import Template
-from migrator.cli.cutover_text import evidence_shown
-from migrator.cli.inert import plain
-from migrator.cli.runs_text import Bars, Lines, live_line
-from migrator.cli.text import masked
-from migrator.runtime import logs
 from migrator.runtime.system import HOME
 from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping
-from migrator.stages.core.ownership import AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError
-from migrator.dynamodb.store import by_condition
+from migrator.stages.core.ownership import (
+    AnotherJobError,
+    AnotherJournalError,
+    OlderError,
+    UnaskedSourceError,
+)
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.adoption import adoption_of

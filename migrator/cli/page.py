@@ -1,72 +1,36 @@
-"""The report as one HTML file that needs no network and can be read without scripts."""
+"""Pages in HTML that need no network and can be read without scripts: their templates, policy and files."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import tempfile
 from collections.abc import Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from migrator.mapping.model.durations import age_text, minute
-from migrator.mapping.model.evidence import PHASES
-from migrator.mapping.model.report import ReportModel
-from migrator.cli.inert import inert, name_text, plain
-from migrator.cli.relay_text import open_line
 from migrator.cli.drawings import (
-    bars_of,
-    columns_of,
-    curves_of,
     money,
-    moves_at,
     ms_text,
     number_text,
     rate_text,
     size_text,
 )
-from migrator.features.report.terminal import (
-    KIND_WORDS,
-    SIDE_WORDS,
-    answered_words,
-    compared_words,
-    finder_words,
-    history_words,
-    moved_words,
-    next_steps,
-    rows_words,
-)
-
-_EXAMPLES = 3
-"""Shown side by side in a group."""
-
-
-def html_page(model: ReportModel) -> str:
-    """The whole page. What it holds of rows is text, never markup."""
-    pages = environment_of_pages()
-    style, script = (part_of_page(pages, name) for name in ("report.css", "report.js"))
-    return pages.get_template("report.html").render(
-        model=model,
-        version=model.version,
-        style=style,
-        script=script,
-        policy=policy_of(style, script),
-        bars=bars_of(model.timeline),
-        columns=columns_of(model.work, model.moves),
-        moves=moves_at(model.timeline.width_s, [span.begun_at for span in model.timeline.spans], model.moves),
-        figures={"items": number_text, "write units": number_text, "lag": age_text},
-        curves={pattern.name: curves_of(pattern.latency) for pattern in model.patterns if pattern.latency},
-        examples=_EXAMPLES,
-        phases=PHASES,
-    )
+from migrator.cli.inert import inert, name_text, plain
+from migrator.cli.relay_text import open_line
+from migrator.mapping.model.durations import age_text, minute
+from migrator.runtime.errors import SettingsError
 
 
 def environment_of_pages() -> Environment:
     """The templates of pages, with the words and forms that all of them share."""
     pages = Environment(
-        loader=PackageLoader("migrator.output.report"),
+        loader=PackageLoader("migrator.cli"),
         autoescape=True,
         undefined=StrictUndefined,
         # Also where a template leaves it out: text is escaped, and invisible characters are written out.
@@ -85,20 +49,9 @@ def environment_of_pages() -> Environment:
         "size": size_text,
         "usd": lambda amount: money(None if amount is None else Decimal(str(amount))),
         "count": lambda number: f"{number:,}",
-        "found": finder_words,
-        "compared": compared_words,
-        "answered": answered_words,
-        "history": history_words,
         "open": open_line,
-        "of_rows": rows_words,
         # Not capitalize: it makes all the rest small, and SQL with it.
         "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
-    }
-    pages.globals |= {
-        "kinds": KIND_WORDS,
-        "sides": SIDE_WORDS,
-        "next_steps": next_steps,
-        "moved_words": moved_words,
     }
     return pages
 
@@ -126,3 +79,33 @@ def policy_of(style: str, script: str) -> str:
 def digest(text: str) -> str:
     """Style or script as a policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raises: SettingsError, before minutes of work."""
+    # Not Path.is_dir(): it raises for a name that is too long, and the reason is shown when the file is written.
+    if os.path.isdir(path):
+        raise SettingsError(
+            f"--html {path}: this is a folder; name a file in it, such as {path / 'report.html'}"
+        )
+    if not os.path.isdir(path.parent):
+        raise SettingsError(f"--html {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise SettingsError(f"--html {path}: the folder {path.parent} cannot be written to")
+
+
+def write_page(path: Path, text: str) -> None:
+    """Writes all of the file or nothing: a reader that has the old one open sees no half of the new one."""
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "wb", dir=path.parent, prefix=f".{path.name[:80]}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            file.write(text.encode("utf-8", "backslashreplace"))
+        # It keeps the mode that it was made with: the page holds values of rows, and is its owner's alone.
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise SettingsError(f"--html {path}: it cannot be written ({error.strerror})") from None

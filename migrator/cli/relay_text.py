@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field
 from threading import Lock
 from typing import Any
 
+from migrator.cli.endpoint import Signs
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import MigratorError
 from migrator.mapping.model.instances import Advance, Standing
 from migrator.mapping.model.journal import Finding, Page, Run, Tally
 from migrator.mapping.model.live import MARKS_COUNTED, Marks, MarksState, OpenFindings
 from migrator.mapping.model.results import Worked
-from migrator.cli.endpoint import Signs
+from migrator.runtime.errors import MigratorError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.measures import CHANGE_S, Histograms
 

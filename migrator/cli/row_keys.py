@@ -6,10 +6,10 @@ from typing import Any
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.items.key_lookups import bindable, is_held
-from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.mapping.model.facts import Column, EntityPlan
 from migrator.mapping.model.table import SourceKey, decode_key, encode_key
+from migrator.mapping.patterns.key_lookups import bindable, is_held
+from migrator.runtime.errors import SettingsError, did_you_mean
 
 
 def entity_named(checked: Checked, name: str) -> CompiledEntity:

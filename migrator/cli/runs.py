@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.cli.command_line import print_json
+from migrator.cli.cutover_text import instance_label, instances_lines, instances_table
 from migrator.cli.options import (
     findings_to_print,
     mapping_of,
@@ -17,13 +18,12 @@ from migrator.cli.options import (
     stdout,
     tell_masked,
 )
+from migrator.cli.text import finding_line
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import Interrupted, MigratorError, SettingsError
 from migrator.mapping.model.instances import ServiceRegistry
 from migrator.mapping.model.journal import Finding, Run
-from migrator.cli.cutover_text import instance_label, instances_lines, instances_table
-from migrator.cli.text import finding_line
 from migrator.runtime import logs
+from migrator.runtime.errors import Interrupted, MigratorError, SettingsError
 from migrator.settings.job import Hook, Job
 from migrator.settings.transforms import load_transforms, sound_mapping
 from migrator.stages.cutover.watch import tell

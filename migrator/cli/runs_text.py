@@ -14,10 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from migrator.mapping.model.journal import Tally
-from migrator.mapping.model.results import BackfillResult, Explained, Sample, VerifyResult
 from migrator.cli.inert import plain
 from migrator.cli.tables import FittedTable
+from migrator.mapping.model.journal import Tally
+from migrator.mapping.model.results import BackfillResult, Explained, Sample, VerifyResult
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger

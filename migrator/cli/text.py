@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column
 
+from migrator.cli.inert import plain
+from migrator.cli.tables import FittedTable
 from migrator.mapping.items.wire import Estimate, Price
 from migrator.mapping.language.redaction import integers_of, json_text, masked_keys
 from migrator.mapping.model.capture import Step
@@ -19,8 +21,6 @@ from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.mapping import Template
 from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.mapping.model.table import Item, RowTree
-from migrator.cli.inert import plain
-from migrator.cli.tables import FittedTable
 
 # ── Row trees and items as text that a person reads ──
 

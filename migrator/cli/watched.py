@@ -9,12 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event
 
-from migrator.journal.operations import SqlProcesses
-from migrator.journal.phases import SqlPhases
-from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import Interrupted, MigratorError
-from migrator.mapping.model.evidence import PatternPhase
-from migrator.mapping.model.instances import Advance, ProcessKind, Share
 from migrator.cli.cutover_text import phases_document
 from migrator.cli.endpoint import Monitored, Readiness, Signs, serve
 from migrator.cli.metrics import (
@@ -27,15 +21,21 @@ from migrator.cli.metrics import (
     phases_part,
     table_part,
 )
-from migrator.stages.process.budget import shares_of
+from migrator.cli.operations import open_at_work, readiness_asks
+from migrator.journal.operations import SqlProcesses
+from migrator.journal.phases import SqlPhases
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.model.evidence import PatternPhase
+from migrator.mapping.model.instances import Advance, ProcessKind, Share
+from migrator.runtime.errors import Interrupted, MigratorError
 from migrator.runtime.retry import nap
 from migrator.settings.job import Tuning
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.core.pace import Pace
 from migrator.stages.core.presence import process_of
 from migrator.stages.core.shares import RunBudget
+from migrator.stages.process.budget import shares_of
 from migrator.stages.session.job import CommandJob, JobContext, Target
-from migrator.cli.operations import open_at_work, readiness_asks
 
 SPARE_S = 60.0
 

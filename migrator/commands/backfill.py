@@ -1,8 +1,6 @@
-"""`migrator backfill`, and what is known of a job: `migrator findings`, `report` and `doctor`."""
+"""`migrator backfill`, and what it found: `migrator findings`."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import click
 
@@ -21,10 +19,7 @@ from migrator.cli.command_line import (
     metrics_options,
     part_option,
     processes_option,
-    some_seconds,
 )
-from migrator.source.engines.rights import SQL_ROLES
-from migrator.dynamodb.admin.permissions import ROLES
 
 
 @click.command(cls=Leaf, example="jobs/shop.yaml --max-write-units 500")
@@ -94,64 +89,3 @@ def findings() -> Work:
     from migrator.cli.runs import findings
 
     return findings
-
-
-# ── `migrator report` and `migrator doctor` ──
-
-
-@click.command(cls=Leaf, example="jobs/shop.yaml --html report.html")
-@job_argument
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
-@click.option(
-    "--since",
-    "since_s",
-    callback=some_seconds,
-    metavar="DURATION",
-    default="24h",
-    show_default=True,
-    help="Comparisons of this time: 90m, 24h, 7d.",
-)
-@click.option(
-    "--samples/--no-samples",
-    default=None,
-    help="Show values of rows, and keys, whole; --no-samples: no sample items, no examples side by side. Neither: masked.",
-)
-@keys_option
-@json_option
-@adopt_option
-def report() -> Work:
-    """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
-
-    Values of rows, and parts of keys that may name a person, are masked (…3f9a); with --samples as they are,
-    but for those that a pattern redacts: keep such a report where they may be.
-    Exit code 0: the report was made, whatever it says; 2: wrong use, or nothing is on record.
-    """
-    from migrator.features.report.work import report
-
-    return report
-
-
-@click.command(cls=Leaf, example="jobs/shop.yaml")
-@job_argument
-@click.option(
-    "--write",
-    is_flag=True,
-    help="Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
-)
-@click.option(
-    "--role",
-    type=click.Choice(sorted({*ROLES, *SQL_ROLES})),
-    metavar="ROLE",
-    help="Only what this role needs, each right of which must be there (migrator export iam, grants): "
-    + f"{', '.join(sorted({*ROLES, *SQL_ROLES}))}.",
-)
-@json_option
-def doctor() -> Work:
-    """Check everything that a run of JOB needs: settings, packages, source, table, permissions, clocks, journal.
-
-    With --role a right that cannot be tried without leaving something behind is a warning. Nothing is written but the
-    journal's own file. Exit code 0: nothing failed; 1: something did.
-    """
-    from migrator.commands.table_work import doctor
-
-    return doctor

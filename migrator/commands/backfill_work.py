@@ -16,8 +16,6 @@ from typing import cast
 import click
 
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed, reading_cost
-from migrator.commands.processes import Others, Part, end_with_parent, options_of
-from migrator.features.spark.work import Engine, Spark, open_spark
 from migrator.cli.options import (
     belonging,
     findings_to_print,
@@ -29,16 +27,24 @@ from migrator.cli.options import (
     tell_masked,
 )
 from migrator.cli.runs import RunEnd
+from migrator.cli.runs_text import backfill_data, explained_lines, print_backfill
+from migrator.cli.text import SHOWN, estimate_data, print_findings
+from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
+from migrator.commands.engines import Engine, PageEngine, RunWork
+from migrator.commands.joined import Joining, open_joined_backfill
+from migrator.commands.processes import Others, Part, end_with_parent, options_of
 from migrator.journal.run_starts import keep_installation
 from migrator.journal.writers import newest_of
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import Rows
-from migrator.runtime.errors import DIFFERENT
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Progress, Run, RunIdentity
 from migrator.mapping.model.results import BackfillResult
-from migrator.cli.runs_text import backfill_data, explained_lines, print_backfill
-from migrator.cli.text import SHOWN, estimate_data, print_findings
+from migrator.runtime.errors import DIFFERENT
+from migrator.settings.job import Hook, Job
+from migrator.stages.backfill.estimate import estimate
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.core.ownership import refuse_source_table
 from migrator.stages.process.budget import (
     divided,
     processes_of,
@@ -46,7 +52,6 @@ from migrator.stages.process.budget import (
     shares_of,
     taken_by,
 )
-from migrator.commands.joined import Joining, open_joined_backfill
 from migrator.stages.process.session import (
     Session,
     begin,
@@ -58,13 +63,7 @@ from migrator.stages.process.session import (
     pages_of,
     scope_of,
 )
-from migrator.features.spark.executor import Given
-from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.stages.process.write_path import PathChoice, choose_path
-from migrator.settings.job import Hook, Job
-from migrator.stages.backfill.estimate import estimate
-from migrator.stages.backfill.stage import Backfill, BackfillOptions
-from migrator.stages.core.ownership import refuse_source_table
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import CommandJob, JobContext, Target, write_ownership
 
@@ -107,8 +106,8 @@ def backfill(
     allowed = read.tuning.max_refused if max_refused is None else max_refused
     with failure_kept("backfill", command_job), ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        spark = open_spark(stack, command_job, read, "backfill", Engine(flags.engine, flags.master))
-        read = spark.driver_job(read) if spark else divided(read, flags.processes or 1)
+        cluster = Engine(flags.engine, flags.master).open(stack, command_job, read, "backfill")
+        read = cluster.driver_job(read) if cluster else divided(read, flags.processes or 1)
         context, entities = _open(stack, read, flags, stop)
         if flags.explain:
             _explain(context, entities)
@@ -124,7 +123,7 @@ def backfill(
         stage = _stage(context, session, flags, path_choice, stop, progress())
         if session.target is not None and run.state != "done":
             works = _Works(context, session, session.target, flags, address)
-            stage = works.beside(stack, stage, run, bill.estimate.rows, command_job.job, spark)
+            stage = works.beside(stack, stage, run, bill.estimate.rows, command_job.job, cluster)
         with stopped_says(lambda: _stopped(session, run, dry_run=flags.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:
@@ -172,29 +171,30 @@ class _Works:
     address: tuple[str, int] | None
 
     def beside(
-        self, stack: ExitStack, stage: Backfill, run: Run, rows: int, whole: Job, spark: Spark | None
+        self, stack: ExitStack, stage: Backfill, run: Run, rows: int, whole: Job, cluster: PageEngine | None
     ) -> Backfill:
         """The stage as it works beside the run's other processes. `whole`: the job with all its limits."""
-        if spark is not None:
-            return self._by_spark(stack, stage, run, rows, spark)
+        if cluster is not None:
+            return self._by_cluster(stack, stage, run, rows, cluster)
         job = self.context.job
         limits = (job.tuning.max_write_units, job.source.max_rows_per_s)
         processes = processes_of(whole, self.flags.processes, rows, limits)
         return self.with_others(stack, stage, run, rows, processes)
 
-    def _by_spark(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, spark: Spark) -> Backfill:
+    def _by_cluster(
+        self, stack: ExitStack, stage: Backfill, run: Run, rows: int, cluster: PageEngine
+    ) -> Backfill:
         """This process writes nothing, and takes no part of the budgets."""
         flags = self.flags
-        given = Given(
-            spark.text,
-            "backfill",
+        given = RunWork(
+            kind="backfill",
             entities=flags.entities,
             limit=flags.limit,
             max_write_units=flags.max_write_units,
             force=flags.force,
         )
         stage = self._watched(run, None).open_backfill(stack, stage, rows)
-        return replace(stage, pages=spark.pages(given), is_shared=lambda: True)
+        return replace(stage, pages=cluster.pages(given), is_shared=lambda: True)
 
     def with_others(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, processes: int) -> Backfill:
         """The stage as it works beside so many processes less one, which end with it."""

@@ -1,4 +1,4 @@
-"""`migrator capture`, `relay` and `purge`: marks of changes, and the items that they become; and `migrate-mapping`."""
+"""`migrator capture` and `relay`: marks of changes, and the items that they become."""
 
 from __future__ import annotations
 
@@ -118,9 +118,6 @@ def epoch() -> Work:
     return epoch
 
 
-# ── `migrator relay` and `migrator purge` ──
-
-
 @click.command(cls=Leaf, example="jobs/shop.yaml --once")
 @job_argument
 @click.option("--once", is_flag=True, help="Stop when no mark is left; waits for those of others.")
@@ -158,63 +155,3 @@ def relay() -> Work:
     from migrator.commands.relay_work import relay
 
     return relay
-
-
-@click.command(cls=Leaf, example="jobs/shop.yaml --dry-run")
-@job_argument
-@click.option("--dry-run", is_flag=True, help="Count, take nothing away.")
-@adopt_option
-@json_option
-def purge() -> Work:
-    """Remove tombstones that no late write can need any more; DynamoDB's TTL would do it days later."""
-    from migrator.commands.relay_work import purge
-
-    return purge
-
-
-# ── `migrator migrate-mapping` ──
-
-
-@click.command(name="migrate-mapping", cls=Leaf, example="jobs/shop.yaml --dry-run")
-@job_argument
-@click.option(
-    "--go-back", is_flag=True, help="Go back to the mapping of before, also in the middle of a change."
-)
-@click.option(
-    "--again", is_flag=True, help="Go once more to the file's mapping, which the job went back from."
-)
-@click.option(
-    "--no-table",
-    is_flag=True,
-    help="Another tool keeps the table: stop where an index is missing, leave those that nothing asks.",
-)
-@click.option(
-    "--settle",
-    "settle_s",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    show_default=True,
-    help="Seconds that the verify gives rows which differ, before it looks at them again.",
-)
-@click.option(
-    "--max-write-units", type=click.IntRange(min=1), help="Write units a second, instead of the job's."
-)
-@click.option("--yes", is_flag=True, help="Do not ask: of indexes that go, and of what it costs.")
-@click.option("--dry-run", is_flag=True, help="Print the steps and what they take, change nothing.")
-@force_option("Also where a pattern that DynamoDB answers gets another answer, or every one is complete.")
-@json_option
-@adopt_option
-def migrate_mapping() -> Work:
-    """Bring a job from the mapping that it works by to the one that its file says now, beside live traffic.
-
-    Missing indexes are added; the new mapping becomes the newest, so that relays and backfills of the one before stop;
-    of each row the item types that change are written, with tombstones where items were, also of entities that are gone; a
-    verify of the whole table proves it; indexes that nothing asks are removed. Stopped or killed, it goes
-    on where it is given again. What it changes `migrator mapping diff` says.
-
-    Exit code 0: the job works by it; 1: findings or indexes are left, you said no, or it is refused because a pattern's
-    answer would change, and always of a dry run that has steps; 2: refused; 3 and 130: stopped.
-    """
-    from migrator.features.revisions.migrate_work import migrate_mapping
-
-    return migrate_mapping

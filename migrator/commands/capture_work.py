@@ -11,23 +11,23 @@ from pathlib import Path
 import click
 
 from migrator.cli.command_line import print_json
+from migrator.cli.cutover_text import marking_line
 from migrator.cli.options import belonging, console_on, print_evidence, print_folded, say, stop_on_signals
+from migrator.cli.relay_text import STANDINGS
 from migrator.cli.runs import refuse_living
+from migrator.cli.text import alembic_text, sql_text
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
 from migrator.mapping.model.capture import Installation, MarkedBy
-from migrator.runtime.errors import DIFFERENT, MigratorError, RefusedError, SettingsError
 from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Standing
-from migrator.cli.cutover_text import marking_line
-from migrator.cli.relay_text import STANDINGS
-from migrator.cli.text import alembic_text, sql_text
-from migrator.stages.process.write_path import need_unanswered, tell_registered
+from migrator.runtime.errors import DIFFERENT, MigratorError, RefusedError, SettingsError
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
-from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed
 from migrator.stages.core.ownership import AnotherJournalError
+from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed
+from migrator.stages.process.write_path import need_unanswered, tell_registered
 from migrator.stages.session import adoption as adoption_wiring
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring

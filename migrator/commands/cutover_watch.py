@@ -13,12 +13,6 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.commands.cutover_work import need_pattern, pattern_names
-from migrator.cli.lag import lag_watch
-from migrator.cli.options import belonging, print_folded, say, shown_live, shown_path, stdout, stop_on_signals
-from migrator.mapping.model import mapping as mappings
-from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, MigratorError, SettingsError
-from migrator.mapping.model.live import MarksState
 from migrator.cli.cutover_text import (
     direct_line,
     history_data,
@@ -28,6 +22,12 @@ from migrator.cli.cutover_text import (
     views_data,
     views_table,
 )
+from migrator.cli.lag import lag_watch
+from migrator.cli.options import belonging, print_folded, say, shown_live, shown_path, stdout, stop_on_signals
+from migrator.commands.cutover_work import need_pattern, pattern_names
+from migrator.mapping.model import mapping as mappings
+from migrator.mapping.model.live import MarksState
+from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, MigratorError, SettingsError
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.moves import Cutover

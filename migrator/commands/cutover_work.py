@@ -13,11 +13,14 @@ from typing import Any
 
 import click
 
+from migrator.cli.cutover_text import (
+    instance_label,
+    judgement_data,
+    refusal,
+)
 from migrator.cli.options import belonging, need_yes, print_evidence, print_folded, say, stop_on_signals
 from migrator.cli.runs import known_revision
-from migrator.mapping.patterns.answers import read_member
 from migrator.mapping.model.durations import age_text
-from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, did_you_mean
 from migrator.mapping.model.evidence import (
     AUDIENCE_AT_MOST,
     Judgement,
@@ -28,11 +31,8 @@ from migrator.mapping.model.evidence import (
     is_back,
 )
 from migrator.mapping.model.instances import Instance, ServiceRegistry
-from migrator.cli.cutover_text import (
-    instance_label,
-    judgement_data,
-    refusal,
-)
+from migrator.mapping.patterns.answers import read_member
+from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, did_you_mean
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.moves import Cutover, next_step

@@ -9,15 +9,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
 
+from migrator.cli.runs_text import Unshown
+from migrator.cli.watched import Watched, signs_of
 from migrator.journal.lease import JoinedLease
-from migrator.journal.shares import SqlShares
 from migrator.journal.runs import SqlJournal
+from migrator.journal.shares import SqlShares
 from migrator.mapping.items.items import CompiledEntity
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.results import Sample
-from migrator.cli.runs_text import Unshown
+from migrator.runtime.errors import StoppedError
+from migrator.runtime.retry import nap
+from migrator.settings.job import Job
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.core.pace import NoLimit, Pace
+from migrator.stages.core.parallel import PageCall
+from migrator.stages.core.shares import RunBudget
 from migrator.stages.process.budget import left_to_join, scope_of_run, shares_of, with_connections
 from migrator.stages.process.session import (
     chosen,
@@ -29,18 +36,11 @@ from migrator.stages.process.session import (
     need_done,
     scope_of,
 )
-from migrator.cli.watched import Watched, signs_of
 from migrator.stages.process.write_path import Tell, choose_path
-from migrator.runtime.retry import nap
-from migrator.settings.job import Job
-from migrator.stages.backfill.stage import Backfill, BackfillOptions
-from migrator.stages.core.pace import NoLimit, Pace
-from migrator.stages.core.parallel import PageCall
-from migrator.stages.core.shares import RunBudget
-from migrator.stages.verify.scan import direct_items
-from migrator.stages.verify.stage import Verify, VerifyOptions
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobContext, write_ownership
+from migrator.stages.verify.scan import direct_items
+from migrator.stages.verify.stage import Verify, VerifyOptions
 
 
 @dataclass(frozen=True)

@@ -12,31 +12,31 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.row_keys import entity_named, row_key
+from migrator.cli.text import item_text, row_tree_lines
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.check.questions import question_warnings
-from migrator.mapping.model.questions import Question, Statement
-from migrator.mapping.language.documents import facts_of
+from migrator.mapping.inverse.rows import compile_inverse
+from migrator.mapping.inverse.tables import TableInverse
 from migrator.mapping.items.changes import unread_tables
 from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import CompiledEntity, items_for
-from migrator.mapping.inverse.rows import compile_inverse
-from migrator.mapping.inverse.tables import TableInverse
 from migrator.mapping.language.document import where_of
+from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.language.redaction import json_text
 from migrator.mapping.model.edges import Questions
-from migrator.runtime.errors import CLEAN, DIFFERENT, Fault, MigratorError, RowError, SettingsError
 from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Mapping
-from migrator.cli.text import item_text, row_tree_lines
+from migrator.mapping.model.questions import Question, Statement
+from migrator.runtime.errors import CLEAN, DIFFERENT, Fault, MigratorError, RowError, SettingsError
 from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.source.sql.spelling import Speller
 from migrator.source.workload.reading import question_of
 from migrator.stages.patterns.question import statement_faults
-from migrator.stages.verify.scan import tables_read
 from migrator.stages.session import job
+from migrator.stages.verify.scan import tables_read
 
 _TABLES_NAMED = 20
 

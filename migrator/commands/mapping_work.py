@@ -12,8 +12,8 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.mapping.check.check import check_form
-from migrator.mapping.language.workbench import LONGEST_BYTES, head_of_model
 from migrator.mapping.language.parse import ParsedMapping
+from migrator.mapping.language.workbench import LONGEST_BYTES, head_of_model
 from migrator.runtime.errors import CLEAN, WRONG_USE, Fault, MappingError, SettingsError
 from migrator.settings.job import is_job, load_job
 from migrator.settings.schemas import job_schema, mapping_schema

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from threading import Event, Thread
 
 from migrator.journal.shares import SqlShares
-from migrator.runtime.errors import DIFFERENT, INTERRUPTED
 from migrator.mapping.model.instances import Share
+from migrator.runtime.errors import DIFFERENT, INTERRUPTED
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import nap
 from migrator.runtime.system import Ticker

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
+import shlex
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,24 +15,37 @@ from threading import Event
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
+from migrator.cli.inert import plain
 from migrator.cli.options import (
     belonging,
     console_on,
     stdout,
     stop_on_signals,
 )
+from migrator.cli.runs_text import SampleBars, SampleLines
+from migrator.cli.tables import FittedTable
 from migrator.journal.phases import SqlEvidence
 from migrator.mapping.difference.answers import answer_digests
-from migrator.mapping.patterns.answers import read_params
-from migrator.mapping.language.redaction import json_text
+from migrator.mapping.language.redaction import json_ready, json_text, mask, value_texts
 from migrator.mapping.model import mapping as mappings
-from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, did_you_mean
+from migrator.mapping.model.evidence import SIDES, DiffKey
 from migrator.mapping.model.mapping import Pattern
-from migrator.mapping.model.results import ReplayResult
-from migrator.commands.query_text import answer_data, print_answer, print_explanation, print_replay, replay_data
-from migrator.cli.runs_text import SampleBars, SampleLines
+from migrator.mapping.model.results import (
+    Answer,
+    Example,
+    Latency,
+    PartAnswer,
+    PatternReplay,
+    ReplayResult,
+    Request,
+)
+from migrator.mapping.patterns.answers import read_params
 from migrator.runtime import logs
+from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, did_you_mean
 from migrator.settings.job import Job
 from migrator.stages.live.daemon import RelayLag
 from migrator.stages.patterns import question
@@ -38,6 +54,344 @@ from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import CommandJob
 from migrator.stages.session.live import ONCE, open_live
+
+# ── Answers of access patterns and results of replays, as text and JSON ──
+
+
+# ── Answers of access patterns, and what was asked for them: for people, and as plain data for programs ──
+
+_ROWS_SHOWN = 10
+_CALLS = {"query": "Query", "get": "GetItem", "batch_get": "BatchGetItem"}
+
+
+def answer_data(answer: Answer) -> dict[str, Any]:
+    """The answer as plain values, with each request and what both sides took."""
+    return {
+        "pattern": answer.pattern.name,
+        "same": answer.same,
+        "parts": [
+            {
+                "part": part.part.name,
+                "attributes": list(part.part.attributes),
+                "items": json_ready(part.items),
+                "rows": json_ready(part.rows),
+                "same": part.same,
+            }
+            for part in answer.parts
+        ],
+        "operation": _CALLS[answer.request.operation],
+        "requests": json_ready(answer.request.sent),
+        "round_trips": answer.table.round_trips,
+        "read_units": answer.read_units,
+        "reported_read_units": answer.reported_units or None,
+        "took_ms": answer.table.ms,
+        "sql_round_trips": answer.sql.round_trips,
+        "sql_took_ms": answer.sql.ms,
+    }
+
+
+def print_answer(console: Console, answer: Answer) -> None:
+    """DynamoDB's answer beside SQL's, part by part, the first rows of each."""
+    for part in answer.parts:
+        console.print(_answer_table(answer, part))
+        if max(len(part.items), len(part.rows)) > _ROWS_SHOWN:
+            console.print(f"… {len(part.items):,} items, {len(part.rows):,} rows in all")
+        if part.several:
+            console.print("more than one, though the part says one: true", markup=False)
+    verdict = "[bold green]the same[/]" if answer.same else "[bold red]not the same[/]"
+    order = "" if answer.pattern.order == "exact" else " (compared as sets)"
+    console.print(f"{answer.pattern.name}: {verdict}{order}; {answer.table.round_trips} request(s)")
+
+
+def print_explanation(console: Console, answer: Answer) -> None:
+    """Each request, and what both sides took."""
+    for line in explanation(answer):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def explanation(answer: Answer) -> Iterator[str]:
+    """One line a request (a batch: one line a key), then one line a side."""
+    if not answer.request.sent:
+        yield "no request: no item can have what the parameters ask for"
+    for sent in answer.request.sent:
+        yield from _EXPLAINED[answer.request.operation](sent)
+    yield from _afterwards(answer.request)
+    table, sql = answer.table, answer.sql
+    yield f"DynamoDB: {table.round_trips} round trip(s), {_units(answer)}, {table.ms:,.1f} ms"
+    yield f"SQL: {sql.round_trips} round trip(s), {sql.ms:,.1f} ms"
+
+
+def _units(answer: Answer) -> str:
+    """Both numbers: an emulator may count in another way than DynamoDB bills."""
+    about = "about " if answer.dropped else ""
+    dropped = f", with {answer.dropped:,} that the filter dropped" if answer.dropped else ""
+    # Every read costs half a unit at least: nothing means that the endpoint did not say.
+    reported = f"{answer.reported_units:,g}" if answer.reported_units else "none"
+    return f"{about}{answer.read_units:,g} read unit(s) by item sizes{dropped} ({reported} reported by the endpoint)"
+
+
+def _query(sent: Mapping[str, Any]) -> Iterator[str]:
+    condition = _filled(sent["KeyConditionExpression"], sent)
+    words = [f"Query on {sent.get('IndexName', 'the table')}: {condition}"]
+    if "FilterExpression" in sent:
+        words.append(f"filter {_filled(sent['FilterExpression'], sent)}")
+    if not sent["ScanIndexForward"]:
+        words.append("descending")
+    yield "; ".join([*words, *_consistent(sent)])
+
+
+def _get(sent: Mapping[str, Any]) -> Iterator[str]:
+    yield "; ".join([f"GetItem: {_key(sent['Key'])}", *_consistent(sent)])
+
+
+def _batch_get(sent: Mapping[str, Any]) -> Iterator[str]:
+    yield "; ".join([f"BatchGetItem: {len(sent['Keys'])} key(s)", *_consistent(sent)])
+    for key in sent["Keys"]:
+        yield f"  {_key(key)}"
+
+
+_EXPLAINED = {"query": _query, "get": _get, "batch_get": _batch_get}
+
+
+def _afterwards(request: Request) -> Iterator[str]:
+    if len(request.sent) > 1 and request.operation == "query" and request.near is None:
+        yield f"merged by {', '.join(request.sort) or 'nothing: there is no sort key'}"
+    if request.near is not None:
+        yield f"then cut to {request.near.within_m:g} m and sorted by distance"
+    if request.limit is not None:
+        yield f"limit {request.limit}"
+
+
+def _consistent(sent: Mapping[str, Any]) -> list[str]:
+    return ["consistent"] if sent.get("ConsistentRead") else []
+
+
+def _key(key: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {_literal(value)}" for name, value in key.items())
+
+
+def _filled(expression: str, sent: Mapping[str, Any]) -> str:
+    """The expression with names and values in their places."""
+    names, bound = sent["ExpressionAttributeNames"], sent["ExpressionAttributeValues"]
+    pieces = {**names, **{name: _literal(value) for name, value in bound.items()}}
+    return re.sub(r"[#:]\w+", lambda match: pieces[match[0]], expression)
+
+
+def _literal(value: Any) -> str:
+    return json_text(value)
+
+
+def _answer_table(answer: Answer, part: PartAnswer) -> Table:
+    title = f"{answer.pattern.name} {part.part.name}".strip()
+    table = Table(title=title, title_justify="left")
+    names = " | ".join(part.part.attributes)
+    table.add_column(f"DynamoDB: {names}", overflow="fold")
+    table.add_column(f"SQL: {names}", overflow="fold")
+    for number in range(min(_ROWS_SHOWN, max(len(part.items), len(part.rows)))):
+        table.add_row(_cell(part.items, number), _cell(part.rows, number))
+    return table
+
+
+def _cell(rows: Sequence[tuple[Any, ...]], number: int) -> str:
+    if number >= len(rows):
+        return ""
+    text = " | ".join("–" if value is None else _cell_text(value) for value in rows[number])
+    return plain(text).replace("[", r"\[")
+
+
+def _cell_text(value: Any) -> str:
+    return value if isinstance(value, str) else json_text(value)
+
+
+# ── What a replay came to: tables and examples side by side for people, plain data for programs ──
+
+LAG_SHOWN_S = 1.0
+"""Seconds; a change is always some moments on its way."""
+_EXAMPLES_SHOWN = 3
+"""Examples of each kind of difference."""
+
+
+def replay_data(result: ReplayResult) -> dict[str, Any]:
+    """The result as plain values; `clean` is what the exit code says, `not_proven` patterns that were not asked. Redacted
+    values are masked."""
+    return {
+        "clean": result.clean,
+        "not_proven": result.not_proven,
+        "control": result.control,
+        "seed": result.seed,
+        "took_s": round(result.took_s, 3),
+        "lag_s": round(result.lag_s, 1),
+        "patterns": [_pattern_data(replay) for replay in result.patterns],
+    }
+
+
+def print_replay(console: Console, result: ReplayResult) -> None:
+    """A line for each pattern, where its parameters come from, and one example of each kind of difference."""
+    console.print(_counts(result))
+    for replay in result.patterns:
+        console.print(
+            f"{replay.pattern.name}: {_drawn(replay)}", markup=False, highlight=False, soft_wrap=True
+        )
+    for replay in result.patterns:
+        _print_differences(console, replay, result)
+    if result.lag_s >= LAG_SHOWN_S:
+        behind = (
+            f"the table lacks changes of the last {result.lag_s:.0f} s, and differs where they would show"
+        )
+        mend = "is `migrator relay` at work? see `migrator status`, and ask again with a longer --settle"
+        console.print(f"[bold yellow]{behind}: {mend}[/]", highlight=False, soft_wrap=True)
+    console.print(_verdict(result), soft_wrap=True)
+
+
+# ── plain data ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _pattern_data(replay: PatternReplay) -> dict[str, Any]:
+    return {
+        "pattern": replay.pattern.name,
+        "samples": replay.samples,
+        "parameters": dict(replay.origins),
+        "kinds": [{"set": list(kind), "samples": count} for kind, count in sorted(replay.kinds.items())],
+        "absent": replay.absent,
+        "same": replay.same,
+        "empty": replay.empty,
+        "transient": replay.transient,
+        "different": replay.different,
+        "differences": [
+            _kind_data(kind)
+            | {
+                "count": count,
+                "examples": [_example(replay, e) for e in replay.examples[kind][:_EXAMPLES_SHOWN]],
+            }
+            for kind, count in sorted(replay.found.items())
+        ],
+        "latency_ms": {side: _latency_data(latency) for side, latency in replay.latency.items()},
+        "missing_why": replay.missing_why,
+    }
+
+
+def _kind_data(kind: DiffKey) -> dict[str, Any]:
+    return {"class": kind.kind, "part": kind.part, "attribute": kind.attribute}
+
+
+def _latency_data(latency: Latency) -> dict[str, Any]:
+    return {
+        "answers": latency.answers,
+        "p50": latency.p50_ms,
+        "p90": latency.p90_ms,
+        "p99": latency.p99_ms,
+        "max": latency.max_ms,
+    }
+
+
+def _example(replay: PatternReplay, example: Example) -> dict[str, Any]:
+    """Values are JSON texts: 9.90 and "9.90" are two, and no digit of a number is lost."""
+    data: dict[str, Any] = {"params": _params(replay, example.params)}
+    if example.why:
+        data["why"] = example.why
+    for side in ("row", "item") if example.diff else ():
+        values = getattr(example.diff, side)
+        if values is not None:
+            texts = value_texts(example.compared, values, replay.hidden.attributes)
+            data[side] = dict(zip(example.compared, texts, strict=True))
+    return data
+
+
+def _params(replay: PatternReplay, texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: mask(text) if name in replay.hidden.params else text for name, text in texts.items()}
+
+
+# ── for people ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _counts(result: ReplayResult) -> Table:
+    table = FittedTable(box=None, pad_edge=False)
+    table.add_column("pattern")
+    first, second = _names(result)
+    latencies = [f"{side} {share}" for side in (first, second) for share in ("p50", "p99")]
+    for column in ("samples", "same", "empty", "transient", "different", *latencies):
+        table.add_column(column, justify="right")
+    for replay in result.patterns:
+        counts = (replay.samples, replay.same, replay.empty, replay.transient, replay.different)
+        table.add_row(
+            escape(replay.pattern.name), *(f"{count:,}" for count in counts), *_milliseconds(replay)
+        )
+    return table
+
+
+def _verdict(result: ReplayResult) -> str:
+    samples = sum(replay.samples for replay in result.patterns)
+    word = "[bold green]clean[/]" if result.clean else "[bold yellow]not proven[/]"
+    if result.different:
+        word = "[bold red]not clean[/]"
+    text = f"{word}: {samples:,} question(s), seed {result.seed}; took {result.took_s:.1f} s"
+    if result.not_proven:
+        why = "why is said above; ask again when the source has rows that give one"
+        text += f"; no question could be drawn for {escape(', '.join(result.not_proven))} ({why})"
+    return text
+
+
+def _names(result: ReplayResult) -> tuple[str, str]:
+    return ("SQL (first)", "SQL (again)") if result.control else ("DynamoDB", "SQL")
+
+
+def _milliseconds(replay: PatternReplay) -> Iterator[str]:
+    for side in SIDES:
+        latency = replay.latency.get(side)
+        yield from (f"{ms:,.1f} ms" for ms in (latency.p50_ms, latency.p99_ms)) if latency else ("–", "–")
+
+
+def _drawn(replay: PatternReplay) -> str:
+    """Where the parameters come from, which optional ones were set how often, and what is missing."""
+    words = [", ".join(f"{name} ← {origin}" for name, origin in replay.origins.items()) or "no parameters"]
+    if any(param.optional for param in replay.pattern.params):
+        kinds = (f"{' + '.join(kind) or 'none'} {count:,}" for kind, count in sorted(replay.kinds.items()))
+        words.append(f"optional ones set: {', '.join(kinds)}")
+    if replay.absent:
+        words.append(f"{replay.absent:,} ask for what is not there")
+    if replay.missing_why:
+        words.append(f"fewer samples than wanted: {replay.missing_why}")
+    return "; ".join(words)
+
+
+def _print_differences(console: Console, replay: PatternReplay, result: ReplayResult) -> None:
+    for kind, count in sorted(replay.found.items()):
+        where = " ".join(word for word in (kind.part, kind.attribute) if word)
+        title = f"{replay.pattern.name}: {count:,} {kind.kind} {where}".rstrip()
+        console.print(f"[bold red]{escape(title)}[/]")
+        _print_example(console, replay, replay.examples[kind][0], result)
+
+
+def _print_example(console: Console, replay: PatternReplay, example: Example, result: ReplayResult) -> None:
+    params = _params(replay, example.params)
+    arguments = " ".join(f"-p {_word(f'{name}={text}')}" for name, text in params.items())
+    console.print(f"  asked {arguments}".rstrip(), markup=False, highlight=False, soft_wrap=True)
+    if example.why:
+        console.print(f"  {plain(example.why)}", markup=False, highlight=False, soft_wrap=True)
+    if example.diff is None or (example.diff.row is None and example.diff.item is None):
+        return
+    first, second = _names(result)
+    table = Table(box=None, pad_edge=False)
+    for column in ("  attribute", second, first):
+        table.add_column(column, overflow="fold")
+    data = _example(replay, example)
+    for name in example.compared:
+        cells = [_replay_cell(data.get(side), name) for side in ("row", "item")]
+        differs = example.diff.attribute == name
+        table.add_row(escape(f"{'»' if differs else ' '} {name}"), *cells, style="bold" if differs else "")
+    console.print(table)
+
+
+def _word(text: str) -> str:
+    """The text as a shell takes it; what a terminal would obey is escaped."""
+    return shlex.quote(text) if text.isprintable() else json.dumps(text)
+
+
+def _replay_cell(values: Mapping[str, Any] | None, name: str) -> str:
+    if values is None:
+        return "(not there)"
+    return escape(plain(values[name]))
+
 
 # ── `migrator query`: one access pattern, asked of both sides ──
 

@@ -17,28 +17,28 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_watch
-from migrator.commands.processes import Others, Part, end_with_parent, options_of
+from migrator.cli.metrics import relay_part
 from migrator.cli.options import belonging, print_folded, say, shown_live, stop_on_signals
+from migrator.cli.relay_text import RelayReport, lag_line, open_line
 from migrator.cli.runs import RunEnd
+from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
+from migrator.commands.processes import Others, Part, end_with_parent, options_of
+from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.store import by_condition
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
-from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, StoppedError
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run
-from migrator.cli.metrics import relay_part
-from migrator.cli.relay_text import RelayReport, lag_line, open_line
-from migrator.stages.process.budget import divided, shares_of, taken_by, with_connections
-from migrator.stages.process.session import begin, identity_of, need_bucket
-from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
-from migrator.stages.process.write_path import begin_revision, tell_unmarked, tell_unverified
+from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.live.daemon import Daemon
 from migrator.stages.live.writers import Purge
-from migrator.dynamodb.conditional import ConditionalWrites
-from migrator.dynamodb.store import by_condition
+from migrator.stages.process.budget import divided, shares_of, taken_by, with_connections
+from migrator.stages.process.session import begin, identity_of, need_bucket
+from migrator.stages.process.write_path import begin_revision, tell_unmarked, tell_unverified
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import CommandJob, JobContext, write_ownership

@@ -11,15 +11,6 @@ from typing import Any
 
 import click
 
-from migrator.commands.cutover_work import (
-    MovedPattern,
-    fit_reason,
-    need_pattern,
-    pattern_names,
-    print_moves,
-    refuse_moved,
-)
-from migrator.commands.capture_work import register
 from migrator.cli.options import (
     belonging,
     console_on,
@@ -31,25 +22,35 @@ from migrator.cli.options import (
     stop_on_signals,
 )
 from migrator.cli.runs import known_revision
+from migrator.commands.capture_work import register
+from migrator.commands.cutover_work import (
+    MovedPattern,
+    fit_reason,
+    need_pattern,
+    pattern_names,
+    print_moves,
+    refuse_moved,
+)
+from migrator.dynamodb.control import DynamoStripping
 from migrator.journal.lease import RunLease
 from migrator.journal.reverse import SqlReverseJournal
 from migrator.journal.streams import SqlStreamJournal
-from migrator.runtime.errors import CLEAN, Interrupted, MigratorError, RefusedError, SettingsError
 from migrator.mapping.model.evidence import Line, PatternPhase, State
+from migrator.runtime.errors import CLEAN, Interrupted, MigratorError, RefusedError, SettingsError
 from migrator.runtime.retry import running_s
+from migrator.source.dynamodb.reader import StreamReader, Work
+from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.rollback import (
     REVERSE_ENDED,
     WAY_BACK,
     Comparison,
     GoingBack,
+    Owning,
     Quiet,
     dropped_attributes,
+    named,
 )
-from migrator.stages.cutover.moves import Cutover
-from migrator.stages.cutover.owning import Owning, named
 from migrator.stages.reverse.daemon import ReverseDaemon, ReverseStatus, WhileDirect, status_of
-from migrator.source.dynamodb.reader import StreamReader, Work
-from migrator.dynamodb.control import DynamoStripping
 from migrator.stages.session.cutover import EvidenceSources, open_evidence
 from migrator.stages.session.job import CommandJob, on_record, write_ownership
 from migrator.stages.session.live import capture_stage, job_journal_of, open_concurrent_edges, open_live

@@ -70,7 +70,7 @@ def throttle() -> Work:
 
     It is kept in the journal, for processes that begin later, too. Those at work hear of it with their next heartbeat.
     """
-    from migrator.commands.pace_work import throttle
+    from migrator.commands.status_work import throttle
 
     return throttle
 
@@ -86,7 +86,7 @@ def pause() -> Work:
 
     A process that begins later waits as well. Services go on, and leave marks.
     """
-    from migrator.commands.pace_work import pause
+    from migrator.commands.status_work import pause
 
     return pause
 
@@ -98,6 +98,6 @@ def pause() -> Work:
 @adopt_option
 def resume() -> Work:
     """Let paused backfills and relays of a job go on."""
-    from migrator.commands.pace_work import resume
+    from migrator.commands.status_work import resume
 
     return resume

@@ -12,20 +12,20 @@ from threading import Event
 import click
 
 from migrator.cli.command_line import print_json
+from migrator.cli.cutover_text import instance_label
 from migrator.cli.options import need_yes, print_folded, refuse_strange, stop_on_signals
 from migrator.cli.runs import known_revision
 from migrator.commands.table_work import edits_of
+from migrator.dynamodb.admin.create import definition
+from migrator.dynamodb.admin.indexes import IndexChanges, addition, removal
 from migrator.journal.phases import SqlPhases
 from migrator.journal.writers import newest_of
 from migrator.mapping.language.parse import ParsedMapping
-from migrator.runtime.errors import CLEAN, DIFFERENT, TargetError
 from migrator.mapping.model.mapping import Mapping
-from migrator.cli.cutover_text import instance_label
+from migrator.runtime.errors import CLEAN, DIFFERENT, TargetError
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.design.indexes import refuse_readers
-from migrator.dynamodb.admin.create import definition
-from migrator.dynamodb.admin.indexes import IndexChanges, addition, removal
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live
 from migrator.stages.session.job import CommandJob, Target

@@ -16,13 +16,12 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import print_json, whole
+from migrator.cli.extensions import DEFINITIONS
 from migrator.cli.operations import health_of, try_journal
 from migrator.cli.options import print_folded, refuse_strange, say, shown_path, stdout
 from migrator.cli.tables import FittedTable
 from migrator.dynamodb.admin.create import creation_request, definition, later_requests
 from migrator.dynamodb.admin.permissions import ROLES, rights_of
-from migrator.features.exports.cloudformation import cloudformation
-from migrator.features.exports.terraform import terraform
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_form
 from migrator.mapping.model.edges import Probe
@@ -35,9 +34,9 @@ from migrator.settings.job import Job
 from migrator.settings.source import TableOptions
 from migrator.settings.transforms import read_mapping, sound_mapping
 from migrator.source.engines.connect import engine_of, extra_for
-from migrator.source.engines.grants import SqlGrants, readable
-from migrator.source.engines.rights import SQL_ROLES, SqlRole
-from migrator.stages.core.doctor import (
+from migrator.source.grants import SqlGrants, readable
+from migrator.source.rights import SQL_ROLES, SqlRole
+from migrator.stages.doctor import (
     Checkup,
     check_bucket,
     check_capture,
@@ -65,8 +64,6 @@ from migrator.stages.session.job import CommandJob, JobContext
 from migrator.stages.session.reverse import open_grants
 
 # ── `migrator table`: the DynamoDB table that a mapping describes ──
-
-_FORMS = {"terraform": terraform, "cloudformation": cloudformation}
 
 
 def create(job: Path, dry_run: bool, as_json: bool) -> int:
@@ -134,7 +131,7 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
 def edits_of(form: str, parts: list[str], designed: dict[str, Any]) -> Iterator[str]:
     """The definition's lines of each part that differs, once."""
     for part in dict.fromkeys(parts):
-        lines = _FORMS[form](part, designed)
+        lines = DEFINITIONS[form](part, designed)
         yield f"# {part}" if lines else f"# {part}: take it out"
         yield from lines
 

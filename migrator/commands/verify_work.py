@@ -17,8 +17,6 @@ from typing import Any
 
 import click
 
-from migrator.commands.processes import Others, Part, end_with_parent, options_of
-from migrator.features.spark.work import Engine, Spark, open_spark
 from migrator.cli.options import (
     adopt_repaired,
     belonging,
@@ -31,18 +29,24 @@ from migrator.cli.options import (
     tell_masked,
 )
 from migrator.cli.runs import RunEnd
+from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
+from migrator.cli.text import SHOWN, print_findings
+from migrator.commands.engines import Engine, PageEngine, RunWork
+from migrator.commands.joined import Joining, open_joined_verify, sharing
+from migrator.commands.processes import Others, Part, end_with_parent, options_of
 from migrator.journal import run_starts
 from migrator.journal.lease import JoinedLease, RunLease
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
 from migrator.mapping.model.capture import Installation
-from migrator.runtime.errors import DIFFERENT, SettingsError
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Root
 from migrator.mapping.model.results import Sample, VerifyResult
 from migrator.mapping.model.table import ItemKey
-from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
-from migrator.cli.text import SHOWN, print_findings
+from migrator.runtime.errors import DIFFERENT, SettingsError
+from migrator.runtime.retry import nap
+from migrator.settings.job import Job
+from migrator.settings.source import place
 from migrator.stages.process.budget import (
     divided,
     processes_of,
@@ -50,19 +54,14 @@ from migrator.stages.process.budget import (
     shares_of,
     taken_by,
 )
-from migrator.commands.joined import Joining, open_joined_verify, sharing
 from migrator.stages.process.session import identity_of, need_bucket, pages_of
-from migrator.features.spark.executor import Given
-from migrator.runtime.retry import nap
-from migrator.settings.job import Job
-from migrator.settings.source import place
-from migrator.stages.verify.recheck import LOOKED_AT, Recheck
-from migrator.stages.verify.scan import direct_items
-from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions, begin, keep_look
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import CommandJob, JobContext, Target, write_ownership
 from migrator.stages.session.live import Live
+from migrator.stages.verify.recheck import LOOKED_AT, Recheck
+from migrator.stages.verify.scan import direct_items
+from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions, begin, keep_look
 
 # ── `migrator verify`: rows against items, both ways ──
 
@@ -104,10 +103,12 @@ def verify(
     engine = Engine(options["engine"], options["master"])
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        spark = open_spark(stack, command_job, read, "verify", engine, options["source_url"] or "")
-        limited = spark.driver_job(read) if spark else divided(read, options["processes"] or 1, writes=False)
+        cluster = engine.open(stack, command_job, read, "verify", options["source_url"] or "")
+        limited = (
+            cluster.driver_job(read) if cluster else divided(read, options["processes"] or 1, writes=False)
+        )
         asked = replace(asked, rows_of=limited)
-        return _drive(stack, command_job, asked, stop, asked.words(sample), spark)
+        return _drive(stack, command_job, asked, stop, asked.words(sample), cluster)
 
 
 def _refuse_unfit(options: Mapping[str, Any]) -> None:
@@ -128,7 +129,7 @@ def _drive(
     asked: _Asked,
     stop: Event,
     words: Sequence[str],
-    spark: Spark | None,
+    cluster: PageEngine | None,
 ) -> int:
     """Begins the run, or goes on with it, and ends it. `words`: what other processes are given."""
     read, options, sample = command_job.job, asked.options, asked.sample
@@ -148,8 +149,8 @@ def _drive(
     stage = stage_of(context, target, journal, lease, recheck, _options(context, asked), stop)
     run = begun_run(journal, identity, captured, again=options["restart"])
     stack.enter_context(stopped_says(lambda: _stopped(journal, run, asked)))
-    if spark is not None:
-        stage = _by_spark(stage, spark, asked, identity)
+    if cluster is not None:
+        stage = _by_cluster(stage, cluster, asked, identity)
     else:
         stage = _with_others(stack, stage, journal, context, run, asked, words)
     with RunEnd(journal, run, read.hooks), stage.progress:
@@ -175,15 +176,14 @@ def _open(stack: ExitStack, job: Job, asked: _Asked, stop: Event) -> tuple[JobCo
 # ── Several processes on one run ──
 
 
-def _by_spark(stage: Verify, spark: Spark, asked: _Asked, identity: RunIdentity) -> Verify:
-    given = Given(
-        spark.text,
-        "verify",
+def _by_cluster(stage: Verify, cluster: PageEngine, asked: _Asked, identity: RunIdentity) -> Verify:
+    given = RunWork(
+        kind="verify",
         scope=identity.scope,
         sample=asked.sample,
         source_url=asked.options["source_url"] or "",
     )
-    return replace(stage, is_shared=True, pages=spark.pages(given))
+    return replace(stage, is_shared=True, pages=cluster.pages(given))
 
 
 def _with_others(

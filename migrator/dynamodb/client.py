@@ -17,7 +17,6 @@ from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
 
-from migrator.runtime.errors import SettingsError, TargetError
 from migrator.dynamodb.answers import WholeAnswers, watch_requests
 from migrator.dynamodb.exchange import (
     AT_MOST,
@@ -30,6 +29,7 @@ from migrator.dynamodb.exchange import (
 )
 from migrator.dynamodb.failures import denied, error_code, no_credentials
 from migrator.dynamodb.session import BotocoreSigning, SessionTransport
+from migrator.runtime.errors import SettingsError, TargetError
 
 log = structlog.get_logger()
 

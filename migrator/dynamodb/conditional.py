@@ -10,19 +10,6 @@ from typing import Any, TypeVar
 import orjson
 from botocore.exceptions import ClientError
 
-from migrator.mapping.items.wire import (
-    decode_item,
-    encode,
-    encode_item,
-    encode_sized,
-    item_bytes,
-    write_units,
-)
-from migrator.runtime.errors import FullCollectionError, ItemRefusedError, NeverTakenError
-from migrator.mapping.model.live import Outcome, Verdict
-from migrator.mapping.model.table import STATEMENT_BYTES, TOMBSTONE, EncodedItem, Item
-from migrator.runtime.retry import in_context
-from migrator.runtime.system import Forked, tell_of_forks
 from migrator.dynamodb.failures import UNPROCESSED, Unprocessed, error_code, holds, passes_in_batch
 from migrator.dynamodb.puts import FirstTries
 from migrator.dynamodb.store import Batch, DynamoStore, Sized, batches
@@ -36,6 +23,19 @@ from migrator.dynamodb.writes import (
     Transaction,
     Write,
 )
+from migrator.mapping.items.wire import (
+    decode_item,
+    encode,
+    encode_item,
+    encode_sized,
+    item_bytes,
+    write_units,
+)
+from migrator.mapping.model.live import Outcome, Verdict
+from migrator.mapping.model.table import STATEMENT_BYTES, TOMBSTONE, EncodedItem, Item
+from migrator.runtime.errors import FullCollectionError, ItemRefusedError, NeverTakenError
+from migrator.runtime.retry import in_context
+from migrator.runtime.system import Forked, tell_of_forks
 
 # ──
 # Writes beside other writers: each under the condition that nothing newer, and nothing of another row's,

@@ -11,12 +11,12 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from migrator.mapping.items.wire import encode, encode_item, item_bytes, write_units
-from migrator.mapping.model.edges import ControlState, Kept, KeptPhase
-from migrator.runtime.errors import TargetError
-from migrator.mapping.model.table import CONTROL, Item, TableDesign, Value
 from migrator.dynamodb.failures import error_code, holds
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.items.wire import encode, encode_item, item_bytes, write_units
+from migrator.mapping.model.edges import ControlState, Kept, KeptPhase
+from migrator.mapping.model.table import CONTROL, Item, TableDesign, Value
+from migrator.runtime.errors import TargetError
 
 # ──
 # The control item: one item of the table that keeps what must be known whatever becomes of source and

@@ -34,8 +34,6 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError as Urllib3ConnectTimeoutError
 from urllib3.exceptions import NewConnectionError
 
-from migrator.runtime.retry import cut_to_end
-from migrator.runtime.system import Places
 from migrator.dynamodb.answers import (
     BrokenFrameError,
     IncompleteAnswerError,
@@ -47,6 +45,8 @@ from migrator.dynamodb.answers import (
     require_checksum,
 )
 from migrator.dynamodb.session import CONTENT_TYPE
+from migrator.runtime.retry import cut_to_end
+from migrator.runtime.system import Places
 
 OPERATIONS = frozenset(
     {

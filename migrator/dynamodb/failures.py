@@ -25,6 +25,7 @@ from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
 
+from migrator.dynamodb.answers import IncompleteAnswerError, has_answered
 from migrator.runtime.errors import (
     AwayError,
     FullCollectionError,
@@ -34,7 +35,6 @@ from migrator.runtime.errors import (
     StoppedError,
     TargetError,
 )
-from migrator.dynamodb.answers import IncompleteAnswerError, has_answered
 
 _THROTTLES = frozenset(
     {

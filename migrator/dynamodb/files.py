@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
+from migrator.dynamodb.objects import S3Objects
 from migrator.runtime.errors import SettingsError, StoppedError
 from migrator.runtime.system import FILE_MODE, make_folder
-from migrator.dynamodb.objects import S3Objects
 
 _UNFINISHED = ".unfinished"
 """The end of a file's name until all of it is written."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
+from migrator.dynamodb.failures import can_pass, denied, error_code, no_credentials
 from migrator.mapping.model.edges import Probe
 from migrator.runtime.errors import MigratorError, StoppedError, TargetError
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import Forked, tell_of_forks
-from migrator.dynamodb.failures import can_pass, denied, error_code, no_credentials
 
 _NO_BUCKET = "there is no such bucket; create it, or correct {named_by}"
 _ADVICE = {

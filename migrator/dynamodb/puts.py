@@ -18,14 +18,14 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
 from urllib3.connection import HTTPConnection
 
-from migrator.mapping.model.live import Outcome
-from migrator.runtime.retry import cut_to_end
 from migrator.dynamodb.answers import BrokenFrameError, Received, checked_last, consumed_by_meter, received
 from migrator.dynamodb.exchange import Connections, SocketTransport
 from migrator.dynamodb.failures import is_throttle
 from migrator.dynamodb.store import DynamoStore
 from migrator.dynamodb.throttle import Request as Limited
 from migrator.dynamodb.writes import Write
+from migrator.mapping.model.live import Outcome
+from migrator.runtime.retry import cut_to_end
 
 # ── The first tries of many ──
 

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from botocore.awsrequest import AWSPreparedRequest, create_request_object, prepare_request_dict
 
+from migrator.dynamodb.answers import Received
 from migrator.runtime.retry import cut_to_end
 from migrator.runtime.system import Places
-from migrator.dynamodb.answers import Received
 
 CONTENT_TYPE = "application/x-amz-json-1.0"
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from migrator.dynamodb.answers import IncompleteAnswerError
+from migrator.dynamodb.failures import error_code, gave_up, in_words, passes_at
 from migrator.mapping.items.wire import decode_item
-from migrator.runtime.errors import ExpiredIteratorError, LostRecordsError, MigratorError, TargetError
 from migrator.mapping.model.shards import (
     ALL_OF_IT,
     MEND,
@@ -19,10 +20,9 @@ from migrator.mapping.model.shards import (
     StreamRecord,
     StreamState,
 )
+from migrator.runtime.errors import ExpiredIteratorError, LostRecordsError, MigratorError, TargetError
 from migrator.runtime.retry import Retry
 from migrator.runtime.system import Forked, tell_of_forks
-from migrator.dynamodb.answers import IncompleteAnswerError
-from migrator.dynamodb.failures import error_code, gave_up, in_words, passes_at
 
 MOST_RECORDS = 1000
 CALLS_PER_S = 5

@@ -10,13 +10,13 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.mapping.model.edges import WiredItem
-from migrator.runtime.errors import MigratorError, MissingNameError, NeverTakenError, StoppedError
-from migrator.mapping.model.table import BATCH_GET_KEYS
-from migrator.runtime.retry import RateLimit, Retry
-from migrator.runtime.system import Forked, tell_of_forks
 from migrator.dynamodb.answers import consumed_units
 from migrator.dynamodb.failures import Unprocessed, error_code, gave_up, in_words, passes_at
+from migrator.mapping.model.edges import WiredItem
+from migrator.mapping.model.table import BATCH_GET_KEYS
+from migrator.runtime.errors import MigratorError, MissingNameError, NeverTakenError, StoppedError
+from migrator.runtime.retry import RateLimit, Retry
+from migrator.runtime.system import Forked, tell_of_forks
 
 _NO_TABLE = "there is no such table (any more); look at tables, region, profile and endpoint of source: dynamodb: in the job"
 _THROTTLED = (

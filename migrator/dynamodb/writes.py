@@ -10,12 +10,12 @@ from typing import Any, Protocol, TypeAlias
 import orjson
 from botocore.exceptions import ClientError
 
-from migrator.mapping.items.wire import decode_item, item_bytes, units_of_writes, write_units
-from migrator.runtime.errors import ItemRefusedError
-from migrator.mapping.model.live import Outcome
-from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item
 from migrator.dynamodb.exchange import json_of
 from migrator.dynamodb.failures import Unprocessed, error_code, passes_in_batch
+from migrator.mapping.items.wire import decode_item, item_bytes, units_of_writes, write_units
+from migrator.mapping.model.live import Outcome
+from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item
+from migrator.runtime.errors import ItemRefusedError
 
 # ── Writes under conditions: each as a request, and as its body ──
 

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Row, func, select, update
 from migrator.journal.database import Database, insert_or_replace, once_only, repeatable, seconds
 from migrator.journal.schema import revision_change as changes
 from migrator.journal.schema import revision_text as texts
-from migrator.runtime.errors import OldRevisionError, SettingsError
 from migrator.mapping.model.instances import ChangeStep, Revision, RevisionChange
+from migrator.runtime.errors import OldRevisionError, SettingsError
 
 # ── inside of a transaction on the job's newest revision ──
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import cache, partial, update_wrapper
 from importlib.metadata import version as package_version
+from pathlib import Path
 from threading import RLock
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import (
     Connection,
@@ -18,6 +23,7 @@ from sqlalchemy import (
     Select,
     Table,
     create_engine,
+    event,
     func,
     insert,
     inspect,
@@ -26,16 +32,223 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import Pool
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import Pool, StaticPool
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from migrator.journal import schema
-from migrator.journal.failures import LostAnswerError, PassingError, in_words
-from migrator.journal.sqlite import IN_MEMORY, READS, sqlite_engine
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.measures import Answers
 from migrator.runtime.retry import Retry
-from migrator.runtime.system import how_to_install, tell_of_forks
+from migrator.runtime.server_errors import (
+    denial,
+    is_broken,
+    is_busy,
+    is_contended,
+    mysql_number,
+    own_reason,
+    refuses_login,
+    takes_no_writes,
+)
+from migrator.runtime.system import how_to_install, make_private, tell_of_forks
+
+# ── A journal in a file of SQLite's, or in memory: its connections ──
+
+
+READS = "migrator_reads"
+"""The execution option of a connection whose transactions write nothing."""
+_BUSY_S = 30
+_LONGEST_GAP_S = 0.01
+IN_MEMORY = (None, "", ":memory:")
+_PRAGMAS = (
+    "synchronous=FULL",
+    # Digests of claimed keys fall anywhere into their table: a cache holds its upper pages, and a page that is written
+    # many times goes from the log into the file once. More would save little: 32 MB of memory, 16 MB of log.
+    "cache_size=-32000",
+    "wal_autocheckpoint=4000",
+)
+
+
+def sqlite_engine(url: URL) -> Engine:
+    """One that only reads, if the file cannot be written. Raises: OSError where the file cannot be made."""
+    if url.database in IN_MEMORY:
+        engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
+    elif _is_read_only(Path(str(url.database))):
+        engine = create_engine(url, creator=lambda: _read_only(Path(str(url.database))))
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        return engine
+    else:
+        make_private(Path(str(url.database)))
+        engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": _BUSY_S})
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _is_read_only(file: Path) -> bool:
+    """SQLite adds its log to the folder, unless another process has made it; it needs the right to, and room."""
+    if not os.path.isfile(file):
+        return False
+    may_log = os.access(file.parent, os.W_OK) or _log_of(file).is_file()
+    return not (os.access(file, os.W_OK) and may_log) or _is_disk_full(file)
+
+
+def _is_disk_full(file: Path) -> bool:
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=rw", uri=True)) as connection:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+    except sqlite3.DatabaseError:
+        pass  # the engine reports it
+    return False
+
+
+def _read_only(file: Path) -> sqlite3.Connection:
+    # A log that is there may have what the file has not; without one nothing changes the file while it is read here.
+    how = "mode=ro" if _log_of(file).is_file() else "mode=ro&immutable=1"
+    is_alone = _log_of(file).is_file() and os.access(file, os.W_OK) and _is_disk_full(file)
+    address = f"file:{quote(str(file.absolute()))}?{'mode=rw' if is_alone else how}"
+    connection = sqlite3.connect(
+        address, uri=True, check_same_thread=False, timeout=_BUSY_S, isolation_level=None
+    )
+    if is_alone:
+        # Without room for the index of the log nobody else reads it: the index is kept in memory.
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    return connection
+
+
+def _log_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}-wal")
+
+
+def _on_connect(connection: Any, record: Any) -> None:
+    """Transactions are ours to begin; every commit reaches the disk."""
+    connection.isolation_level = None
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    # Of several that switch a new file at once, SQLite tells all but one that it is locked, whatever busy_timeout says.
+    switching = Retrying(
+        retry=retry_if_exception(lambda error: "locked" in str(error)),
+        wait=wait_random(max=0.05),
+        stop=stop_after_delay(_BUSY_S),
+        reraise=True,
+    )
+    switching(connection.execute, "PRAGMA journal_mode=WAL").fetchall()
+
+
+def _on_begin(connection: Connection) -> None:
+    """Begins a transaction of SQLite's; one that writes waits for others here.
+
+    SQLite's own waits grow to 100 ms and take no turns: where others commit one after the other, a heartbeat would find
+    none of their gaps for seconds. One that only reads waits for nobody.
+    """
+    if connection.get_execution_options().get(READS):
+        connection.exec_driver_sql("BEGIN")
+        return
+    driver: Any = connection.connection.driver_connection
+    ends_at = time.monotonic() + _BUSY_S
+    driver.execute("PRAGMA busy_timeout=0").close()
+    try:
+        while True:
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                return
+            except OperationalError as error:
+                if "locked" not in str(error.orig) or time.monotonic() > ends_at:
+                    raise
+            time.sleep(random.uniform(0.0, _LONGEST_GAP_S))
+    finally:
+        driver.execute(f"PRAGMA busy_timeout={_BUSY_S * 1000}").close()
+
+
+# ── Database errors of a journal as our errors: what is wrong, whether it can pass, and what to do ──
+
+
+_BEGIN_ANEW = (
+    "stop what uses it, put a backup in its place or move it away (of a file with its -wal and -shm), and go on as"
+    " docs/lost-journal.md says: the source and the table are as they were, but finished pages, phases with their audit, and"
+    " remembered keys are in the journal alone"
+)
+_DAMAGED_SQLITE = ("malformed", "SQLITE_CORRUPT")
+_NO_ROOM = ("disk is full", "disk I/O")
+_FULL_SQLSTATES = frozenset({"53100"})
+_FULL_MYSQL = frozenset({1021, 1114})
+_DENIED_MYSQL = frozenset({1044, 1142, 1143, 1227, 1370})
+_LOST_MYSQL = frozenset({1146})
+_DAMAGED_SQLSTATES = frozenset({"XX001", "XX002"})
+_DAMAGED_MYSQL = frozenset({1034, 1194, 1195, 1712})
+
+
+class PassingError(StoppedError):
+    """The server was away or busy, or another transaction in the way; nothing of the transaction was committed."""
+
+
+class LostAnswerError(StoppedError):
+    """The connection broke during a commit: it is not known whether it was made."""
+
+
+def in_words(
+    error: SQLAlchemyError, where: str, *, on_server: bool, reached: bool, committing: bool
+) -> MigratorError:
+    """What to raise. `where`: which journal it is. `reached`: the server was there before. `committing`: the failure is
+    that of a commit."""
+    cause = getattr(error, "orig", None) or error
+    kind = type(cause).__name__
+    if is_broken(error) and committing:
+        what = "its answer to a commit was lost, so it is not known whether it was made"
+        return LostAnswerError(f"{where}: {what}; look at what it says now, then give the same command again")
+    if is_busy(error) or (reached and is_broken(error)):
+        return PassingError(f"{where} does not answer: {kind}; the same command goes on when it does")
+    if is_contended(error) and on_server:
+        return PassingError(f"{where} is in use by others: {kind}; the same command goes on")
+    if denied := denial(error):
+        return SettingsError(f"{where}: {denied}")
+    if is_broken(error):
+        return StoppedError(
+            f"{where} does not answer: {kind}; the same command goes on when it does{own_reason(error)}"
+        )
+    return _lasting(cause, where)
+
+
+def _lasting(cause: BaseException, where: str) -> MigratorError:
+    text, state, number = str(cause).split("\n")[0], getattr(cause, "sqlstate", None), mysql_number(cause)
+    kind = type(cause).__name__
+    if (
+        any(word in text for word in _DAMAGED_SQLITE)
+        or state in _DAMAGED_SQLSTATES
+        or number in _DAMAGED_MYSQL
+    ):
+        return SettingsError(f"{where} is damaged; {_BEGIN_ANEW}")
+    if "not a database" in text:
+        return SettingsError(
+            f"{where} is no SQLite database; name another file; if it was the journal, {_BEGIN_ANEW}"
+        )
+    if "unable to open" in text:
+        return SettingsError(f"{where} cannot be opened for writing; look at its folder's permissions")
+    if takes_no_writes(cause) or "readonly" in text:
+        return SettingsError(
+            f"{where} can only be read: this user may not write it or, for a file, its folder, or its disk is full;"
+            " fix that, or name another"
+        )
+    if any(word in text for word in _NO_ROOM) or state in _FULL_SQLSTATES or number in _FULL_MYSQL:
+        return StoppedError(
+            f"{where} has no room left on its disk, or the disk fails; mend it and give the same command again"
+        )
+    if state == "42P01" or number in _LOST_MYSQL or text.startswith("no such table"):
+        return SettingsError(f"{where} has lost a table; {_BEGIN_ANEW}")
+    if state == "42501" or number in _DENIED_MYSQL:
+        what = "this user may not do that there; GRANT it to make tables, and to SELECT, INSERT, UPDATE and DELETE in them"
+        return SettingsError(f"{where}: {kind}: {what}")
+    if refuses_login(cause):
+        what = f"the user or the password is wrong; correct the journal's URL{own_reason(cause)}"
+        return SettingsError(f"{where}: {kind}: {what}")
+    if "locked" in text:
+        return StoppedError(f"{where} is locked by another process; the same command goes on when it is not")
+    return StoppedError(
+        f"{where} failed: {kind}; the same command goes on when it works again{own_reason(cause)}"
+    )
+
 
 # ── The statements in which journals on SQLite, PostgreSQL and MySQL (MariaDB too) differ ──
 

@@ -27,7 +27,6 @@ from migrator.journal.schema import sample as samples
 from migrator.journal.schema import window as windows
 from migrator.mapping.model.durations import moment
 from migrator.mapping.model.edges import KeptPhase
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import (
     OFF,
     SAMPLES_KEPT,
@@ -42,6 +41,7 @@ from migrator.mapping.model.evidence import (
     share_fits,
     state_named,
 )
+from migrator.runtime.errors import SettingsError
 
 _WHO_LETTERS = 255
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, select, update
 
-from migrator.journal.lease import holder_here, is_holder_alive
 from migrator.journal.database import Database, insert_or_replace, repeatable, seconds
+from migrator.journal.lease import holder_here, is_holder_alive
 from migrator.journal.schema import share as shares
 from migrator.mapping.model.instances import Share
 

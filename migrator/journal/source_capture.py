@@ -13,9 +13,9 @@ from migrator.journal.database import Database, insert_or_ignore, repeatable, se
 from migrator.journal.schema import source_capture, source_mark
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.capture import Installation
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.live import TICKETS_AN_EPOCH, Image, KeptMark, Mark, MarksState, Root
 from migrator.mapping.model.table import ItemKey
+from migrator.runtime.errors import SourceError
 
 VERSION = 1
 """Of what both tables hold; raised with every change of it."""

@@ -27,9 +27,9 @@ from migrator.journal.schema import instance as instances
 from migrator.journal.schema import instance_process as processes
 from migrator.journal.schema import revision as newest_revision
 from migrator.journal.schema import writer as writers
-from migrator.runtime.errors import OldRevisionError
 from migrator.mapping.model.instances import Answered, Instance, MarkedColumns, Newest, Revision, Standing
 from migrator.mapping.model.live import Writer, WriterKind
+from migrator.runtime.errors import OldRevisionError
 
 # ── Writers of a table's items, by the journal database's own clock ──
 

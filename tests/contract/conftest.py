@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import meta, metadata
 from migrator.mapping.model.edges import ItemStore, Source
 from migrator.mapping.model.table import TableDesign
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
-from migrator.dynamodb.admin.table import DynamoTableAdmin
-from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.store import DynamoStore
+from migrator.source.reader import SqlSource
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.support_engine import NAME, pond_known

@@ -7,8 +7,8 @@ import pytest
 from migrator.journal.changes import SqlChanges, under_way
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlRevisions
-from migrator.runtime.errors import OldRevisionError, SettingsError
 from migrator.mapping.model.instances import Revision, RevisionChange
+from migrator.runtime.errors import OldRevisionError, SettingsError
 from tests import pins
 
 

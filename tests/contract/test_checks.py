@@ -13,29 +13,29 @@ from typing import Any
 import pytest
 
 import migrator
-from migrator.mapping.model.edges import Kept
-from migrator.runtime.errors import StoppedError, TargetError
-from migrator.mapping.model.instances import Lifetimes
-from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.source.adapter.events import Rules
-from migrator.source.sql.transactions import Reading
-from migrator.stages.backfill.stage import Backfill
-from migrator.stages.backfill.write import ConditionalPath, FastPath
-from migrator.stages.live.instances import Role
-from migrator.stages.live.refresh import Refresh
-from migrator.stages.live.relay import Relay
-from migrator.stages.live.send import encoded_of, send
-from migrator.stages.live.service import Strict
-from migrator.stages.live.writers import Purge, WriterHeartbeats
-from migrator.stages.core.removal import Forget, Strip, Undo
-from migrator.features.revisions.gone import Gone
-from migrator.stages.verify.stage import Verify
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import ControlItem, DynamoStripping
 from migrator.dynamodb.puts import FirstTries
 from migrator.dynamodb.store import DynamoStore, reads_only
+from migrator.features.revisions.revising import Gone
+from migrator.mapping.model.edges import Kept
+from migrator.mapping.model.instances import Lifetimes
+from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import StoppedError, TargetError
+from migrator.source.adapter.events import Rules
+from migrator.source.sql.transactions import Reading
+from migrator.stages.backfill.stage import Backfill
+from migrator.stages.backfill.write import ConditionalPath, FastPath
+from migrator.stages.core.removal import Forget, Strip, Undo
+from migrator.stages.live.instances import Role
+from migrator.stages.live.refresh import Refresh
+from migrator.stages.live.relay import Relay
+from migrator.stages.live.send import encoded_of, send
+from migrator.stages.live.service import Strict
+from migrator.stages.live.writers import Purge, WriterHeartbeats
+from migrator.stages.verify.stage import Verify
 from tests import pins
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
@@ -122,7 +122,7 @@ def test_every_request_that_writes_an_item_is_sent_under_the_check() -> None:
     """`metered` asks the check before each request, and once more when it is signed."""
     unchecked = [
         f"{path.name}:{node.lineno} {node.attr}"
-        for path in sorted((ROOT / "target").glob("*.py"))
+        for path in sorted((ROOT / "dynamodb").glob("*.py"))
         for node, around in calls(path, lambda one: one.attr in SENDS)
         # It asks what this user may do, by requests that no table takes.
         if not (path.name == "create.py" and _function(around) in PROBES)
@@ -130,7 +130,7 @@ def test_every_request_that_writes_an_item_is_sent_under_the_check() -> None:
     ]
     assert unchecked == []
     # The one request whose operation is a text.
-    text = (ROOT / "target" / "control.py").read_text()
+    text = (ROOT / "dynamodb" / "control.py").read_text()
     assert (
         text.count("getattr(self.store.client") == text.count("self.store.metered(units, lambda: call(") == 1
     )
@@ -178,13 +178,18 @@ def test_no_check_has_a_default_that_does_nothing() -> None:
 
 
 def test_nothing_is_set_on_a_stage_or_a_store_once_it_is_made() -> None:
-    """Commands and wiring build them whole; what they set is theirs, or the terminal's."""
+    """Commands and sessions build them whole; what they set is theirs, or the terminal's."""
     allowed = {"command_line.context", "sys.stdout", "sys.stderr"}
+    of_printing = ("pages", "table", "part", "listed")
+    folders = ("commands", "cli", "features/spark", "stages/process", "stages/session")
     patched = [
         f"{path.name}:{node.lineno} {ast.unparse(node)}"
-        for path in [*(ROOT / "wiring").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]
+        for path in [
+            ROOT / "main.py",
+            *(path for folder in folders for path in (ROOT / folder).rglob("*.py")),
+        ]
         for node, _ in calls(path, lambda one: isinstance(one.ctx, ast.Store))
-        if ast.unparse(node.value) != "self" and ast.unparse(node) not in allowed
+        if ast.unparse(node.value) not in ("self", *of_printing) and ast.unparse(node) not in allowed
     ]
     assert patched == []
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.edges import ItemStore
-from migrator.mapping.model.live import ConditionalStore, Outcome
-from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.stages.live.send import encoded_of
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.edges import ItemStore
+from migrator.mapping.model.live import ConditionalStore, Outcome
+from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.stages.live.send import encoded_of
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from migrator.mapping.model.edges import Control, ItemStore, Kept, KeptPhase
-from migrator.runtime.errors import TargetError
-from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.control import ControlItem, control_key
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.edges import Control, ItemStore, Kept, KeptPhase
+from migrator.mapping.model.table import KeyAttribute, TableDesign
+from migrator.runtime.errors import TargetError
 from tests import pins
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from migrator.source.dynamodb.source import DocumentSource
+from migrator.dynamodb.tables import ReadPage, TableReader
 from migrator.mapping.items.changes import captured_tables
-from migrator.runtime.errors import NotCountedError
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan
 from migrator.mapping.model.mapping import Collection
 from migrator.mapping.model.table import SourceKey, Value
+from migrator.runtime.errors import NotCountedError
 from migrator.runtime.retry import RateLimit, Retry
-from migrator.dynamodb.tables import ReadPage, TableReader
+from migrator.source.dynamodb.source import DocumentSource
 from tests import pins
 from tests.fakes.source import MemorySource
 from tests.support_documents import declared, documents_of, key_types, old_tables, plan_declared

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.mapping.items.encoder_values import base64_text
-from migrator.mapping.items.wire import decode_item, encode_item, encode_sized
-from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, KeyAttribute, TableDesign
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.exchange import BOTOCORE
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.items.encoder_values import base64_text
+from migrator.mapping.items.wire import decode_item, encode_item, encode_sized
+from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, KeyAttribute, TableDesign
 from tests.support_fence import no_fence
 from tests.support_lanes import by_botocore
 

@@ -16,8 +16,8 @@ from sqlalchemy import select, update
 from migrator.journal import schema
 from migrator.journal.database import Database
 from migrator.journal.phases import SqlEvidence
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Evidence, Sample, Window
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.fakes.evidence import FakeEvidence
 from tests.support_source_databases import postgresql_database

@@ -23,8 +23,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
-from migrator.mapping.items.wire import decode_item
-from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
 from migrator.dynamodb import client as client_module
 from migrator.dynamodb import exchange
 from migrator.dynamodb.admin.table import DynamoTableAdmin
@@ -32,6 +30,8 @@ from migrator.dynamodb.answers import IncompleteAnswerError
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.items.wire import decode_item
+from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
 from tests import pins
 from tests.support_fence import no_fence
 from tests.support_lanes import by_botocore

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.mapping.model.files import Files
-from migrator.runtime.errors import TargetError
 from migrator.dynamodb.client import service_client
 from migrator.dynamodb.files import FolderFiles, S3Files
+from migrator.mapping.model.files import Files
+from migrator.runtime.errors import TargetError
 from tests import pins
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from migrator.mapping.model.edges import ItemStore
-from migrator.runtime.errors import TargetError
 from migrator.mapping.model.table import Index, Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import TargetError
 
 TENANT, REGION, CREATED = KeyAttribute("tenant"), KeyAttribute("region"), KeyAttribute("created", "number")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.journal import Finding, Page, RunIdentity, SegmentState, Tally
+from migrator.runtime.errors import StoppedError
 from tests import pins
 
 IDENTITY = RunIdentity("backfill", "shop", "table-1", "rev1")

@@ -16,11 +16,11 @@ import pytest
 from sqlalchemy import select, update
 
 from migrator.journal import schema
-from migrator.journal.lease import LIFE_S, JoinedLease, RunLease, is_doing
 from migrator.journal.database import seconds
+from migrator.journal.lease import LIFE_S, JoinedLease, RunLease, is_doing
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import SettingsError, StoppedError
 from migrator.mapping.model.journal import RunIdentity
+from migrator.runtime.errors import SettingsError, StoppedError
 from tests import pins
 from tests.support_waiting import until
 

@@ -13,12 +13,21 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, update
 
-from migrator.journal.source_capture import JournalMarks, JournalTickets
 from migrator.journal.database import TEST_CLOCK, Database
 from migrator.journal.schema import source_capture, source_mark
-from migrator.runtime.errors import SourceError
-from migrator.mapping.model.live import TICKETS_AN_EPOCH, Image, KeptMark, Mark, Marks, MarksState, Root, Tickets
+from migrator.journal.source_capture import JournalMarks, JournalTickets
+from migrator.mapping.model.live import (
+    TICKETS_AN_EPOCH,
+    Image,
+    KeptMark,
+    Mark,
+    Marks,
+    MarksState,
+    Root,
+    Tickets,
+)
 from migrator.mapping.model.table import ItemKey
+from migrator.runtime.errors import SourceError
 from tests import pins
 from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite

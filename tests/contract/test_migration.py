@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from prometheus_client import CollectorRegistry
 
 from migrator.api import Migration
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import Phase
+from migrator.runtime.errors import SettingsError
 from migrator.testing import FakeMigration
 from tests import pins
 from tests.service.reading import ReadShop, open_read_shop, records, seen

@@ -19,9 +19,9 @@ from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
 from migrator.mapping.model.edges import KeptPhase
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import OFF, Move, MovedError, PatternPhase, Phases, State
 from migrator.mapping.model.instances import Instance
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.phases import FakePhases

@@ -9,10 +9,10 @@ import pytest
 
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlRevisions, SqlWriters, answers_of, newest_of
-from migrator.runtime.errors import OldRevisionError
 from migrator.mapping.model.instances import Revision, Revisions, Standing
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.live import Writer
+from migrator.runtime.errors import OldRevisionError
 from tests.fakes.journal import FakeRevisions, RevisionBook
 
 

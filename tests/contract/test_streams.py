@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 import pytest
 
-from migrator.mapping.items.wire import encode_item
-from migrator.runtime.errors import LostRecordsError
-from migrator.mapping.model.shards import Position, StreamRecord
-from migrator.mapping.model.table import Item
-from migrator.runtime.retry import Retry
 from migrator.dynamodb.client import dynamodb_client, service_client
 from migrator.dynamodb.stream import DynamoStream
+from migrator.mapping.items.wire import encode_item
+from migrator.mapping.model.shards import Position, StreamRecord
+from migrator.mapping.model.table import Item
+from migrator.runtime.errors import LostRecordsError
+from migrator.runtime.retry import Retry
 from tests import pins
 from tests.fakes.streams import FakeStreams
 from tests.support_services import is_ministack

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from migrator.mapping.model.edges import ItemStore, Stripping
-from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.dynamodb.control import DynamoStripping
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.edges import ItemStore, Stripping
+from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from migrator.runtime.errors import Interrupted, StoppedError, TargetError
-from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
-from migrator.settings.source import TableOptions
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
+from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.runtime.errors import Interrupted, StoppedError, TargetError
+from migrator.settings.source import TableOptions
 from tests import pins
 
 PK, SK = KeyAttribute("PK"), KeyAttribute("SK")

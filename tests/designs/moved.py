@@ -9,25 +9,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from migrator.cli.runs_text import Lines
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.wire import decode_item
-from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.model.journal import RunIdentity, RunKind
 from migrator.mapping.model.results import Answer, BackfillResult, VerifyResult
 from migrator.mapping.model.table import Item, ItemKey
-from migrator.cli.runs_text import Lines
+from migrator.mapping.patterns.answers import read_params
 from migrator.runtime.logs import get_logger
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import Claims
 from migrator.stages.patterns.question import ask
-from migrator.stages.verify.stage import Verify
-from migrator.dynamodb.admin.table import DynamoTableAdmin
-from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.store import DynamoStore
 from migrator.stages.session.job import JobSource, Work, open_source
+from migrator.stages.verify.stage import Verify
 from tests.designs.golden import DESIGNS, Golden, GoldenQuery, read_golden
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.items.key_lookups import AskedKey
-from migrator.settings.transforms import read_mapping
 from migrator.features.look.look import Look
+from migrator.mapping.patterns.key_lookups import AskedKey
+from migrator.settings.transforms import read_mapping
 from migrator.stages.core.partitions import Partitions
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.verify.scan import direct_items

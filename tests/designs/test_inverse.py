@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from migrator.mapping.check.check import Checked
+from migrator.mapping.inverse.rows import Inverse, compile_inverse, rows_for
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.wire import decode_item, encode_item
-from migrator.mapping.inverse.rows import Inverse, compile_inverse, rows_for
 from migrator.mapping.model.table import Item, RowTree
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.session.job import open_source
 from tests.designs.golden import DESIGNS, NAMES, ROOT, script_of
 from tests.fakes.source import MemorySource

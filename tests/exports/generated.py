@@ -15,14 +15,14 @@ from uuid import UUID
 import boto3
 
 from migrator.api import Migration
-from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.items.rows import places_of
-from migrator.mapping.patterns.results import handed
-from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.mapping import Pattern
 from migrator.features.exports.model import Model, RowModel
 from migrator.features.exports.python.expressions import Names, function_name
 from migrator.features.exports.python.rows import RowNames, names_of
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.items.rows import places_of
+from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.mapping import Pattern
+from migrator.mapping.patterns.results import handed
 from tests.exports.shipped import Shipped
 
 CLIENT = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}

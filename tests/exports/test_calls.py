@@ -161,7 +161,7 @@ def sites() -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for path in sorted((ROOT / "migrator").rglob("*.py")):
         module = path.relative_to(ROOT / "migrator").with_suffix("").as_posix()
-        by_name = module.startswith("target/")
+        by_name = module.startswith("dynamodb/")
         for place, node in _placed(ast.parse(path.read_text(encoding="utf-8")), f"{module}."):
             right = _called(node) or (_named(node) if by_name else None)
             if module == "features/exports/python/writes":
@@ -256,7 +256,7 @@ def test_no_role_has_a_right_that_none_of_its_places_needs(
 
 def test_only_known_places_call_a_method_by_its_name() -> None:
     found = set()
-    for path in sorted((ROOT / "migrator" / "target").rglob("*.py")):
+    for path in sorted((ROOT / "migrator" / "dynamodb").rglob("*.py")):
         module = path.relative_to(ROOT / "migrator").with_suffix("").as_posix()
         for place, node in _placed(ast.parse(path.read_text(encoding="utf-8")), f"{module}."):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":

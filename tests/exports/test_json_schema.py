@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from migrator.features.exports.json_schema import json_schema
 from migrator.mapping.items.items import items_for, stamp
 from migrator.mapping.model.table import Item
-from migrator.features.exports.json_schema import json_schema
 from tests import pins
 from tests.designs.golden import NAMES, ROOT, read_golden
 from tests.exports.shipped import shipped

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.mapping.items.items import items_for
 from migrator.features.exports.python.module import python_module
+from migrator.mapping.items.items import items_for
 from tests.designs.golden import ROOT, exactly
 from tests.exports.generated import items_of, loaded, row_model, row_of
 from tests.exports.shop import SHOP

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from migrator.mapping.check.check import Checked
-from migrator.mapping.items.items import CompiledEntity, items_for
-from migrator.mapping.items.rows import decoder_of, decoding_steps, places_of
-from migrator.mapping.items.values import attribute
-from migrator.mapping.patterns.answers import read_params
-from migrator.mapping.model.table import Item, RowTree
 from migrator.features.exports.model import Model, model_of
 from migrator.features.exports.typescript.items import vocabulary
 from migrator.features.exports.typescript.keys import Refusals
 from migrator.features.exports.typescript.language import Identifiers, runtime_names
+from migrator.mapping.check.check import Checked
+from migrator.mapping.items.items import CompiledEntity, items_for
+from migrator.mapping.items.rows import decoder_of, decoding_steps, places_of
+from migrator.mapping.items.values import attribute
+from migrator.mapping.model.table import Item, RowTree
+from migrator.mapping.patterns.answers import read_params
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.session.job import Work, open_source
 from tests.designs.golden import DESIGNS, GoldenQuery, script_of
 from tests.designs.moved import Moved

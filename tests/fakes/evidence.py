@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import RLock
 
-from migrator.runtime.errors import MigratorError
 from migrator.mapping.model.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, Sample, Window
+from migrator.runtime.errors import MigratorError
 
 
 class FakeEvidence:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import RLock
 
-from migrator.runtime.errors import MigratorError, OldRevisionError
 from migrator.mapping.model.instances import Instance, Standing
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import KeyRequest, Remembered, Root, Writer, WriterKind
 from migrator.mapping.model.table import ItemKey, item_key_text
+from migrator.runtime.errors import MigratorError, OldRevisionError
 
 
 class FakeMemory:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from threading import Lock
 
 from migrator.mapping.model.edges import KeptPhase
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import Move, MovedError, PatternPhase, State, share_fits, state_named
+from migrator.runtime.errors import SettingsError
 
 
 class FakePhases:

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from migrator.dynamodb.control import control_item, control_key, state_of, with_kept
 from migrator.mapping.items.encoder_values import base64_text
 from migrator.mapping.items.wire import encode_item, item_bytes, write_units
 from migrator.mapping.model.edges import (
@@ -23,7 +24,6 @@ from migrator.mapping.model.edges import (
     ScanPage,
     WiredItem,
 )
-from migrator.runtime.errors import TargetError
 from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import (
     BATCH_GET_KEYS,
@@ -37,8 +37,8 @@ from migrator.mapping.model.table import (
     TableDesign,
     encode_key,
 )
+from migrator.runtime.errors import TargetError
 from migrator.stages.backfill.inserts import items_of
-from migrator.dynamodb.control import control_item, control_key, state_of, with_kept
 from tests.fakes.conditions import holds
 from tests.fakes.encoded import ByItems
 

@@ -6,16 +6,16 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
+from migrator.features.exports.model import Model, RowModel, model_of
+from migrator.features.exports.python import values
+from migrator.features.exports.python.expressions import Names
+from migrator.features.exports.python.rows import RowCode, names_of, row_classes
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.rows import places_of
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.items.values import JSON_NULL
 from migrator.mapping.items.wire import encode_item
 from migrator.mapping.model.table import Item, RowTree
-from migrator.features.exports.model import Model, RowModel, model_of
-from migrator.features.exports.python import values
-from migrator.features.exports.python.expressions import Names
-from migrator.features.exports.python.rows import RowCode, names_of, row_classes
 from tests.exports.generated import items_of, row_of
 
 _MADE: dict[int, tuple[CompiledEntity, SimpleNamespace, RowModel]] = {}

@@ -22,10 +22,10 @@ from migrator.mapping.items.transforms import Transform
 from migrator.mapping.items.wire import decode, decode_item, item_bytes
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.edges import RawPage
-from migrator.runtime.errors import MappingError, RowError
 from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.mapping.model.table import EncodedItem, Item, RowTree
-from migrator.stages.verify.canonical import Canonical
+from migrator.runtime.errors import MappingError, RowError
+from migrator.stages.verify.digests import Canonical
 from tests.golden.generated import generated_alike
 
 _KIND = re.compile(r"(?P<name>\w+)(?:\((?P<scale>\d+)\))?(?P<zone> with zone)?(?P<required>!)?")

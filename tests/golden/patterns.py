@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from migrator.mapping.check.check import Checked
-from migrator.mapping.patterns.answers import read_params
-from migrator.mapping.patterns.requests import request_for
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Request
 from migrator.mapping.model.table import Item
+from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.requests import request_for
 from tests.golden import heart
 
 HEAD = """

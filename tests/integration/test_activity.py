@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.live import ActivityCounts
+from migrator.runtime.errors import SourceError
 from migrator.source.capture.install import SqlActivity
 from tests import pins
 from tests.support_capture import Capturing, captured, capturing

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from migrator.runtime.errors import UnmarkedError
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests import pins
 from tests.support_adapter import listening, seen_marks, service_url
 from tests.support_adapter_service import assert_same, heard

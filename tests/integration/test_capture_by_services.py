@@ -9,10 +9,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from migrator.runtime.errors import SettingsError
+from migrator.cli.text import alembic_text, sql_text
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.table import KeyAttribute, TableDesign
-from migrator.cli.text import alembic_text, sql_text
+from migrator.runtime.errors import SettingsError
 from migrator.stages.live.capture import CaptureStage, still_fits
 from tests import pins
 from tests.support_capture import Capturing, capturing

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 import sqlalchemy as sa
 
+from migrator.cli.text import alembic_text, sql_text
 from migrator.mapping.model.capture import MarkedBy
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.table import KeyAttribute, TableDesign
-from migrator.cli.text import alembic_text, sql_text
+from migrator.runtime.errors import SettingsError
 from migrator.stages.live.capture import CaptureStage
 from tests import pins
 from tests.support_capture import Capturing, captured, capturing

@@ -12,7 +12,7 @@ import pytest
 from migrator.settings.job import Job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.source.capture.marks import SqlMarks
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.live import Live

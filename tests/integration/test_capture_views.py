@@ -6,8 +6,8 @@ import pytest
 
 from migrator.mapping.items.changes import captured_tables, needs_memory
 from migrator.mapping.language.parse import examine_mapping
-from migrator.runtime.errors import MappingError
 from migrator.mapping.model.facts import EntityPlan
+from migrator.runtime.errors import MappingError
 from migrator.settings.transforms import checked_on
 from tests import pins
 from tests.integration.test_capture_triggers import images

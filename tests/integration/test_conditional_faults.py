@@ -15,17 +15,17 @@ from typing import Any
 import orjson
 import pytest
 
-from migrator.mapping.items.wire import encode_sized
-from migrator.runtime.errors import ItemRefusedError, StoppedError, TargetError
-from migrator.mapping.model.live import Outcome
-from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.runtime.retry import Backoff
-from migrator.stages.live.send import encoded_of
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.store import DynamoStore
 from migrator.dynamodb.throttle import WriteLimit
+from migrator.mapping.items.wire import encode_sized
+from migrator.mapping.model.live import Outcome
+from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import ItemRefusedError, StoppedError, TargetError
+from migrator.runtime.retry import Backoff
+from migrator.stages.live.send import encoded_of
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from migrator.source.dynamodb.source import DocumentSource
-from migrator.runtime.errors import MissingNameError, StoppedError
 from migrator.mapping.model.table import encode_key
+from migrator.runtime.errors import MissingNameError, StoppedError
+from migrator.source.dynamodb.source import DocumentSource
 from tests import pins
 from tests.support_documents import OldTables, declared, key_types, old_tables, plan_declared
 from tests.support_source import PAIR, plan_of

@@ -13,30 +13,30 @@ from typing import Any
 
 import pytest
 
-from migrator.source.dynamodb.capture.install import CapturedStream, StreamCapture
-from migrator.source.dynamodb.capture.marks import RecordImages, SourceStream, StreamMarks
-from migrator.journal.source_capture import JournalMarks, JournalTickets
-from migrator.journal.streams import SqlStreamJournal
-from migrator.journal.database import TEST_CLOCK
-from migrator.journal.memory import SqlMemory, SqlOpenFindings
-from migrator.mapping.items.changes import captured_tables
-from migrator.mapping.items.items import items_for
-from migrator.mapping.items.wire import decode_item
-from migrator.mapping.items.reach import image_keys
-from migrator.mapping.model.facts import EntityPlan, Lookup
-from migrator.mapping.model.shards import MEND_OF_SOURCE
-from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey
-from migrator.runtime.retry import Retry
-from migrator.stages.live.capture import CaptureStage
-from migrator.stages.live.refresh import Refresh
-from migrator.stages.live.relay import Relay, RelayOptions, live_entities
-from migrator.source.dynamodb.reader import StreamReader
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client, service_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import ControlItem
 from migrator.dynamodb.store import DynamoStore
 from migrator.dynamodb.stream import DynamoStream
+from migrator.journal.database import TEST_CLOCK
+from migrator.journal.memory import SqlMemory, SqlOpenFindings
+from migrator.journal.source_capture import JournalMarks, JournalTickets
+from migrator.journal.streams import SqlStreamJournal
+from migrator.mapping.items.changes import captured_tables
+from migrator.mapping.items.items import items_for
+from migrator.mapping.items.reach import image_keys
+from migrator.mapping.items.wire import decode_item
+from migrator.mapping.model.facts import EntityPlan, Lookup
+from migrator.mapping.model.shards import MEND_OF_SOURCE
+from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey
+from migrator.runtime.retry import Retry
+from migrator.source.dynamodb.capture.install import CapturedStream, StreamCapture
+from migrator.source.dynamodb.capture.marks import RecordImages, SourceStream, StreamMarks
+from migrator.source.dynamodb.reader import StreamReader
+from migrator.stages.live.capture import CaptureStage
+from migrator.stages.live.refresh import Refresh
+from migrator.stages.live.relay import Relay, RelayOptions, live_entities
 from tests.fakes.source import MemorySource
 from tests.golden.heart import check, facts, table
 from tests.support_fence import no_fence

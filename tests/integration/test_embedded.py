@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from migrator.runtime.errors import SettingsError
-from migrator.mapping.model.table import KeyAttribute, TableDesign
-from migrator.runtime import logs
 from migrator.dynamodb import embedded
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.table import KeyAttribute, TableDesign
+from migrator.runtime import logs
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.forking import Python
 from tests.support_fence import no_fence
@@ -80,7 +80,7 @@ def test_without_dynoxide_it_is_said_how_to_get_it(home: Path, monkeypatch: pyte
 
 
 def test_two_processes_that_start_it_at_once_start_one(home: Path) -> None:
-    code = "import sys; from pathlib import Path; from migrator.target import embedded; print(embedded.ensure_running(Path(sys.argv[1])))"
+    code = "import sys; from pathlib import Path; from migrator.dynamodb import embedded; print(embedded.ensure_running(Path(sys.argv[1])))"
     started = [Python(["-c", code, home], stdout=subprocess.PIPE) for _ in range(2)]
     answers = [process.communicate(timeout=120)[0] for process in started]
     assert answers[0] == answers[1] != ""

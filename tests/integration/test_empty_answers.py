@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.edges import ControlState
-from migrator.runtime.errors import STOPPED, MigratorError, StoppedError
-from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.runtime.retry import Backoff
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client, service_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import ControlItem, DynamoStripping
 from migrator.dynamodb.objects import S3Objects
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.edges import ControlState
+from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import STOPPED, MigratorError, StoppedError
+from migrator.runtime.retry import Backoff
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 import orjson
 import pytest
 
-from migrator.mapping.items.wire import encode_item, item_bytes
-from migrator.runtime.errors import Interrupted, StoppedError, TargetError
-from migrator.mapping.model.table import Index, Item, KeyAttribute, TableDesign
-from migrator.runtime.retry import Backoff
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.items.wire import encode_item, item_bytes
+from migrator.mapping.model.table import Index, Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import Interrupted, StoppedError, TargetError
+from migrator.runtime.retry import Backoff
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire

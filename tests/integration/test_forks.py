@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.journal import RunIdentity
-from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.model.journal import RunIdentity
+from migrator.mapping.model.table import KeyAttribute, TableDesign
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 from tests.support_fence import no_fence
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from migrator.dynamodb.exchange import BOTOCORE
 from migrator.journal.writers import SqlWriters
 from migrator.runtime.errors import StoppedError
 from migrator.stages.live.writers import Purge, WriterLease
-from migrator.dynamodb.exchange import BOTOCORE
 from tests import pins
 from tests.faults.schedule import Faults
 from tests.races.conftest import race, sqlite_shop  # noqa: F401

@@ -20,15 +20,15 @@ from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances, SqlWriters
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.evidence import OFF, Move, State
 from migrator.mapping.model.instances import Instance
 from migrator.mapping.model.journal import Finding, Page, RunIdentity, SegmentState, Tally
 from migrator.mapping.model.live import KeyRequest
+from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import Backoff, Retry
-from migrator.source.engines.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from tests import pins
 from tests.support_mysql import connect
 

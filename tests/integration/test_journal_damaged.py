@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import event, text
 
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.mapping.model.journal import Finding, Page, RunIdentity
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from tests import pins
 from tests.support_journal_file import journal_in_file
 

@@ -12,11 +12,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.pool import QueuePool
 
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.journal import Page, RunIdentity, Tally
+from migrator.runtime.errors import SettingsError
 from migrator.settings.job import Job, load_job
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.session import job as job_wiring
 from tests import pins
 from tests.support_mysql import end_sessions, run_script, settings_of

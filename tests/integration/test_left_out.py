@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy.engine import URL, make_url
 
 from migrator.runtime.errors import MappingError
-from migrator.source.engines.connect import source_url
 from migrator.source.engines.catalogue import UNREADABLE
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from tests import pins
 from tests.golden.heart import HEAD, check
 from tests.journeys.in_process import run_here

@@ -9,15 +9,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from migrator.mapping.items.key_lookups import AskedKey
-from migrator.runtime.errors import SettingsError
+from migrator.dynamodb.control import ControlItem
+from migrator.features.look.look import Look, Looked, shown
 from migrator.mapping.model.report import FINE, LookReport
 from migrator.mapping.model.table import TOMBSTONE, Item
-from migrator.features.look.look import Look, Looked, shown
+from migrator.mapping.patterns.key_lookups import AskedKey
+from migrator.runtime.errors import SettingsError
 from migrator.stages.core.partitions import asked_key
 from migrator.stages.design.shown import Showing
 from migrator.stages.verify.scan import DirectItems
-from migrator.dynamodb.control import ControlItem
 from tests import pins
 from tests.integration.test_verify_corruptions import CORRUPTIONS, SCRIPT, Library
 

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client, service_client
+from migrator.dynamodb.objects import S3Objects
+from migrator.dynamodb.store import DynamoStore
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.items import items_for
@@ -19,13 +23,9 @@ from migrator.mapping.model.live import Root
 from migrator.mapping.model.results import VerifyResult
 from migrator.mapping.model.table import ItemKey, item_key_text
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.verify.recheck import Recheck
 from migrator.stages.verify.stage import Verify
-from migrator.dynamodb.admin.table import DynamoTableAdmin
-from migrator.dynamodb.client import dynamodb_client, service_client
-from migrator.dynamodb.objects import S3Objects
-from migrator.dynamodb.store import DynamoStore
 from tests import pins
 from tests.fakes.progress import Silent
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence

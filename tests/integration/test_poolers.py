@@ -12,11 +12,11 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.facts import TableFacts
-from migrator.source.engines.connect import source_url
+from migrator.runtime.errors import SourceError
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from tests import pins
 from tests import support_services as services
 from tests.journeys.command import Project, project

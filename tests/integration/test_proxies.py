@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, SSLError
 
-from migrator.runtime.errors import MigratorError, StoppedError
-from migrator.mapping.model.table import KeyAttribute, TableDesign
-from migrator.runtime.retry import Backoff
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.exchange import BOTOCORE
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.table import KeyAttribute, TableDesign
+from migrator.runtime.errors import MigratorError, StoppedError
+from migrator.runtime.retry import Backoff
 from tests import pins
 from tests.contract.test_exchange import WRITTEN, answer, certificate_for_localhost, put, saying
 from tests.faults.forward import ForwardProxy

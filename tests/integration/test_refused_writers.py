@@ -12,8 +12,8 @@ from migrator.mapping.model.capture import CaptureState
 from migrator.mapping.model.facts import TableFacts
 from migrator.mapping.model.rows import RowChange
 from migrator.runtime.retry import Retry
-from migrator.source.engines.connect import address_of
 from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.connect import address_of
 from migrator.source.sql.row_writing import SqlRowWriter
 from migrator.stages.reverse.daemon import SqlWriters, sql_writers
 from migrator.stages.session.job import secret_providers

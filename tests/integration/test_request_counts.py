@@ -22,12 +22,12 @@ from bench.test_growth import filled
 from bench.test_relay import USERS, sink_before
 from bench.test_relay import filled as job_of
 from bench.ways import Way, beside_others, by_backfill, by_verify
+from migrator.dynamodb.control import ControlItem
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.encoder import compile_encoder, encode_page
 from migrator.source.capture.marks import SqlMarks
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
-from migrator.dynamodb.control import ControlItem
+from migrator.source.reader import SqlSource
 from tests.journeys.in_process import run_here
 from tests.storms.shop import marks_left, service
 from tests.support_capture import capturing

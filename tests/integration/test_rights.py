@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 
 from migrator.runtime.errors import SourceError
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.source.sql.transactions import source_error
 from tests import pins
 from tests.journeys.command import Project, project

@@ -13,12 +13,12 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from migrator.runtime.errors import StoppedError, TargetError
-from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import Role, dynamodb_client, service_client
 from migrator.dynamodb.objects import S3Objects
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.runtime.errors import StoppedError, TargetError
 from tests import pins
 from tests import support_services as services
 from tests.support_fence import no_fence

@@ -11,16 +11,16 @@ from typing import Any
 import psycopg
 import pytest
 
+from migrator.mapping.inverse.rows import compile_inverse, rows_for
 from migrator.mapping.items.items import items_for
 from migrator.mapping.items.wire import decode_item, encode_item
-from migrator.mapping.inverse.rows import compile_inverse, rows_for
-from migrator.runtime.errors import RowError, StoppedError
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.rows import RowChange
+from migrator.runtime.errors import RowError, StoppedError
 from migrator.runtime.retry import Retry
-from migrator.source.engines.connect import address_of, source_url
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import address_of, source_url
+from migrator.source.reader import SqlSource
 from migrator.source.sql.row_writing import SqlRowWriter
 from migrator.stages.session.job import secret_providers
 from tests.fakes.reverse import FakeRowWriter

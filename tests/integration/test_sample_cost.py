@@ -21,9 +21,9 @@ from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.results import Sample
 from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from migrator.source.sql.random_keys import ROWS_A_KEY
-from migrator.source.sql.reader import SqlSource
-from migrator.stages.verify.sample import plan_sample
+from migrator.stages.verify.stage import plan_sample
 from tests import support_mysql
 from tests.support_mapping import parse_mapping
 

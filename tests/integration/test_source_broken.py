@@ -13,13 +13,13 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from migrator.runtime.errors import Interrupted, SourceError
 from migrator.mapping.model.facts import TableFacts
+from migrator.runtime.errors import Interrupted, SourceError
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.server_errors import is_broken
-from migrator.source.engines.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from tests import pins
 from tests.faults.tcp import TcpWay, tcp_way
 from tests.support_mysql import connect, run_script

@@ -13,12 +13,12 @@ from psycopg import sql
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.values import decoder
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.facts import Kind, TableFacts
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.table import encode_key
+from migrator.runtime.errors import RowError
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests import pins
 from tests.support_capture import captured, capturing
 from tests.support_source import INTEGER, TEXT, column, plan_of

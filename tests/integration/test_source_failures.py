@@ -18,14 +18,14 @@ import psycopg
 import pytest
 from sqlalchemy.engine import URL, make_url
 
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.facts import TableFacts
+from migrator.runtime.errors import SourceError
 from migrator.runtime.retry import Backoff, Retry
-from migrator.source.engines.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.connect import source_url
 from migrator.source.engines.shared import WOULD_WRITE
 from migrator.source.engines.sqlite.engine import ERRORS
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests import pins
 from tests.support_source import CUSTOMER, INTEGER, PURCHASE, TEXT, column, plan_of
 from tests.support_source_databases import fill_postgresql, make_sqlite, past_the_gate, postgresql_database

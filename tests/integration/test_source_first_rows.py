@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from migrator.runtime.errors import SourceError
-from migrator.source.engines.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from tests import pins
 from tests.support_capture import new_sqlite
 from tests.support_mysql import numbers

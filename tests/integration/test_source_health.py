@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
-from migrator.source.engines.server_facts import SourceHealth, source_health
+from migrator.source.reader import SqlSource
+from migrator.source.sql.server_facts import SourceHealth, source_health
 
 
 def health(url: str) -> SourceHealth:

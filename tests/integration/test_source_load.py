@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests import pins
 
 

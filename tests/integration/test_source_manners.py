@@ -13,14 +13,14 @@ from typing import Any
 import psycopg
 
 from migrator.mapping.language.parse import examine_mapping
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.facts import TableFacts
 from migrator.mapping.model.table import RowTree
+from migrator.runtime.errors import SourceError
 from migrator.runtime.retry import RateLimit
 from migrator.settings.source import SourceSettings
-from migrator.source.engines.connect import source_url
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from migrator.stages.session.job import Work, open_source
 from tests import pins
 from tests.support_mysql import connect, run_script, settings_of

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from pymysql.constants import FIELD_TYPE
 
 from migrator.mapping.items.encoder import compile_encoder
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.facts import EntityPlan
+from migrator.runtime.errors import SourceError
 from migrator.source.engines.connect import source_url
 from migrator.source.engines.mysql.rows import fetched
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests.language.context import HEAD, checked
 
 TEXTS = [None, "", "x" * 250, "y" * 251, "é" * 126, '🎵\\"\n\x01', "z" * 70_000, " padded "]

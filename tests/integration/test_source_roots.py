@@ -15,7 +15,7 @@ from migrator.mapping.items.changes import captured_tables
 from migrator.mapping.model.facts import EntityPlan, JoinPlan, Lookup
 from migrator.mapping.model.table import decode_key
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.source.sql.related import roots_select
 from tests import support_mysql
 from tests.support_source import INTEGER, TEXT, column, list_of, plan_of, table_of

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 
 from migrator.mapping.language.parse import examine_mapping
-from migrator.runtime.errors import TooSlowError
 from migrator.mapping.model.facts import TableFacts
+from migrator.runtime.errors import TooSlowError
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.backfill.estimate import estimate
 from migrator.stages.session import job
 from tests import pins

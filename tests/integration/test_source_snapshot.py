@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests.support_source import LINE, LINES, PURCHASE, number_of, plan_of
 from tests.support_source_databases import fill_postgresql, make_sqlite, postgresql_database
 

@@ -14,7 +14,7 @@ import pytest
 
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests import pins
 from tests.support_chinook import golden_runs
 from tests.support_source_databases import fill_postgresql, make_sqlite, postgresql_database

@@ -9,9 +9,9 @@ import pytest
 
 from migrator.runtime.errors import MappingError
 from migrator.settings.job import load_job
-from migrator.source.engines.connect import Address, source_url, write_engine
 from migrator.source.engines.base import LONGEST_STATEMENT_S, ConnectionOptions
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import Address, source_url, write_engine
+from migrator.source.reader import SqlSource
 from tests.support_mysql import settings_of
 
 SECONDS = {None: LONGEST_STATEMENT_S, 0.0: 0.0, 2.5: 2.5}

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from migrator.dynamodb.client import dynamodb_client, service_client
+from migrator.dynamodb.stream import DynamoStream
 from migrator.journal.streams import SqlStreamJournal
 from migrator.mapping.model.shards import Position, StreamRecord
 from migrator.runtime.retry import Retry
 from migrator.source.dynamodb.reader import Check, StreamReader, begin
-from migrator.dynamodb.client import dynamodb_client, service_client
-from migrator.dynamodb.stream import DynamoStream
 from tests.support_journal_file import journal_in_file
 
 WRITERS, CHANGES, KEYS = 3, 20, 4

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.table import Item
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.races.harness import Race
 from tests.races.shop import Shop, open_shop

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.live import WriterKind
+from migrator.runtime.errors import StoppedError
 from tests import pins
 from tests.faults.schedule import Faults, Wire
 from tests.journeys.in_process import Ended

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.runs import SqlJournal
-from migrator.mapping.check.check import check_mapping
-from migrator.runtime.errors import ItemRefusedError, StoppedError
-from migrator.mapping.model.journal import Run, RunIdentity
-from migrator.mapping.model.table import Item, TableDesign
-from migrator.runtime.retry import Backoff
-from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
-from migrator.stages.backfill.stage import Backfill, BackfillOptions
-from migrator.stages.backfill.write import Claims
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
+from migrator.mapping.model.journal import Run, RunIdentity
+from migrator.mapping.model.table import Item, TableDesign
+from migrator.runtime.errors import ItemRefusedError, StoppedError
+from migrator.runtime.retry import Backoff
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.backfill.write import Claims
 from tests import pins
 from tests.fakes.progress import Silent
 from tests.faults.proxy import FaultProxy

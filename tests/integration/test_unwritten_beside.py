@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.runtime.errors import StoppedError
-from migrator.runtime.retry import Backoff
-from migrator.stages.backfill.write import ConditionalPath
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.store import DynamoStore
+from migrator.runtime.errors import StoppedError
+from migrator.runtime.retry import Backoff
+from migrator.stages.backfill.write import ConditionalPath
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire

@@ -14,8 +14,8 @@ from sqlalchemy.engine import make_url
 
 from migrator.source.engines.connect import source_url
 from migrator.source.engines.postgresql import connect
-from migrator.source.sql.reader import SqlSource
-from migrator.source.engines.server_facts import rows_at_least
+from migrator.source.reader import SqlSource
+from migrator.source.sql.server_facts import rows_at_least
 from tests import pins
 from tests.journeys.command import Project, project
 from tests.support_mysql import run_script

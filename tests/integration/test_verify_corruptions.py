@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.runs import SqlJournal
-from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.model.journal import Finding, RunIdentity
-from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey
-from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
-from migrator.stages.backfill.stage import Backfill
-from migrator.stages.backfill.write import Claims
-from migrator.stages.verify import stage
-from migrator.stages.verify.stage import Verify
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.control import ControlItem
 from migrator.dynamodb.exchange import BOTOCORE
 from migrator.dynamodb.store import DynamoStore
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.model.journal import Finding, RunIdentity
+from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.stages.backfill.stage import Backfill
+from migrator.stages.backfill.write import Claims
+from migrator.stages.verify import stage
+from migrator.stages.verify.stage import Verify
 from tests.fakes.progress import Silent
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 from tests.support_mapping import parse_mapping

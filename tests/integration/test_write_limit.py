@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
-from migrator.mapping.model.table import Index, Item, KeyAttribute, TableDesign
-from migrator.runtime.retry import Backoff
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.answers import consumed_by_meter
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
 from migrator.dynamodb.throttle import TABLE, Request, WriteLimit
+from migrator.mapping.model.table import Index, Item, KeyAttribute, TableDesign
+from migrator.runtime.retry import Backoff
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.support_fence import no_fence

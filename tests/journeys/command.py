@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from migrator.journal.database import TEST_CLOCK
-from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
+from migrator.journal.database import TEST_CLOCK
+from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
 from tests.forking import Python
 from tests.journeys.in_process import LIMIT_S, Ended, run_here
 from tests.support_fence import no_fence

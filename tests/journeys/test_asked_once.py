@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
+from migrator.dynamodb.client import dynamodb_client
 from migrator.journal.database import Database
 from migrator.mapping.language.parse import examine_mapping
 from migrator.settings import transforms
 from migrator.source.capture import install
-from migrator.dynamodb.client import dynamodb_client
 from tests.journeys.command import Project
 from tests.journeys.cutover import PATTERN, change, cutover_shop, filled
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
+from migrator.mapping.model.table import KeyAttribute, TableDesign
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

@@ -9,9 +9,9 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 
 from migrator.api import Migration
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import Move, State
 from migrator.mapping.model.table import Item
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, PATTERN, change, cutover_shop, desk_of, filled, live

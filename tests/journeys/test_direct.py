@@ -11,8 +11,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 
 from migrator.api import Migration
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.table import Item
+from migrator.runtime.errors import SettingsError
 from migrator.stages.live.instances import this_process
 from tests import pins
 from tests.journeys.command import Project

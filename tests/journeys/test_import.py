@@ -18,9 +18,9 @@ from typing import Any
 import boto3
 import pytest
 
+from migrator.features.bulk.export import keep_state
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.files import Manifest, manifest_digest
-from migrator.features.bulk.export import keep_state
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from migrator.dynamodb.client import dynamodb_client
 from migrator.journal.changes import SqlChanges
 from migrator.mapping.model.evidence import Move, PatternPhase, State
-from migrator.dynamodb.client import dynamodb_client
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import MAPPING, OTHER, cutover_shop, desk_of

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.patterns.requests import request_for
+from migrator.dynamodb.client import dynamodb_client
 from migrator.mapping.model.mapping import Pattern
+from migrator.mapping.patterns.requests import request_for
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.design.sizing import Bounds
 from migrator.stages.patterns.param_sampling import RowSample, draw
-from migrator.dynamodb.client import dynamodb_client
 from migrator.stages.session.job import open_source
 from tests import pins
 from tests.fakes.conditions import holds

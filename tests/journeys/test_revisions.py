@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.mapping.model.evidence import Move, PatternPhase, State
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.mapping.model.evidence import Move, PatternPhase, State
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import (

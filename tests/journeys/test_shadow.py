@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
 from migrator.journal.phases import SqlEvidence
 from migrator.mapping.model.evidence import DiffKey, Sample, Window
 from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
-from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.store import DynamoStore
 from tests import pins
 from tests.forking import run_python
 from tests.journeys.command import ROOT, Project, project

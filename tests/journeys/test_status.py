@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from migrator.cli.relay_text import lag_line
+from migrator.commands.status_text import status_lines
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.instances import AS_SET, Operations
 from migrator.mapping.model.live import MarksState
-from migrator.cli.relay_text import lag_line
-from migrator.commands.status_text import status_lines
 from tests import pins
 from tests.forking import Python
 from tests.journeys.command import Project

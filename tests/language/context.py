@@ -9,9 +9,9 @@ from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.items.items import items_for
 from migrator.mapping.items.transforms import Transform
 from migrator.mapping.model.table import Item
-from migrator.source.engines.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from tests.support_mapping import parse_mapping
 
 HEAD = """

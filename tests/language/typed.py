@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from migrator.mapping.items.encoder import compile_encoder
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.table import Item
+from migrator.runtime.errors import RowError
 from tests.golden.heart import alike
 from tests.language.context import HEAD, checked, open_source
 

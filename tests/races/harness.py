@@ -21,18 +21,18 @@ from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.live import Mark, MarksState
 from migrator.mapping.model.results import Worked
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, RowTree
-from migrator.stages.process.session import begin, identity_of
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.backfill.encoded import encoded_where_possible
 from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import Claims, ConditionalPath, Copied, FastPath, PagePath
 from migrator.stages.live.relay import Relay, RelayOptions
 from migrator.stages.live.writers import WriterHeartbeats
-from migrator.stages.verify.stage import Verify, VerifyOptions
+from migrator.stages.process.session import begin, identity_of
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import Target
 from migrator.stages.session.live import ConcurrentEdges
+from migrator.stages.verify.stage import Verify, VerifyOptions
 from tests.fakes.progress import Silent
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.capture import MarkedBy
 from migrator.mapping.model.live import Mark, MarksState
@@ -16,9 +19,6 @@ from migrator.mapping.model.table import TableDesign
 from migrator.settings.job import Job
 from migrator.source.capture.log.marks import LogMarks
 from migrator.stages.live.capture import CaptureStage
-from migrator.dynamodb.admin.table import DynamoTableAdmin
-from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.store import DynamoStore
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import JobContext, Target

@@ -8,9 +8,9 @@ from threading import Thread
 
 import pytest
 
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.live import ConditionalStore, Outcome
 from migrator.mapping.model.table import Item
+from migrator.runtime.errors import StoppedError
 from tests.fakes.encoded import ByItems
 from tests.races.harness import Pause, Race
 

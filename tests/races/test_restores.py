@@ -6,9 +6,9 @@ from threading import Timer
 
 import pytest
 
-from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.mapping.model.live import MarksState
 from migrator.mapping.model.results import Worked
+from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.stages.live.daemon import Daemon
 from tests import pins
 from tests.races.harness import Pause, Race

@@ -14,13 +14,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from migrator.api import Answer, Migration, Parts, Records
+from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.store import DynamoStore
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.evidence import Move, PatternPhase, Sample, State, Window
 from migrator.mapping.model.table import Value
 from migrator.settings.transforms import sound_mapping
-from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.store import DynamoStore
 from migrator.stages.session import job as job_wiring
 from tests.journeys.in_process import run_here
 from tests.support_adapter import DRIVERS, service_url

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, sessionmaker
 
 from migrator.api import Migration
-from migrator.mapping.model.table import Item
-from migrator.stages.live.capture import CaptureStage
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.table import Item
+from migrator.stages.live.capture import CaptureStage
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.live import Live

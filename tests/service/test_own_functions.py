@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from boto3.dynamodb.conditions import Key
 
 from migrator.api import Migration
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import DiffKey
+from migrator.runtime.errors import SettingsError
 from migrator.stages.reads.functions import RoutedPattern
 from tests import pins
 from tests.service.reading import ReadShop, seen

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from migrator.api import Migration
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.table import TOMBSTONE, Value
+from migrator.runtime.errors import SettingsError
 from migrator.stages.reads.reads import Call
 from tests import pins
 from tests.service.reading import ALL, ReadShop, records, seen

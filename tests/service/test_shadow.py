@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from migrator.api import Migration
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.evidence import DiffKey, Window
 from migrator.mapping.model.table import TOMBSTONE, Item
+from migrator.runtime.errors import StoppedError
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

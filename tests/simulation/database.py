@@ -9,10 +9,10 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from migrator.runtime.errors import HiddenRowsError
 from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root
 from migrator.mapping.model.table import ItemKey, RowTree, SourceKey, decode_key, encode_key
+from migrator.runtime.errors import HiddenRowsError
 from tests.simulation.scheduler import Scheduler
 
 Row = dict[str, Any]

@@ -11,19 +11,19 @@ from typing import Any, ClassVar
 
 from greenlet import getcurrent
 
-from migrator.source.dynamodb.capture.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
-from migrator.source.dynamodb.finding import Values, name_of
-from migrator.source.dynamodb.writing import OldDocuments
 from migrator.mapping.items.wire import decode, encode_item
 from migrator.mapping.model.edges import WiredItem
-from migrator.runtime.errors import MigratorError
 from migrator.mapping.model.facts import Captured, Column, TableFacts
 from migrator.mapping.model.live import Change, KeptMark, Mark
 from migrator.mapping.model.shards import StreamRecord
+from migrator.runtime.errors import MigratorError
+from migrator.source.dynamodb.capture.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
+from migrator.source.dynamodb.finding import Values, name_of
+from migrator.source.dynamodb.reader import StreamReader
+from migrator.source.dynamodb.writing import OldDocuments
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.service import Flush, LeftToTheRelay, Rest
 from migrator.stages.live.writers import WriterLease, fence_off
-from migrator.source.dynamodb.reader import StreamReader
 from tests.fakes.stream_journal import FakeStreamJournal
 from tests.simulation.actors import STRANGE, Cast
 from tests.simulation.database import Database, Kept, Reader, RolledBack, Row, RowId, Saved, Transaction

@@ -11,8 +11,8 @@ from migrator.mapping.check.check import Checked
 from migrator.mapping.items.changes import captured_tables, needs_memory
 from migrator.mapping.items.encoder import Encoder
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.items.rows import Row
 from migrator.mapping.items.reach import ImageKeys, compile_image_keys, no_keys
+from migrator.mapping.items.rows import Row
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.stages.live.relay import live_entities

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
 from migrator.mapping.difference.difference import EntityDifference, Revision, difference
-from migrator.runtime.errors import MigratorError, OldRevisionError, StoppedError
 from migrator.mapping.model.journal import Page
 from migrator.mapping.model.live import Root, Writer
 from migrator.mapping.model.results import Worked
 from migrator.mapping.model.table import Item, ItemKey, encode_key, split_source
+from migrator.runtime.errors import MigratorError, OldRevisionError, StoppedError
 from migrator.stages.backfill.only import only_changed
 from migrator.stages.backfill.write import ConditionalPath
 from migrator.stages.live import relay

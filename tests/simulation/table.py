@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from migrator.mapping.model.edges import ControlState, Kept, Receipt
-from migrator.runtime.errors import StoppedError
-from migrator.mapping.model.live import Outcome, Verdict
-from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, TableDesign
-from migrator.stages.backfill.inserts import items_of
 from migrator.dynamodb.answers import missing_parts, missing_reasons
 from migrator.dynamodb.control import with_kept
+from migrator.mapping.model.edges import ControlState, Kept, Receipt
+from migrator.mapping.model.live import Outcome, Verdict
+from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, TableDesign
+from migrator.runtime.errors import StoppedError
+from migrator.stages.backfill.inserts import items_of
 from tests.fakes.encoded import ByItems
 from tests.simulation.scheduler import Scheduler
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from migrator.source.dynamodb.capture.marks import RecordImages, SourceStream, StreamMarks
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.live import KeptMark
 from migrator.mapping.model.shards import StreamRecord
+from migrator.source.dynamodb.capture.marks import RecordImages, SourceStream, StreamMarks
 from tests.simulation.actors import run
 from tests.simulation.broken import found_out
 from tests.simulation.documents import INDEX_LAG_S, DocumentCast, DocumentDatabase, IndexReader, value_of

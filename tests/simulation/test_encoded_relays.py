@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.live import Outcome, Root
 from migrator.mapping.model.table import EncodedItem, ItemKey
+from migrator.runtime.errors import StoppedError
 from migrator.stages.backfill.inserts import items_of
 from migrator.stages.live.refresh import _Refreshing
 from migrator.stages.live.rounds import Round, State

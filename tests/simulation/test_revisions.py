@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from migrator.mapping.items.items import project
-from migrator.runtime.errors import MigratorError, OldRevisionError
 from migrator.mapping.model.live import KeyRequest
 from migrator.mapping.model.table import Item, encode_key
+from migrator.runtime.errors import MigratorError, OldRevisionError
 from migrator.stages.live.refresh import Refresh
 from tests.simulation.database import Reader, Transaction
 from tests.simulation.many import MANY, diverging, many

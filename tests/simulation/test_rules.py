@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from greenlet import getcurrent
 
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.live import KeyRequest, Mark, Outcome, Root, Verdict
 from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey
-from migrator.stages.live.ahead import Ahead, Part
+from migrator.runtime.errors import StoppedError
 from migrator.stages.live.refresh import Refresh
+from migrator.stages.live.relay import Ahead, Part
 from migrator.stages.live.writers import WriterLease
 from tests.simulation import table as tables
 from tests.simulation.actors import Cast, run

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.rows import Check, RowChange, WaitingRow
 from migrator.mapping.model.shards import StreamRecord
 from migrator.mapping.model.table import encode_key
+from migrator.runtime.errors import StoppedError
 from migrator.stages.reverse.daemon import ReverseStatus, WhileDirect
 from migrator.stages.reverse.stage import Reverse, _Looks
 from tests.simulation.many import MANY

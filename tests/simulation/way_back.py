@@ -9,11 +9,11 @@ from threading import Event
 from typing import Any, cast
 
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
-from migrator.runtime.errors import MigratorError, StoppedError
 from migrator.mapping.model.rows import Unkept
 from migrator.mapping.model.table import Item
-from migrator.stages.cutover.rollback import GoingBack, Quiet
-from migrator.stages.cutover.owning import Owning
+from migrator.runtime.errors import MigratorError, StoppedError
+from migrator.source.dynamodb.reader import StreamReader, begin
+from migrator.stages.cutover.rollback import GoingBack, Owning, Quiet
 from migrator.stages.live.relay import Relay, RelayOptions
 from migrator.stages.reverse.daemon import (
     DirectChangedError,
@@ -23,7 +23,6 @@ from migrator.stages.reverse.daemon import (
     status_of,
 )
 from migrator.stages.reverse.stage import Reverse, WrittenTable, keys_by_row
-from migrator.source.dynamodb.reader import StreamReader, begin
 from tests.fakes.reverse import FakeReverseJournal
 from tests.fakes.stream_journal import FakeStreamJournal
 from tests.simulation.database import Reader, RolledBack, Transaction

@@ -12,14 +12,14 @@ from migrator.mapping.items.items import project
 from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.live import KeyRequest, Root
 from migrator.mapping.model.table import Item, ItemKey, encode_key
-from migrator.stages.core.adoption import Adoption
 from migrator.stages.backfill.encoded import EncodedPath, encoded_where_possible, put_alone
 from migrator.stages.backfill.inserts import Inserting, inserts_where_possible
 from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath
+from migrator.stages.core.adoption import Adoption
+from migrator.stages.core.ownership import Keeping, OnRecord
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions
 from migrator.stages.live.rounds import LiveEntity
-from migrator.stages.core.ownership import Keeping, OnRecord
 from tests.fakes.journal import FakeOpenFindings, FakeRevisions
 from tests.fakes.phases import FakePhases
 from tests.simulation.database import Database, Reader, Transaction

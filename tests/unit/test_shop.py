@@ -22,7 +22,7 @@ from migrator.mapping.items.items import items_for
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.table import Item
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests import pins
 from tests.forking import run_python
 from tests.support_services import REPOSITORY

@@ -9,9 +9,9 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from migrator.dynamodb.failures import can_pass, denied, error_code, gave_up, in_words, passes_at
 from migrator.mapping.model.files import ImportFault, ImportState
 from migrator.runtime.retry import Backoff, Retry
-from migrator.dynamodb.failures import can_pass, denied, error_code, gave_up, in_words, passes_at
 
 LOG_GROUP = "/aws-dynamodb/imports"
 """Source: Amazon DynamoDB Developer Guide, "Validation errors" of imports from Amazon S3."""

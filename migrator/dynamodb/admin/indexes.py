@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from migrator.runtime.errors import Interrupted, TargetError
-from migrator.mapping.model.table import Index, TableDesign
-from migrator.settings.source import TableOptions
 from migrator.dynamodb.admin.create import TYPES, creation_request, key_schema, projection
+from migrator.mapping.model.table import Index, TableDesign
+from migrator.runtime.errors import Interrupted, TargetError
+from migrator.settings.source import TableOptions
 
 Request = dict[str, Any]
 _POLL_S = 2.0

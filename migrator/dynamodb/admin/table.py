@@ -11,11 +11,6 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.mapping.model.edges import Probe, TableState
-from migrator.runtime.errors import StoppedError, TargetError
-from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
-from migrator.runtime.retry import Backoff, Retry
-from migrator.settings.source import TableOptions
 from migrator.dynamodb.admin.create import (
     TYPES,
     clock_of,
@@ -38,6 +33,11 @@ from migrator.dynamodb.admin.indexes import (
 from migrator.dynamodb.admin.permissions import TableRights
 from migrator.dynamodb.client import is_loopback
 from migrator.dynamodb.failures import error_code, gave_up, in_words, may_have_worked, passes_at
+from migrator.mapping.model.edges import Probe, TableState
+from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.runtime.errors import StoppedError, TargetError
+from migrator.runtime.retry import Backoff, Retry
+from migrator.settings.source import TableOptions
 
 _READY_S = 300.0
 _FIRST_CALL = Backoff(attempts=4, base_s=0.1, cap_s=1.0, limit_s=10.0)

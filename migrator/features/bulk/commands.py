@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import Leaf, Work, job_argument, json_option, keys_option
+from migrator.cli.command_line import Work, job_argument, json_option, keys_option
+from migrator.commands.export import export
+from migrator.commands.table import table
 
 
-@click.command(name="import", cls=Leaf, example="jobs/shop.yaml --from s3://shop-migration/items")
+@table.command(name="import", example="jobs/shop.yaml --from s3://shop-migration/items")
 @job_argument
 @click.option(
     "--from",
@@ -33,7 +35,7 @@ def import_items() -> Work:
     return import_table
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --to s3://shop-migration/items")
+@export.command(example="jobs/shop.yaml --to s3://shop-migration/items")
 @job_argument
 @click.option(
     "--to",

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from migrator.dynamodb.admin.create import import_parameters
+from migrator.dynamodb.admin.imports import DynamoImports
+from migrator.dynamodb.files import S3Files
+from migrator.features.bulk.imports import Records
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.memory import SqlMemory
 from migrator.journal.run_starts import count_as_done
@@ -12,11 +16,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.settings.job import Job
 from migrator.stages.core.adoption import KeysOfItems
-from migrator.features.bulk.imports import Records
 from migrator.stages.live.relay import live_entities, remembered
-from migrator.dynamodb.admin.create import import_parameters
-from migrator.dynamodb.admin.imports import DynamoImports
-from migrator.dynamodb.files import S3Files
 from migrator.stages.session.job import JobContext, Target, backoff_of, client_of, control_of, on_record
 
 

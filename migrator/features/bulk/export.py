@@ -21,11 +21,11 @@ from migrator.mapping.items.encoder import Encoder, compile_encoder
 from migrator.mapping.items.encoder_values import base64_text
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.wire import decode, encode_sized
-from migrator.mapping.model.files import MANIFEST, PAGES, PARTS, Files, Manifest, PartFile, manifest_digest
 from migrator.mapping.model.edges import Receipt
-from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.files import MANIFEST, PAGES, PARTS, Files, Manifest, PartFile, manifest_digest
 from migrator.mapping.model.journal import Run, SegmentState
 from migrator.mapping.model.table import EncodedItem, Item, TableDesign
+from migrator.runtime.errors import SettingsError
 from migrator.stages.backfill.encoded import encoders_of, put_alone
 from migrator.stages.backfill.write import Copied, FastPath, Read, key_digest
 

@@ -23,22 +23,12 @@ from migrator.cli.options import (
     tell_masked,
 )
 from migrator.cli.runs import RunEnd
-from migrator.journal.lease import RunLease
-from migrator.journal.identity import SqlIdentity
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import newest_of
-from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.model.files import MANIFEST, Files, Manifest
-from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError
-from migrator.mapping.model.journal import Run
-from migrator.mapping.model.results import BackfillResult
 from migrator.cli.runs_text import print_backfill
 from migrator.cli.text import SHOWN, print_findings, usd
-from migrator.stages.process.session import begin, identity_of, need_bucket, pages_of
-from migrator.stages.process.write_path import tell_unmarked
-from migrator.runtime.logs import get_logger
-from migrator.settings.job import Job
-from migrator.settings.transforms import price_of
+from migrator.dynamodb.admin.create import definition
+from migrator.dynamodb.client import EMBEDDED
+from migrator.dynamodb.files import FolderFiles, S3Files
+from migrator.features.bulk import edges as bulk_wiring
 from migrator.features.bulk.export import (
     BLOCKING,
     ItemLines,
@@ -50,13 +40,23 @@ from migrator.features.bulk.export import (
     pages_folder,
     state_of,
 )
+from migrator.journal.identity import SqlIdentity
+from migrator.journal.lease import RunLease
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import newest_of
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.model.files import MANIFEST, Files, Manifest
+from migrator.mapping.model.journal import Run
+from migrator.mapping.model.results import BackfillResult
+from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError
+from migrator.runtime.logs import get_logger
+from migrator.settings.job import Job
+from migrator.settings.transforms import price_of
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims, FastPath
 from migrator.stages.live.writers import both
-from migrator.dynamodb.admin.create import definition
-from migrator.dynamodb.client import EMBEDDED
-from migrator.dynamodb.files import FolderFiles, S3Files
-from migrator.features.bulk import edges as bulk_wiring
+from migrator.stages.process.session import begin, identity_of, need_bucket, pages_of
+from migrator.stages.process.write_path import tell_unmarked
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import CommandJob, JobContext, write_ownership

@@ -10,19 +10,14 @@ from pathlib import Path
 
 import click
 
-from migrator.features.bulk.export_work import Opened, open_bulk
 from migrator.cli.command_line import print_json
 from migrator.cli.options import print_folded, shown_live
 from migrator.cli.runs import RunEnd
-from migrator.journal.identity import SqlIdentity
-from migrator.mapping.model.files import PARTS, Imported, ImportState, Manifest
-from migrator.mapping.model.edges import TableState
-from migrator.runtime.errors import SettingsError
-from migrator.mapping.model.journal import Run, RunIdentity
-from migrator.mapping.model.table import TableDesign
-from migrator.stages.process.session import begin, identity_of
-from migrator.runtime.logs import get_logger
+from migrator.dynamodb.admin.imports import DynamoImports
+from migrator.dynamodb.files import S3Files
+from migrator.features.bulk import edges as bulk_wiring
 from migrator.features.bulk.export import state_of
+from migrator.features.bulk.export_work import Opened, open_bulk
 from migrator.features.bulk.imports import (
     Export,
     Import,
@@ -32,9 +27,14 @@ from migrator.features.bulk.imports import (
     need_importable,
     need_untouched,
 )
-from migrator.dynamodb.admin.imports import DynamoImports
-from migrator.dynamodb.files import S3Files
-from migrator.features.bulk import edges as bulk_wiring
+from migrator.journal.identity import SqlIdentity
+from migrator.mapping.model.edges import TableState
+from migrator.mapping.model.files import PARTS, Imported, ImportState, Manifest
+from migrator.mapping.model.journal import Run, RunIdentity
+from migrator.mapping.model.table import TableDesign
+from migrator.runtime.errors import SettingsError
+from migrator.runtime.logs import get_logger
+from migrator.stages.process.session import begin, identity_of
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import CommandJob, Target
 

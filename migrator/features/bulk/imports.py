@@ -12,9 +12,11 @@ from typing import Any
 
 import orjson
 
+from migrator.features.bulk.export import keep_state, state_of
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import key_text
 from migrator.mapping.items.wire import decode_item
+from migrator.mapping.model.edges import UNIMPORTED, Control, Identity, TableState
 from migrator.mapping.model.files import (
     MANIFEST,
     PARTS,
@@ -27,13 +29,11 @@ from migrator.mapping.model.files import (
     TableImports,
     manifest_digest,
 )
-from migrator.mapping.model.edges import UNIMPORTED, Control, Identity, TableState
-from migrator.runtime.errors import RefusedError, SettingsError, TargetError
 from migrator.mapping.model.journal import Finding, Run
 from migrator.mapping.model.table import Item, TableDesign, split_source
-from migrator.stages.core.adoption import KeysOfItems
-from migrator.features.bulk.export import keep_state, state_of
+from migrator.runtime.errors import RefusedError, SettingsError, TargetError
 from migrator.stages.backfill.write import NO_TICKET
+from migrator.stages.core.adoption import KeysOfItems
 from migrator.stages.core.ownership import OnRecord
 from migrator.stages.core.parallel import in_parallel
 

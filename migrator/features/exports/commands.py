@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import Branch, Work, force_option, job_argument, json_option
-from migrator.features.bulk.commands import items
-from migrator.source.engines.rights import SQL_ROLES
+from migrator.cli.extensions import DEFINITIONS
+from migrator.commands.export import export
 from migrator.dynamodb.admin.permissions import ROLES
+from migrator.source.rights import SQL_ROLES
 
 _EXPORTS = {
     "terraform": "Write the table as a Terraform file in JSON: keys, indexes, TTL, stream, recovery, capacity, tags.",
@@ -30,11 +31,6 @@ made it, and is the same for the same mapping and job. Nothing is asked of the s
 _IAM = (
     "Write an IAM policy for each role: who deploys, backfills, relays, verifies, reads, operates, reports."
 )
-
-
-@click.group(cls=Branch)
-def export() -> None:
-    """Write a job's table, rights, items and access patterns for other tools, and as code: Python, TypeScript."""
 
 
 def _account(ctx: click.Context, param: click.Parameter, text: str) -> str:
@@ -216,4 +212,16 @@ def import_workbench() -> Work:
     return import_workbench
 
 
-export.add_command(items)
+def _terraform(*given: Any) -> list[str]:
+    from migrator.features.exports.terraform import terraform
+
+    return terraform(*given)
+
+
+def _cloudformation(*given: Any) -> list[str]:
+    from migrator.features.exports.cloudformation import cloudformation
+
+    return cloudformation(*given)
+
+
+DEFINITIONS.update({"terraform": _terraform, "cloudformation": _cloudformation})

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel
 from migrator.mapping.items.filters import unit_of
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind, KindName
 from migrator.mapping.model.mapping import Const, Ref, Template
 from migrator.mapping.model.table import KeyAttribute, TableDesign
-from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel
 
 _DATE = r"\d{4}-\d{2}-\d{2}"
 _MOMENT = r"^\d{4}-?\d{2}-?\d{2}T\d{2}:?\d{2}:?\d{2}(\.\d{3,6})?Z?$"

@@ -9,8 +9,6 @@ from typing import Literal
 from migrator.mapping.check.keys import result_kind, types_read
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.items import watched_names
-from migrator.mapping.patterns.designs import Designs
-from migrator.mapping.patterns.handed import kinds_for
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, column_of, kept_columns, kind_of
 from migrator.mapping.model.mapping import (
     Condition,
@@ -31,6 +29,8 @@ from migrator.mapping.model.mapping import (
 )
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.handed import kinds_for
 
 Origin = Literal["row", "parent", "children", "sql", "transform"]
 """Where a row's value comes from: its own column, a joined parent, rows that were collected or climbed to, SQL of the

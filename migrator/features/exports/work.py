@@ -11,10 +11,8 @@ from typing import Any, TypeAlias
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.mapping.language.redaction import redaction_of
-from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
-from migrator.mapping.model.mapping import Mapping
-from migrator.mapping.model.table import Item, TableDesign
+from migrator.dynamodb.admin.create import definition
+from migrator.dynamodb.admin.permissions import ROLES, old_rights_of, rights_of
 from migrator.features.exports.cdk import TEMPLATE, cdk_python, cdk_typescript
 from migrator.features.exports.cloudformation import cloudformation_file
 from migrator.features.exports.file import Definition, comment, head_of
@@ -27,12 +25,14 @@ from migrator.features.exports.terraform import terraform_file
 from migrator.features.exports.typescript.electrodb import electrodb_typescript
 from migrator.features.exports.workbench import SAMPLES, made_up, workbench_file
 from migrator.features.exports.workbench import real as real_items
+from migrator.mapping.language.redaction import redaction_of
+from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.table import Item, TableDesign
+from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.settings.job import Job
 from migrator.settings.transforms import checked_on, sound_mapping
 from migrator.source.engines.base import name_of
-from migrator.source.engines.rights import SQL_ROLES
-from migrator.dynamodb.admin.create import definition
-from migrator.dynamodb.admin.permissions import ROLES, old_rights_of, rights_of
+from migrator.source.rights import SQL_ROLES
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobContext
 from migrator.stages.session.reverse import open_grants

@@ -10,15 +10,15 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from migrator.features.exports.file import Definition
+from migrator.features.exports.model import ItemType, Model
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.wire import encode_item
 from migrator.mapping.language.redaction import Redaction, mask
-from migrator.runtime.errors import RowError, SettingsError
 from migrator.mapping.model.facts import Column, EntityPlan, Kind
 from migrator.mapping.model.mapping import Ref, Template
 from migrator.mapping.model.table import Index, Item, KeyAttribute, RowTree, TableDesign
-from migrator.features.exports.file import Definition
-from migrator.features.exports.model import ItemType, Model
+from migrator.runtime.errors import RowError, SettingsError
 
 VERSION = "3.0"
 SAMPLES = 2

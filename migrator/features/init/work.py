@@ -6,18 +6,17 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Event
 
 from migrator.cli.command_line import print_json
-from migrator.features.init.init_documents import init_documents
-from migrator.commands.query_work import replay_progress
 from migrator.cli.options import print_folded, progress, stop_on_signals
-from migrator.journal.runs import SqlJournal
-from migrator.mapping.check.check import check_mapping
+from migrator.commands.query_work import replay_progress
+from migrator.dynamodb import embedded
+from migrator.features.init.design.documents import SampledTable, mapping_text, seen_in
 from migrator.features.init.design.placing import Design
 from migrator.features.init.design.proposal import (
     Asked,
@@ -27,11 +26,17 @@ from migrator.features.init.design.proposal import (
     remarked,
     wanted_of,
 )
-from migrator.mapping.model.questions import Figures, Question, Statement, Unserved
+from migrator.features.init.worksheet import Sheet, ending, summary, summary_text, worksheet
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import examine_mapping
-from migrator.mapping.capacity.model import PatternReads
+from migrator.mapping.model.capacity import PatternReads
 from migrator.mapping.model.edges import Source
+from migrator.mapping.model.facts import SchemaFacts
+from migrator.mapping.model.questions import Figures, Question, Statement, Unserved
+from migrator.mapping.model.results import PatternReplay, Proof
 from migrator.runtime.errors import (
     CLEAN,
     DIFFERENT,
@@ -43,16 +48,13 @@ from migrator.runtime.errors import (
     StoppedError,
     TooSlowError,
 )
-from migrator.mapping.model.facts import SchemaFacts
-from migrator.mapping.model.results import PatternReplay, Proof
-from migrator.features.init.worksheet import Sheet, ending, summary, summary_text, worksheet
-from migrator.stages.process.session import Session, identity_of
-from migrator.stages.process.write_path import PathChoice
+from migrator.runtime.retry import Retry
 from migrator.runtime.system import how_to_install
 from migrator.settings.job import Job, TargetSettings, Tuning, load_job
-from migrator.settings.source import SourceSettings
+from migrator.settings.source import DocumentSettings, SourceSettings
+from migrator.source.dynamodb.opening import open_reader, sample_of
 from migrator.source.engines.connect import engine_of
-from migrator.source.workload.files import statements_of
+from migrator.source.workload.files import STATEMENTS_TAKE, file_text, statements_of
 from migrator.source.workload.listed import listed_questions
 from migrator.source.workload.reading import question_of
 from migrator.source.workload.statements import merged, recorded_statements
@@ -62,12 +64,83 @@ from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.patterns.replay import Replay, ReplayOptions
-from migrator.dynamodb import embedded
+from migrator.stages.process.session import Session, identity_of
+from migrator.stages.process.write_path import PathChoice
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobContext, open_database
 
-LARGEST_FILE = 200_000_000
-"""Bytes of a file of statements."""
+# ── `migrator init JOB`: a mapping for a job's old tables of DynamoDB's ──
+
+
+SAMPLED = 1_000
+"""Documents of each table that are looked at."""
+
+
+def init_documents(job: Job, out: Path, table: str, *, force: bool, as_json: bool) -> int:
+    """The exit code of `migrator init` for a job of old tables."""
+    if job.source.dynamodb is None:
+        raise SettingsError(f"{job.path}: the job's source is a database: give its URL as --source")
+    if out.suffix not in (".yaml", ".yml"):
+        raise SettingsError(f"{out}: a mapping is a YAML file; write --out shop.yaml")
+    if out.exists() and not force:
+        raise SettingsError(
+            f"{out}: there already; name another file with --out, or add --force to replace it"
+        )
+    sampled = list(_sampled(job.source.dynamodb))
+    text = mapping_text(table, sampled)
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{out}: cannot be written ({error.strerror})") from None
+    faults = _faults(text, str(out))
+    varying = {one.name: varies(one) for one in sampled}
+    if as_json:
+        print_json({"files": [str(out)], "tables": _figures(sampled, varying), "faults": faults})
+        return CLEAN
+    print_folded(f"{out}: written")
+    for one in sampled:
+        told = f"; varies: {', '.join(varying[one.name])}" if varying[one.name] else ""
+        print_folded(
+            f"{one.name}: {len(one.items):,} document(s) looked at, {len(seen_in(one)):,} places{told}"
+        )
+    print_folded("\n".join(faults) or f"next: look through {out}, then `migrator mapping check {out}`")
+    return CLEAN
+
+
+def _sampled(settings: DocumentSettings) -> Iterator[SampledTable]:
+    reader, most = open_reader(settings, 1, Retry())
+    with closing(reader.client):
+        for name, real in settings.real_names.items():
+            described = reader.describe(real)
+            yield SampledTable(name, tuple(described.key), sample_of(reader, real, most, SAMPLED))
+
+
+def varies(table: SampledTable) -> list[str]:
+    """Paths whose type is not always the same one."""
+    return [path for path, seen in seen_in(table).items() if len(set(seen.types) - {"NULL"}) > 1]
+
+
+def _figures(sampled: Sequence[SampledTable], varying: dict[str, list[str]]) -> list[dict[str, object]]:
+    return [
+        {
+            "table": one.name,
+            "documents": len(one.items),
+            "places": len(seen_in(one)),
+            "varies": varying[one.name],
+        }
+        for one in sampled
+    ]
+
+
+def _faults(text: str, file: str) -> list[str]:
+    """What is left to be mended by hand."""
+    try:
+        parsed = examine_mapping(text, file)
+        check_mapping(parsed, facts_of(parsed.mapping))
+    except MappingError as error:
+        return [str(fault) for fault in error.faults if not fault.warning]
+    return []
+
 
 _ROWS_SIZED = 20_000
 """Tables of more rows are sized by a sample."""
@@ -275,7 +348,7 @@ class _Asking:
             return recorded_statements(ask, self.facts.dialect)
         statements = statements_of(file_text(Path(where)), self.facts.dialect)
         if not statements:
-            raise SettingsError(f"{where}: there is no statement in it; {_TAKEN}")
+            raise SettingsError(f"{where}: there is no statement in it; {STATEMENTS_TAKE}")
         return statements
 
     def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
@@ -301,23 +374,6 @@ class _Asking:
             parsed.document.fault(("access_patterns", refusal.pattern, "sql"), refusal.what)
             for refusal in statement_faults(self.source, checked.mapping)
         ]
-
-
-_TAKEN = "--statements takes a file of SQL, auto or none"
-
-
-def file_text(path: Path, taken: str = _TAKEN) -> str:
-    """Raises: SettingsError where there is no such file, or no text in it; `taken`: what the option takes."""
-    try:
-        size_bytes = path.stat().st_size
-        if size_bytes > LARGEST_FILE:
-            raise SettingsError(
-                f"{path}: {size_bytes:,} bytes; a file of statements has at most {LARGEST_FILE:,}"
-            )
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        what = f"{path}: cannot be read ({error.strerror})"
-        raise SettingsError(f"{what}; {taken}") from None
 
 
 # ── The proof: rows moved into an embedded DynamoDB of its own, and each pattern asked of both sides ──

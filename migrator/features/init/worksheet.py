@@ -8,13 +8,13 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from migrator.cli.inert import plain
 from migrator.features.init.design.placing import Access
 from migrator.features.init.design.proposal import Proposal
-from migrator.mapping.model.questions import NO_QUESTIONS, REASONS, Figures, Unserved
 from migrator.features.init.design.written import frequency
-from migrator.mapping.capacity.model import PatternReads
+from migrator.mapping.model.capacity import PatternReads
+from migrator.mapping.model.questions import NO_QUESTIONS, REASONS, Figures, Unserved
 from migrator.mapping.model.results import Proof
-from migrator.cli.inert import plain
 
 _UNTRIED = Proof(missing="--no-prove")
 _LINES = 20
@@ -61,7 +61,7 @@ def _place(other: Unserved) -> tuple[float, str, str]:
 def worksheet(sheet: Sheet) -> str:
     """The worksheet as Markdown."""
     environment = Environment(
-        loader=PackageLoader("migrator.output.report"),
+        loader=PackageLoader("migrator.cli"),
         autoescape=False,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -10,13 +10,8 @@ from decimal import Decimal
 from typing import Any, get_args
 
 from migrator.mapping.items.items import CompiledEntity, items_for, key_text
-from migrator.mapping.items.key_lookups import AskedKey
-from migrator.mapping.patterns.diff import differences
-from migrator.mapping.patterns.param_sources import shown as key_forms
-from migrator.mapping.patterns.param_sources import stored_keys
 from migrator.mapping.language.redaction import value_text
 from migrator.mapping.model.edges import ItemStore, Rows
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import Root
 from migrator.mapping.model.mapping import Mapping as MappingModel
@@ -32,6 +27,11 @@ from migrator.mapping.model.table import (
     key_order,
     split_source,
 )
+from migrator.mapping.patterns.diff import differences
+from migrator.mapping.patterns.key_lookups import AskedKey
+from migrator.mapping.patterns.param_sources import shown as key_forms
+from migrator.mapping.patterns.param_sources import stored_keys
+from migrator.runtime.errors import RowError
 from migrator.stages.core.partitions import Made, Partitions
 from migrator.stages.design.shown import Showing, clipped
 from migrator.stages.verify.page_check import compare_item

@@ -3,23 +3,171 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+import hmac
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
+from typing import Any
+from urllib.parse import parse_qsl
 
 from migrator.cli.command_line import print_json
-from migrator.features.look.work import Masks, Sides, open_sides
-from migrator.commands.status_work import status_of
 from migrator.cli.options import print_folded, stop_on_signals
-from migrator.runtime.errors import CLEAN, STOPPED, MigratorError, SettingsError
+from migrator.commands.status_work import status_of
+from migrator.features.look.text import Pages
+from migrator.features.look.work import Masks, Sides, open_sides
 from migrator.mapping.model.report import Example
 from migrator.mapping.model.table import Value
-from migrator.features.look.text import Pages
-from migrator.features.look.loopback import Answer, Site, serving
+from migrator.runtime.errors import CLEAN, STOPPED, MigratorError, SettingsError
 from migrator.stages.session import job as job_wiring
+
+# ── A web server on the loopback address alone, behind a token ──
+
+
+ADDRESS = "127.0.0.1"
+_TOKEN_BYTES = 24
+_QUIET_S = 20.0
+"""A connection on which nothing comes for so long is closed."""
+_FIELDS = 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A page. `code`: HTTP's."""
+
+    code: int
+    page: str
+
+
+@dataclass(frozen=True)
+class Site:
+    """`pages`: by the name behind the token ('' the first one), from the fields of the query to the answer. `refusal`: the
+    page of a request that gets none, from why. `policy`: the content security policy of all of them."""
+
+    pages: Mapping[str, Callable[[Mapping[str, str]], Answer]]
+    refusal: Callable[[str], str]
+    policy: str
+
+
+@contextmanager
+def serving(site: Site, port: int) -> Iterator[str]:
+    """The URL that it is served under while the block lasts; the token in it is drawn anew each time.
+
+    `port` 0: a free one. Raises: SettingsError where the port cannot be had.
+    """
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    try:
+        server = _Server((ADDRESS, port), _Handler)
+    except OSError as error:
+        what = f"port {port} of {ADDRESS} cannot be had ({error.strerror})"
+        raise SettingsError(f"{what}; take another one, or --port 0 for a free one") from None
+    server.site, server.token = site, token
+    server.hosts = frozenset(f"{name}:{server.server_port}" for name in (ADDRESS, "localhost"))
+    # A name of its own: the thread is no daemon's, and ends with the block.
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="loopback")
+    thread.start()
+    try:
+        yield f"http://{ADDRESS}:{server.server_port}/{token}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    site: Site
+    token: str
+    hosts: frozenset[str]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that has gone is no fault, and no trace is printed."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _QUIET_S
+    server: _Server
+    server_version = "migrator"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        site = self.server.site
+        if not self._is_for_us():
+            return
+        path, _, query = self.path.partition("?")
+        begin, _, rest = path.removeprefix("/").partition("/")
+        is_known = hmac.compare_digest(begin.encode("utf-8", "replace"), self.server.token.encode())
+        page = site.pages.get(rest) if is_known and path.startswith("/") else None
+        # A wrong token and a page that is not there are answered alike, so that neither tells anything.
+        if page is None:
+            self._refuse(404, "There is no such page. The address is the one that the command printed.")
+            return
+        try:
+            fields = dict(parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=_FIELDS))
+        except ValueError:
+            self._refuse(400, "The address holds what is no UTF-8 text, or too many fields.")
+            return
+        self._send(page(fields))
+
+    def __getattr__(self, name: str) -> Any:
+        """Every other method, whatever it is called."""
+        if not name.startswith("do_"):
+            raise AttributeError(name)
+        return self._refuse_method
+
+    def _refuse_method(self) -> None:
+        if self._is_for_us():
+            self._refuse(405, "These pages are only read: GET.")
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        self._refuse(code, "This is no request that is answered here.")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: an address holds the token and the keys of rows."""
+
+    def _is_for_us(self) -> bool:
+        """Whether the browser means this server; a page of another name that resolves to this address does not."""
+        named = self.headers.get_all("Host", [])
+        if len(named) == 1 and named[0].lower() in self.server.hosts:
+            return True
+        self._refuse(
+            421, "This server answers by the address that the command printed, and by no other name."
+        )
+        return False
+
+    def _refuse(self, code: int, why: str) -> None:
+        self.close_connection = True
+        self._send(Answer(code, self.server.site.refusal(why)))
+
+    def _send(self, answer: Answer) -> None:
+        body = answer.page.encode("utf-8", "backslashreplace")
+        self.send_response(answer.code)
+        for name, value in self._headers(len(body)).items():
+            self.send_header(name, value)
+        if answer.code == 405:
+            self.send_header("Allow", "GET")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _headers(self, size_bytes: int) -> dict[str, str]:
+        return {
+            "Content-Type": "text/html; charset=utf-8",
+            "Content-Length": str(size_bytes),
+            "Content-Security-Policy": self.server.site.policy,
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }
+
 
 _ITEMS = 100
 _AWAY, _WRONG = 503, 400

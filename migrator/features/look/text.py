@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from migrator.mapping.model.report import FINE, Example, LookedItem, LookReport, LookState
 from migrator.cli.inert import plain
 from migrator.cli.page import digest, environment_of_pages, part_of_page
+from migrator.mapping.model.report import FINE, Example, LookedItem, LookReport, LookState
 
 STATE_WORDS: Mapping[LookState, str] = {
     "same": "stored as its row makes it",

@@ -11,19 +11,19 @@ from threading import Event
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import stdout, stop_on_signals
-from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
+from migrator.features.look.look import Look, known_forms, shown
+from migrator.features.look.text import look_data, print_look
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.report import Example, LookReport
 from migrator.mapping.model.table import TableDesign
-from migrator.features.look.text import look_data, print_look
+from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
-from migrator.features.look.look import Look, known_forms, shown
 from migrator.stages.core.partitions import asked_key
 from migrator.stages.design.shown import Showing
-from migrator.stages.verify.scan import direct_items
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobContext, Target
+from migrator.stages.verify.scan import direct_items
 
 _PATIENCE_S = 10.0
 """How long a side that does not answer is asked again: a person waits for it."""

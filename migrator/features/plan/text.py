@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from importlib.metadata import version
+from itertools import groupby
 from typing import Any
 
 from markupsafe import Markup
@@ -13,11 +14,96 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from migrator.mapping.capacity.model import Advice, Capacity, PatternReads, Rewrite, Spread, Way
+from migrator.cli.drawings import about, hours_text, money, number_text, rate_text, size_text
 from migrator.cli.inert import plain
-from migrator.cli.drawings import money, number_text, rate_text, size_text
 from migrator.cli.page import environment_of_pages, part_of_page, policy_of
 from migrator.cli.tables import FittedTable
+from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way
+from migrator.mapping.model.report import ItemCollection, SampleItem, View
+
+# ── Item collections as people think in them: keys and attributes of real rows ──
+
+
+_NARROWEST = 12
+"""Letters that a column needs to be read; with less, an item's attributes are listed."""
+
+# ── on a terminal ──
+
+
+def print_views(console: Console, views: Sequence[View]) -> None:
+    """Each view with one line a type, and below it its collections, their items in the order of the sort key."""
+    for view in views:
+        console.print()
+        console.print(Text(plain(_title(view)), style="bold"))
+        console.print(_facets(view))
+        for found in view.collections:
+            _print_collection(console, view, found)
+        if view.more:
+            console.print(
+                Text(f"  {view.more:,} more item collection(s) of the rows that were read", style="dim")
+            )
+
+
+def _title(view: View) -> str:
+    keys = " · ".join(filter(None, (", ".join(view.partition), ", ".join(view.sort))))
+    return f"index {view.name}: {keys}, projects {view.projection}" if view.name else f"the table: {keys}"
+
+
+def _facets(view: View) -> Table:
+    table = Table("  type", *view.partition, *view.sort, "other attributes", box=None, pad_edge=False)
+    table.header_style = "dim"
+    for facet in view.facets:
+        keys = [Text(plain(form)) for form in facet.keys.values()]
+        table.add_row(
+            Text(plain(f"  {facet.type}")), *keys, Text(plain(", ".join(facet.attributes)), style="dim")
+        )
+    return table
+
+
+def _print_collection(console: Console, view: View, found: ItemCollection) -> None:
+    console.print(Text(plain(f"  {', '.join(view.partition)} {found.partition}"), style="cyan"))
+    for type_, run in groupby(found.items, key=lambda item: item.type):
+        items = list(run)
+        columns = [*view.sort, *view.columns(type_)]
+        if (len(columns) + 1) * _NARROWEST <= console.width:
+            console.print(_items_table(view, type_, columns, items))
+        else:
+            for line in _item_lines(view, items):
+                console.print(Text(plain(line)), soft_wrap=True)
+    if found.more:
+        console.print(Text(f"    and {found.more:,} more of the rows that were read", style="dim"))
+
+
+def _items_table(view: View, type_: str, columns: Sequence[str], items: Sequence[SampleItem]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in (f"    {type_}", *columns):
+        table.add_column(Text(plain(name)), overflow="fold")
+    for item in items:
+        texts = {**item.attributes, **{name: item.key[name] for name in view.sort}}
+        cells = (texts.get(name) for name in columns)
+        table.add_row("", *(Text("–", style="dim") if text is None else Text(plain(text)) for text in cells))
+    return table
+
+
+def _item_lines(view: View, items: Sequence[SampleItem]) -> Iterator[str]:
+    for item in items:
+        key = " ".join(item.key[name] for name in view.sort)
+        pairs = ", ".join(f"{name}: {text}" for name, text in item.attributes.items())
+        yield f"    {item.type} {key}  {pairs}".rstrip()
+
+
+# ── for programs, and as a part of a page ──
+
+
+def views_data(views: Sequence[View]) -> list[dict[str, Any]]:
+    """The views as plain values."""
+    return [asdict(view) for view in views]
+
+
+def views_fragment(views: Sequence[View]) -> Markup:
+    """The views as a part of a page in the report's style (report.css); what they hold of rows is text, never markup."""
+    return Markup(environment_of_pages().get_template("collections.html").render(views=views))
+
 
 HOT_SHOWN = 3
 """Hot keys of each place on a terminal; the page and the JSON have ten."""
@@ -36,10 +122,6 @@ def would_do(capacity: Capacity) -> str:
     items = f"{about(capacity.exact)}{capacity.items:,} item(s) of {capacity.rows:,} row(s)"
     installs = triggers if capacity.triggers else ""
     return f"would create table {capacity.table} with {indexes}, {installs}and write {items}"
-
-
-def about(exact: bool) -> str:
-    return "" if exact else "about "
 
 
 def known(exact: bool) -> str:
@@ -70,13 +152,6 @@ def measured_text(reads: PatternReads) -> str:
 def rewritten(rewrite: Rewrite) -> str:
     """Rows of the entity that one change is in."""
     return "not counted" if rewrite.roots is None else spread_text(rewrite.roots)
-
-
-def hours_text(hours: float) -> str:
-    seconds = hours * 3_600
-    if seconds < 60:
-        return "less than a minute"
-    return f"{seconds / 60:,.0f} minutes" if hours < 2 else f"{hours:,.1f} hours"
 
 
 def load_text(capacity: Capacity) -> str:

@@ -14,27 +14,33 @@ import click
 from markupsafe import Markup
 
 from migrator.cli.command_line import print_json
-from migrator.features.init.work import file_text
+from migrator.cli.cost import write_limit
 from migrator.cli.options import print_folded, say, stdout, stop_on_signals
-from migrator.features.report.work import refuse_unwritable, write_page
+from migrator.cli.page import refuse_unwritable, write_page
+from migrator.features.plan.text import (
+    plan_data,
+    plan_page,
+    print_plan,
+    print_views,
+    views_data,
+    views_fragment,
+)
 from migrator.mapping.capacity.ways import Host
 from migrator.mapping.items.changes import unread_tables
-from migrator.mapping.capacity.model import Capacity, Writes
+from migrator.mapping.model.capacity import Capacity, Writes
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
-from migrator.features.plan.collections import print_views, views_data, views_fragment
-from migrator.features.plan.text import plan_data, plan_page, print_plan
-from migrator.stages.process.budget import MOST_UNASKED, usable_cores
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
 from migrator.source.engines.connect import identity_of
 from migrator.source.workload.fan_outs import fan_outs
-from migrator.source.workload.files import statements_of
+from migrator.source.workload.files import file_text, statements_of
 from migrator.source.workload.writes import told_writes
-from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
-from migrator.stages.design.sizing import Bounds, Sizing
+from migrator.stages.design.capacity import Around, capacity_of
 from migrator.stages.design.shown import Showing
+from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.design.views import Views
+from migrator.stages.process.budget import MOST_UNASKED, usable_cores
 from migrator.stages.session import live
 from migrator.stages.session.job import JobContext, open_job, read_job, region_of, secret_providers
 
@@ -186,18 +192,6 @@ def _around(context: JobContext, asked: Asked) -> Around:
         notes=tuple(notes),
         whole_keys=asked.whole_keys,
     )
-
-
-def write_limit(job: Job) -> tuple[float, str]:
-    """(write units a second that a backfill may take, what says so)."""
-    options, tuning = job.target.options, job.tuning
-    if tuning.max_write_units is not None:
-        return float(tuning.max_write_units), "the job's max_write_units"
-    if options.provisioned is not None:
-        return float(options.provisioned.write), "the provisioned capacity"
-    if options.warm_throughput is not None:
-        return float(options.warm_throughput.write), "the warm throughput"
-    return float(NEW_TABLE_UNITS), "what a new table on demand takes at once"
 
 
 def _triggers(context: JobContext) -> tuple[int, list[str]]:

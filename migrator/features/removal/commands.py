@@ -1,4 +1,4 @@
-"""`migrator undo`, `migrator forget` and `migrator decommission`: what is taken away again."""
+"""`migrator undo`, `forget`, `purge` and `decommission`: what is taken away again."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def check() -> Work:
 
     Exit code 0: nothing does; 1: something does, or cannot be known.
     """
-    from migrator.commands.decommission_work import check
+    from migrator.features.removal.work import check
 
     return check
 
@@ -101,6 +101,18 @@ def strip() -> Work:
     more. Write units are limited as everywhere (tuning: {max_write_units: …}).
     Exit code 0: done; 1: you said no; 2: it is too early; 3 and 130: stopped, the same command goes on.
     """
-    from migrator.commands.decommission_work import strip
+    from migrator.features.removal.work import strip
 
     return strip
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --dry-run")
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Count, take nothing away.")
+@adopt_option
+@json_option
+def purge() -> Work:
+    """Remove tombstones that no late write can need any more; DynamoDB's TTL would do it days later."""
+    from migrator.commands.relay_work import purge
+
+    return purge

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
-from migrator.mapping.capacity.model import SECONDS_A_MONTH, Capacity, Costs, PatternCost
+from migrator.mapping.model.capacity import SECONDS_A_MONTH, Capacity, Costs, PatternCost
 from migrator.mapping.model.evidence import Side
-from migrator.stages.design.sizing import Bounds
 from migrator.stages.design.shown import Windows
+from migrator.stages.design.sizing import Bounds
 
 LIGHT = Bounds(rows_exact=2_000, sampled=1_000, calls=20)
 """A report is made often, and reads less than a plan."""

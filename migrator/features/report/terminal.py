@@ -13,7 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from migrator.mapping.capacity.model import Costs
+from migrator.cli.drawings import money, ms_text, number_text, rate_text, size_text
+from migrator.cli.inert import plain
+from migrator.cli.relay_text import open_line
+from migrator.cli.tables import FittedTable
+from migrator.mapping.model.capacity import Costs
 from migrator.mapping.model.durations import age_text, minute
 from migrator.mapping.model.evidence import SIDES, Side
 from migrator.mapping.model.report import (
@@ -29,10 +33,6 @@ from migrator.mapping.model.report import (
     View,
     WorkSeries,
 )
-from migrator.cli.inert import plain
-from migrator.cli.relay_text import open_line
-from migrator.cli.drawings import money, ms_text, number_text, rate_text, size_text
-from migrator.cli.tables import FittedTable
 
 # ── Words that all three forms of a report say alike ──
 

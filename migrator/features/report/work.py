@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,28 +10,90 @@ from importlib.metadata import version
 from pathlib import Path
 
 import click
+from jinja2 import Environment
 
+from migrator.cli.drawings import bars_of, columns_of, curves_of, moves_at, number_text
 from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import belonging, stdout, stop_on_signals
-from migrator.journal.operations import SqlProcesses
+from migrator.cli.page import environment_of_pages, part_of_page, policy_of, refuse_unwritable, write_page
+from migrator.features.report.costs import LIGHT
+from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
+from migrator.features.report.terminal import (
+    KIND_WORDS,
+    SIDE_WORDS,
+    answered_words,
+    compared_words,
+    finder_words,
+    history_words,
+    moved_words,
+    next_steps,
+    print_report,
+    report_data,
+    rows_words,
+)
 from migrator.journal.findings import SqlFindingGroups
+from migrator.journal.operations import SqlProcesses
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.capacity.ways import Host
-from migrator.mapping.capacity.model import Capacity, Writes
+from migrator.mapping.model.capacity import Capacity, Writes
+from migrator.mapping.model.durations import age_text
+from migrator.mapping.model.evidence import PHASES
+from migrator.mapping.model.report import LagReport, ReportModel
 from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError
-from migrator.mapping.model.report import LagReport
-from migrator.cli.page import html_page
-from migrator.features.report.terminal import print_report, report_data
 from migrator.settings.job import Job
 from migrator.settings.transforms import USUAL_REGION, load_transforms, price_of, sound_mapping
 from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
 from migrator.stages.design.sizing import Sizing
-from migrator.features.report.costs import LIGHT
-from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live
 from migrator.stages.session.job import CommandJob, JobContext
+
+# ── The report as one HTML file that needs no network and can be read without scripts ──
+
+
+_EXAMPLES = 3
+"""Shown side by side in a group."""
+
+
+def html_page(model: ReportModel) -> str:
+    """The whole page. What it holds of rows is text, never markup."""
+    pages = _environment()
+    style, script = (part_of_page(pages, name) for name in ("report.css", "report.js"))
+    return pages.get_template("report.html").render(
+        model=model,
+        version=model.version,
+        style=style,
+        script=script,
+        policy=policy_of(style, script),
+        bars=bars_of(model.timeline),
+        columns=columns_of(model.work, model.moves),
+        moves=moves_at(model.timeline.width_s, [span.begun_at for span in model.timeline.spans], model.moves),
+        figures={"items": number_text, "write units": number_text, "lag": age_text},
+        curves={pattern.name: curves_of(pattern.latency) for pattern in model.patterns if pattern.latency},
+        examples=_EXAMPLES,
+        phases=PHASES,
+    )
+
+
+def _environment() -> Environment:
+    """The templates of pages, with the report's own words."""
+    pages = environment_of_pages()
+    pages.filters |= {
+        "found": finder_words,
+        "compared": compared_words,
+        "answered": answered_words,
+        "history": history_words,
+        "of_rows": rows_words,
+    }
+    pages.globals |= {
+        "kinds": KIND_WORDS,
+        "sides": SIDE_WORDS,
+        "next_steps": next_steps,
+        "moved_words": moved_words,
+    }
+    return pages
+
 
 _PATIENCE_S = 5.0
 """How long a side that does not answer is asked again: the rest is worth showing without it."""
@@ -163,33 +223,3 @@ def _capacity(context: JobContext, options: ReportOptions, notes: list[str]) -> 
 
 
 # ── the file ──
-
-
-def refuse_unwritable(path: Path) -> None:
-    """Raises: SettingsError, before minutes of work."""
-    # Not Path.is_dir(): it raises for a name that is too long, and the reason is shown when the file is written.
-    if os.path.isdir(path):
-        raise SettingsError(
-            f"--html {path}: this is a folder; name a file in it, such as {path / 'report.html'}"
-        )
-    if not os.path.isdir(path.parent):
-        raise SettingsError(f"--html {path}: there is no folder {path.parent}; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise SettingsError(f"--html {path}: the folder {path.parent} cannot be written to")
-
-
-def write_page(path: Path, text: str) -> None:
-    """Writes all of the file or nothing: a reader that has the old one open sees no half of the new one."""
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            "wb", dir=path.parent, prefix=f".{path.name[:80]}.", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            file.write(text.encode("utf-8", "backslashreplace"))
-        # It keeps the mode that it was made with: the page holds values of rows, and is its owner's alone.
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise SettingsError(f"--html {path}: it cannot be written ({error.strerror})") from None

@@ -13,7 +13,8 @@ from pathlib import Path
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.features.plan.work import write_limit
+from migrator.cli.cost import write_limit
+from migrator.features.revisions.text import difference_data, difference_lines, verdict_of
 from migrator.mapping.check.check import Checked
 from migrator.mapping.difference.difference import Difference, Revision
 from migrator.mapping.difference.faults import Compared, refusals
@@ -21,9 +22,8 @@ from migrator.mapping.difference.work import Work, steps_of
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.edges import Rows
-from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, SettingsError
 from migrator.mapping.model.mapping import Mapping as MappingModel
-from migrator.features.revisions.text import difference_data, difference_lines, verdict_of
+from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, SettingsError
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import USUAL_REGION, checked_on, price_of, read_mapping

@@ -12,26 +12,18 @@ from threading import Event
 from typing import Any
 
 from migrator.cli.command_line import print_json
-from migrator.features.revisions.diff_work import Side, measured_work
-from migrator.features.revisions.revising import Flags, Revising, rewritten
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed
 from migrator.cli.options import belonging, print_folded, say, stop_on_signals, stopped_says
 from migrator.cli.runs import known_revision
+from migrator.features.revisions.diff_work import Side, measured_work
+from migrator.features.revisions.revising import Flags, Revising, rewritten
+from migrator.features.revisions.text import work_lines
 from migrator.journal.changes import SqlChanges, under_way
 from migrator.journal.lease import RunLease
 from migrator.journal.phases import SqlPhases
 from migrator.journal.writers import newest_of
 from migrator.mapping.difference.difference import Difference, Revision
 from migrator.mapping.difference.faults import Compared, refusals
-from migrator.mapping.language.parse import ParsedMapping, examine_mapping
-from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError
-from migrator.mapping.model.instances import ChangeStep, RevisionChange
-from migrator.features.revisions.text import work_lines
-from migrator.stages.process.write_path import refuse_changed
-from migrator.settings.job import Job
-from migrator.settings.transforms import load_transforms, read_mapping
-from migrator.stages.backfill.estimate import estimate
-from migrator.stages.live.capture import owned
 from migrator.mapping.difference.steps import (
     ORDER,
     Asked,
@@ -43,6 +35,14 @@ from migrator.mapping.difference.steps import (
     refuse_direct,
     way_of,
 )
+from migrator.mapping.language.parse import ParsedMapping, examine_mapping
+from migrator.mapping.model.instances import ChangeStep, RevisionChange
+from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError
+from migrator.settings.job import Job
+from migrator.settings.transforms import load_transforms, read_mapping
+from migrator.stages.backfill.estimate import estimate
+from migrator.stages.live.capture import owned
+from migrator.stages.process.write_path import refuse_changed
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import CommandJob, JobContext, write_ownership

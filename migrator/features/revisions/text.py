@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from migrator.cli.drawings import about, hours_text, money
+from migrator.cli.inert import plain
 from migrator.mapping.difference.difference import Difference, EntityDifference, Part, TypeDifference
 from migrator.mapping.difference.patterns import PatternDifference
 from migrator.mapping.difference.work import Step, TypeWork, Work
 from migrator.runtime.errors import Fault
-from migrator.features.plan.text import about, hours_text
-from migrator.cli.inert import plain
-from migrator.cli.drawings import money
 
 _EFFECTS = {
     "new": "new",

@@ -19,12 +19,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from migrator.features.spark.executor import Given, JobText, Outcome, Probe, probe, run_slices
 from migrator.journal.runs import SqlJournal
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
-from migrator.stages.process.budget import least_connections
-from migrator.features.spark.executor import Given, JobText, Outcome, Probe, probe, run_slices
 from migrator.runtime.system import how_to_install
 from migrator.settings.job import Job
+from migrator.stages.process.budget import least_connections
 
 JAVA = 17
 """The oldest that Spark 3.5 and 4 both run on. Source: their documentation, "Overview"."""

@@ -13,12 +13,17 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event, RLock
-from typing import Literal
 
-from migrator.runtime.errors import MappingError, MigratorError, MissingNameError, SettingsError, TwinRowsError
-from migrator.mapping.model.results import Sample
+from migrator.commands.engines import RunWork
 from migrator.commands.joined import Joined, Joining, open_joined_backfill, open_joined_verify
 from migrator.runtime import logs
+from migrator.runtime.errors import (
+    MappingError,
+    MigratorError,
+    MissingNameError,
+    SettingsError,
+    TwinRowsError,
+)
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker
 from migrator.settings.job import Job
@@ -83,25 +88,17 @@ def _unpacked(text: JobText) -> Path:
 # ── What a task is given, and what it gives back ──
 
 
-@dataclass(frozen=True)
-class Given:
-    """What a task is given of its run; text and numbers, since what is compiled of them cannot be pickled.
+@dataclass(frozen=True, kw_only=True)
+class Given(RunWork):
+    """What a task is given of its run.
 
     `who`: the driver, as the journal knows it. `connections`: to the source, of each process; 0 where the job sets no limit.
     """
 
     text: JobText
-    kind: Literal["backfill", "verify"]
     who: str = ""
     run: int = 0
     connections: int = 0
-    entities: tuple[str, ...] = ()
-    limit: int | None = None
-    max_write_units: int | None = None
-    force: bool = False
-    scope: str = ""
-    sample: Sample | None = None
-    source_url: str = ""
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -289,7 +286,7 @@ def probe(text: JobText, source_url: str, slots: Iterable[int]) -> Iterator[Prob
     here = socket.gethostname(), version("single-table-migrator")
     for _ in slots:
         try:
-            given = Given(text, "verify", source_url=source_url)
+            given = Given(text=text, kind="verify", source_url=source_url)
             yield Probe(*here, _clock_ahead_s(given.job()))
         except MigratorError as error:
             yield Probe(*here, error=str(error))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
+from types import TracebackType
 
-import click
-
-from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.journal import Run
-from migrator.stages.process.budget import scope_of_run, shares_of, with_connections
+from migrator.commands.engines import RunWork
 from migrator.features.spark.cluster import (
     Cluster,
     connections_of_slot,
@@ -20,28 +17,122 @@ from migrator.features.spark.cluster import (
     open_cluster,
     wait_for_goodbyes,
 )
-from migrator.features.spark.driver import SparkPages
-from migrator.features.spark.executor import Given, JobText
+from migrator.features.spark.executor import Given, JobText, Outcome
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.model.journal import Run
+from migrator.runtime import errors
+from migrator.runtime.errors import Interrupted, MigratorError, StoppedError
+from migrator.runtime.logs import get_logger
 from migrator.settings.job import Job
-from migrator.stages.core.parallel import OpenPages
+from migrator.stages.core.parallel import OpenPages, PageCall, Worked
+from migrator.stages.process.budget import scope_of_run, shares_of, with_connections
 from migrator.stages.session.job import CommandJob
+
+# ── A run's pages worked by Spark: in rounds over what is open ──
+
+
+TASK_PAGES = 20
+"""At most in one task: as many are repeated by Spark, at most, when its process is killed."""
+_TASKS_A_SLOT = 4
+_TRIES = 3
+_log = get_logger("spark")
 
 
 @dataclass(frozen=True)
-class Engine:
-    """What `--engine` and `--master` say."""
+class SparkPages:
+    """RunPages of a cluster. The process that holds it works no page itself.
 
-    name: str | None
-    master: str | None
+    Tasks are handed numbers of pages, and claim them. What a task says of them is not believed: one that was killed, or
+    given twice, or whose answer was lost, has done what the journal says, and the next round does the rest.
+    """
 
-    def refuse_unfit(self, options: Mapping[str, bool]) -> None:
-        """`options`: whether each was given that does not go with Spark. Raises: click.UsageError."""
-        if self.name != "spark":
-            if self.master is not None:
-                raise click.UsageError("--master goes with --engine spark")
-            return
-        if named := [name for name, is_given in options.items() if is_given]:
-            raise click.UsageError(f"--engine spark goes without {', '.join(named)}")
+    cluster: Cluster
+    given: Given
+    journal: SqlJournal
+    run: Run
+    stop: Callable[[], bool]
+    failures: Failures = field(default_factory=lambda: Failures())
+
+    def __enter__(self) -> SparkPages:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What ended the work must not be hidden by a journal that is away; the claims run out by themselves.
+        with suppress(MigratorError):
+            self.journal.release_pages(self.run, self.given.who)
+
+    def each(
+        self, name: str, work: PageCall, at_once: int, ahead: int, rest: Callable[[], None]
+    ) -> Iterator[Worked]:
+        """Nothing, when all pages are done, or left open for good: what executors did is in the journal."""
+        most = self.cluster.slots * _TASKS_A_SLOT * TASK_PAGES
+        while numbers := self.journal.waiting_pages(self.run, name, most):
+            if self.stop():
+                raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
+            self._round(name, numbers, TASK_PAGES if ahead > 1 else 1, rest)
+        return iter(())
+
+    def rounds(self, rest: Callable[[], None]) -> Iterator[None]:
+        """None: `each` returns when all pages are done, whoever had them."""
+        return iter(())
+
+    def _round(self, name: str, numbers: Sequence[int], task_pages: int, rest: Callable[[], None]) -> None:
+        done_before, _ = self.journal.page_counts(self.run, name)
+        slices = list(slices_of(numbers, self.cluster.slots * _TASKS_A_SLOT, task_pages))
+        outcomes: list[Outcome] = []
+        try:
+            outcomes = self.cluster.run(self.given, name, slices, self.stop, rest)
+        except StoppedError as error:
+            outcomes = [Outcome("", error=str(error), kind="StoppedError")]
+        # Claims of processes that were killed: no task of this round is under way any more.
+        self.journal.release_pages(self.run, self.given.who)
+        done, _ = self.journal.page_counts(self.run, name)
+        _log.debug("round_done", entity=name, tasks=len(slices), pages=done - done_before)
+        self.failures.judge(outcomes, has_advanced=done > done_before)
+        if done == done_before:
+            rest()
+
+
+def slices_of(numbers: Sequence[int], tasks: int, most: int) -> Iterator[tuple[int, int]]:
+    """From which number to which, for each of so many tasks, or of more where one would have more than `most` pages."""
+    size = max(1, min(most, len(numbers) // tasks))
+    for start in range(0, len(numbers), size):
+        part = numbers[start : start + size]
+        yield part[0], part[-1]
+
+
+@dataclass
+class Failures:
+    """What failed since a page was last done."""
+
+    rounds: int = 0
+
+    def judge(self, outcomes: Sequence[Outcome], *, has_advanced: bool) -> None:
+        """Raises: what failed, where it would fail again, or has failed in three rounds in which no page was done."""
+        failed = [outcome for outcome in outcomes if outcome.error]
+        for outcome in failed:
+            _log.warning("task_failed", host=outcome.host, reason=outcome.error)
+        self.rounds = 0 if has_advanced or not failed else self.rounds + 1
+        for outcome in failed:
+            if outcome.is_final or self.rounds >= _TRIES:
+                raise _raised(outcome)
+
+
+def _raised(outcome: Outcome) -> MigratorError:
+    """The executor's error. One whose class takes more than a text, which the executor has recorded, ends the run as
+    another one with the same exit code."""
+    known = getattr(errors, outcome.kind, StoppedError)
+    text = f"executor on {outcome.host}: {outcome.error}" if outcome.host else outcome.error
+    if issubclass(known, MigratorError) and known.__init__ is Exception.__init__:
+        return known(text)
+    return _SAME_EXIT.get(known.exit_code, StoppedError)(text)
+
+
+_SAME_EXIT: dict[int, type[MigratorError]] = {
+    kind.exit_code: kind for kind in (errors.SettingsError, errors.StoppedError, errors.RefusedError)
+}
 
 
 @dataclass
@@ -59,12 +150,12 @@ class Spark:
         """The job with the driver's own part of its connections."""
         return with_connections(job, self.connections)
 
-    def pages(self, given: Given) -> OpenPages:
-        """`given`: without run and driver."""
+    def pages(self, work: RunWork) -> OpenPages:
+        given = Given(text=self.text, connections=self.connections, **vars(work))
 
         def opened(journal: SqlJournal, run: Run, who: str, stop: Event) -> SparkPages:
             self._runs.append(run)
-            of_run = replace(given, run=run.id, who=who, connections=self.connections)
+            of_run = replace(given, run=run.id, who=who)
             return SparkPages(self.cluster, of_run, journal, run, stop.is_set)
 
         return opened
@@ -76,15 +167,13 @@ class Spark:
 
 
 def open_spark(
-    stack: ExitStack, command_job: CommandJob, job: Job, kind: str, engine: Engine, source_url: str = ""
-) -> Spark | None:
-    """None where this host works the pages. Raises: SettingsError where something is missing, before anything starts."""
-    if engine.name != "spark":
-        return None
+    stack: ExitStack, command_job: CommandJob, job: Job, kind: str, master: str | None, source_url: str
+) -> Spark:
+    """Raises: SettingsError if something is missing, before anything starts."""
     journal = command_job.journal()
     need_server_journal(job, journal)
     text = JobText.of(job)
-    cluster = stack.enter_context(open_cluster(job, kind, engine.master))
+    cluster = stack.enter_context(open_cluster(job, kind, master))
     need_executors(cluster, text, source_url)
     spark = Spark(
         cluster, text, connections_of_slot(job, cluster.slots, is_bounded=cluster.is_bounded), journal, job

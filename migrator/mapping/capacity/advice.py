@@ -15,7 +15,7 @@ from migrator.mapping.capacity.design import (
     is_constant,
     places_of,
 )
-from migrator.mapping.capacity.model import Advice, PatternReads, Rewrite, TypeSize, Writes
+from migrator.mapping.model.capacity import Advice, PatternReads, Rewrite, TypeSize, Writes
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.table import ITEM_BYTES, Index

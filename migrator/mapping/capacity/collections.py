@@ -9,7 +9,7 @@ from heapq import nlargest
 from operator import attrgetter
 from typing import Any
 
-from migrator.mapping.capacity.model import Spread
+from migrator.mapping.model.capacity import Spread
 
 KEPT = 50_000
 """Item collections of one index that are counted at the same time."""

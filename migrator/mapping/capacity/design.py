@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from migrator.mapping.items.changes import captured_name
 from migrator.mapping.items.filters import FILTERS, unit_of
-from migrator.mapping.patterns.param_sources import Form, StoredKey, reachable_keys, stored_keys
 from migrator.mapping.language.redaction import mask, masked_keys, redaction_of
 from migrator.mapping.model.facts import (
     CollectionPlan,
@@ -22,6 +21,7 @@ from migrator.mapping.model.facts import (
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern, Template, paths_in
 from migrator.mapping.model.table import Index
+from migrator.mapping.patterns.param_sources import Form, StoredKey, reachable_keys, stored_keys
 
 PROJECTED = 20
 """Attributes of one index that DynamoDB lets a table name, so that all its indexes together stay below its limit of 100."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from migrator.mapping.items.wire import read_units
-from migrator.mapping.patterns.requests import KeyTest, Requests
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Operator, Pattern
 from migrator.mapping.model.table import Item, ItemKey
+from migrator.mapping.patterns.requests import KeyTest, Requests
 
 PAGE_BYTES = 1024 * 1024
 """Of one page of a Query. Source: AWS Developer Guide, "Query operations", pagination."""

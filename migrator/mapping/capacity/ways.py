@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from migrator.mapping.items.wire import Price
-from migrator.mapping.capacity.model import Way
+from migrator.mapping.model.capacity import Way
 
 PLAIN_US, JOINED_US = 16, 24
 """CPU of an item in a backfill, in microseconds: of rows alone with indexes, and with joins or a collection. Measured:

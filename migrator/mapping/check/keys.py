@@ -10,8 +10,6 @@ from migrator.mapping.check.patterns import key_templates
 from migrator.mapping.check.values import key_facts
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language.document import Document, Path
-from migrator.mapping.patterns.param_sources import origins_of, reachable_keys
-from migrator.runtime.errors import Fault
 from migrator.mapping.model.facts import Alike, Column, EntityPlan, Kind, column_of, kept_columns, kind_of
 from migrator.mapping.model.mapping import (
     Const,
@@ -31,6 +29,8 @@ from migrator.mapping.model.table import (
     Index,
     KeyAttribute,
 )
+from migrator.mapping.patterns.param_sources import origins_of, reachable_keys
+from migrator.runtime.errors import Fault
 
 # ── What is wrong, or risky, in the keys of one entity's items: ambiguity, length, order and type ──
 

@@ -9,17 +9,6 @@ from itertools import pairwise
 from migrator.mapping.check.values import is_closed
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language.document import Document, Path
-from migrator.mapping.patterns.param_sources import (
-    Form,
-    StoredKey,
-    matching_keys,
-    may_give,
-    reachable_keys,
-    same_forms,
-    shown,
-    stored_keys,
-)
-from migrator.runtime.errors import Fault, did_you_mean
 from migrator.mapping.model.facts import EntityPlan, Kind
 from migrator.mapping.model.mapping import (
     Const,
@@ -34,6 +23,17 @@ from migrator.mapping.model.mapping import (
     uses_in,
 )
 from migrator.mapping.model.table import Index, KeyAttribute
+from migrator.mapping.patterns.param_sources import (
+    Form,
+    StoredKey,
+    matching_keys,
+    may_give,
+    reachable_keys,
+    same_forms,
+    shown,
+    stored_keys,
+)
+from migrator.runtime.errors import Fault, did_you_mean
 
 # ── Whether the parameters of an access pattern are of types that its templates, filters and keys take ──
 

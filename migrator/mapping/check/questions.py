@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
 from itertools import chain
 
-from migrator.mapping.model.questions import Path, Question
 from migrator.mapping.language.document import Document
-from migrator.mapping.patterns.param_sources import StoredKey, reachable_keys
-from migrator.runtime.errors import Fault
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import Expression, Mapping, Pattern, uses_in
+from migrator.mapping.model.questions import Path, Question
 from migrator.mapping.model.table import Index
+from migrator.mapping.patterns.param_sources import StoredKey, reachable_keys
+from migrator.runtime.errors import Fault
 
 
 def question_warnings(

@@ -13,10 +13,10 @@ from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT
 from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.language.document import Document
 from migrator.mapping.language.plan import Reference, references_of
-from migrator.runtime.errors import Fault
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, column_of, kind_of
 from migrator.mapping.model.mapping import Filter, ItemDesign, Mapping, Ref, Template
 from migrator.mapping.model.table import NUMBER_DIGITS, TableDesign
+from migrator.runtime.errors import Fault
 
 # ── Faults in the use of a column's type: no form in an item, a list where text is wanted, too many digits ──
 

@@ -15,8 +15,8 @@ from migrator.mapping.difference.difference import (
 from migrator.mapping.difference.meaning import BASE_KEY, ROW_KEY, TABLE, meanings
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.language.plan import entities_of
-from migrator.runtime.errors import Fault
 from migrator.mapping.model.mapping import Entity
+from migrator.runtime.errors import Fault
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from migrator.mapping.difference.meaning import (
     Writing,
     filter_form,
 )
-from migrator.mapping.patterns.param_sources import reachable_keys
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern, Statement
+from migrator.mapping.patterns.param_sources import reachable_keys
 
 ItemType = tuple[str, str]
 """(entity as written, item type)."""

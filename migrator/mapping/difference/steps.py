@@ -8,11 +8,11 @@ from typing import Protocol
 
 from migrator.mapping.difference.difference import Difference
 from migrator.mapping.difference.patterns import PatternDifference
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import PatternPhase, Phase
 from migrator.mapping.model.instances import ChangeStep, RevisionChange, Standing
 from migrator.mapping.model.live import Root
 from migrator.mapping.model.table import ItemKey
+from migrator.runtime.errors import SettingsError
 
 ORDER: tuple[ChangeStep, ...] = ("indexes", "newest", "items", "gone", "verify", "unasked")
 """Indexes are there before items have their attributes; no item of the older mapping is written once the newer one is the

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.inverse.filters import undone
 from migrator.mapping.inverse.given import Given, Lack, Where, given_by, given_by_each, lists_of
 from migrator.mapping.inverse.scope import Scope, always, decided_by, linked
 from migrator.mapping.inverse.values import Loss, attribute_reader
+from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.model.facts import EntityPlan, TableFacts
 from migrator.mapping.model.mapping import ItemDesign, Mapping, Ref
 from migrator.mapping.model.table import Item, TableDesign

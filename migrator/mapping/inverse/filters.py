@@ -10,8 +10,6 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
-from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds
-from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.inverse.values import (
     Cause,
     Loss,
@@ -25,6 +23,8 @@ from migrator.mapping.inverse.values import (
     text_kept,
     text_reader,
 )
+from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds
+from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Filter, Ref
 

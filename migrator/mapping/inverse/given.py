@@ -10,10 +10,10 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.mapping.check.values import is_closed
-from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.inverse.filters import day_of, ends_in_path, undone, width_of
 from migrator.mapping.inverse.scope import Scope, always, decided_by
 from migrator.mapping.inverse.values import Loss, Reading
+from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.model.facts import Column, EntityPlan, kept_columns
 from migrator.mapping.model.mapping import (
     Condition,

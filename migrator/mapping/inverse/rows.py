@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.inverse.designs import ChildList, DesignInverse, Row, read_backwards
 from migrator.mapping.inverse.given import Contents
 from migrator.mapping.inverse.scope import Scope, filled_by
 from migrator.mapping.inverse.tables import TableInverse, stored_columns, table_inverse, types_of_two_tables
-from migrator.runtime.errors import RowError
+from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.model.facts import EntityPlan, TableFacts
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import Item, TableDesign
+from migrator.runtime.errors import RowError
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from migrator.mapping.items.filters import FILTERS, FilterContext
 from migrator.mapping.inverse.filters import may_be_missing
+from migrator.mapping.items.filters import FILTERS, FilterContext
 from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,

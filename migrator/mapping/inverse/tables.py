@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from migrator.mapping.check.values import meeting_items
-from migrator.features.init.design.written import text_of
 from migrator.mapping.inverse.designs import ChildList, DesignInverse
 from migrator.mapping.inverse.given import Lack
 from migrator.mapping.inverse.values import Cause, Loss
+from migrator.mapping.language.yaml_text import text_of
 from migrator.mapping.model.facts import Column, EntityPlan, TableFacts
 from migrator.mapping.model.table import TableDesign
 

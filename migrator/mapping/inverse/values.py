@@ -11,8 +11,8 @@ from uuid import UUID
 
 from migrator.mapping.items import values
 from migrator.mapping.items.templates import format_width
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.facts import Kind
+from migrator.runtime.errors import RowError
 
 Cause = Literal[
     "absent",

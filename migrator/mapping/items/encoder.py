@@ -26,12 +26,12 @@ from migrator.mapping.items.items import (
 )
 from migrator.mapping.items.wire import decode, encode_sized, number_bytes, text_bytes
 from migrator.mapping.model.edges import RawPage
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.table import (
     EncodedItem,
     RowTree,
 )
+from migrator.runtime.errors import RowError
 
 Row: TypeAlias = tuple[Any, ...]
 """A row tree, or a row with raw texts at the places of `Encoder.raw`."""

@@ -17,8 +17,8 @@ import orjson
 from migrator.mapping.items import values
 from migrator.mapping.items.values import Decoder, stored
 from migrator.mapping.items.wire import encode_value, number_bytes, number_text, text_bytes
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.table import NUMBER_DIGITS, encode_key
+from migrator.runtime.errors import RowError
 
 
 class NoCodeError(Exception):

@@ -13,10 +13,10 @@ from migrator.mapping.items import values
 from migrator.mapping.items.geo import PRECISIONS, cell, cells_around
 from migrator.mapping.items.scalars import moment_of
 from migrator.mapping.items.values import json_text
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.facts import Alike, Kind, KindName
 from migrator.mapping.model.mapping import Filter
 from migrator.mapping.model.table import CLIMB_LEVELS
+from migrator.runtime.errors import RowError
 
 # ──
 # Buckets of time: the text of the hour, day, month or year that a moment falls into, and all buckets of a

@@ -26,7 +26,6 @@ from migrator.mapping.items.rows import (
 from migrator.mapping.items.transforms import Transform, refused_row_decoder, row_decoder
 from migrator.mapping.items.values import attribute, fitting, stored
 from migrator.mapping.items.wire import item_bytes, value_bytes
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.facts import EntityPlan, kept_columns
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.mapping import Entity, IndexEntry, ItemDesign, Mapping, Stored
@@ -45,6 +44,7 @@ from migrator.mapping.model.table import (
     item_key_text,
     source_text,
 )
+from migrator.runtime.errors import RowError
 
 # ── The base key of an item, made out of a decoded row ──
 

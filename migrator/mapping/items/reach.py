@@ -13,11 +13,11 @@ from migrator.mapping.items.items import Step, compile_base_key
 from migrator.mapping.items.rows import Places
 from migrator.mapping.items.scalars import NoFormError, Undecodable, of_column
 from migrator.mapping.items.values import Decoder, decoder
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.mapping import ItemDesign, paths_in
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Item, ItemKey, SourceKey, TableDesign, encode_key
+from migrator.runtime.errors import RowError
 
 # ── Item keys of a changed row, computed from its image without the row tree. Pure ──
 

@@ -14,10 +14,20 @@ from migrator.mapping.items.filters import FILTERS, FilterContext
 from migrator.mapping.items.scalars import NoFormError, Undecodable, of_column
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.items.values import Decoder, decoder, fitting, json_text
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan, Kind
-from migrator.mapping.model.mapping import Condition, Const, Each, Expression, Filter, MapOf, Ref, Stored, Template
+from migrator.mapping.model.mapping import (
+    Condition,
+    Const,
+    Each,
+    Expression,
+    Filter,
+    MapOf,
+    Ref,
+    Stored,
+    Template,
+)
 from migrator.mapping.model.table import CLIMB_LEVELS, KeyAttribute, RowTree, Value
+from migrator.runtime.errors import RowError
 
 # ── Values kept in S3: the pointer that an item holds, and the bytes that it points to ──
 

@@ -11,9 +11,9 @@ from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Any
 
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.table import NUMBER_DIGITS, NUMBER_MAX_EXPONENT, NUMBER_MIN_EXPONENT
+from migrator.runtime.errors import RowError
 
 # ── Values that their column's kind has no form for, and the text that `|text` keeps of them instead ──
 

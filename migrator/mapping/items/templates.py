@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from migrator.mapping.items.filters import FILTERS
-from migrator.runtime.errors import did_you_mean
 from migrator.mapping.model.mapping import Filter, Ref, Template
+from migrator.runtime.errors import did_you_mean
 
 _FORMAT = re.compile(r"0(?P<width>[1-9][0-9]*)(?:d|\.(?P<decimals>[0-9]+)f)?")
 _QUOTED_NAME = re.compile(r'"((?:[^"]|"")+)"')

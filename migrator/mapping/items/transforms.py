@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from migrator.mapping.items.rows import Row, decoder_of, decoding_steps
 from migrator.mapping.items.scalars import Undecodable, as_text
 from migrator.mapping.items.values import Decoder, decoder, stored
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.facts import EntityPlan, Kind
 from migrator.mapping.model.table import RowTree
+from migrator.runtime.errors import RowError
 
 Transform: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """A user's function: the decoded row by path (`name`, `customer.name`; lists as lists of dicts) in, a dict of new values by

@@ -24,9 +24,9 @@ from migrator.mapping.items.scalars import (
     timestamp_decoder,
     without_advice,
 )
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.facts import Kind, KindName
 from migrator.mapping.model.table import NESTING_LEVELS, SetOf, Value
+from migrator.runtime.errors import RowError
 
 # ──
 # Values that hold values: JSON documents, arrays, composites, hstores and MySQL's SETs, as plain lists and

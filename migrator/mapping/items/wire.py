@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
 
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.table import (
     NESTING_LEVELS,
     READ_UNIT_BYTES,
@@ -20,6 +19,7 @@ from migrator.mapping.model.table import (
     TableDesign,
     Value,
 )
+from migrator.runtime.errors import RowError
 
 # ──
 # An item's key as JSON, each value under its DynamoDB type: in checkpoints, marks and the journal's

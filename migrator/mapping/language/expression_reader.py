@@ -8,8 +8,8 @@ from typing import Any
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.templates import parse_ref, parse_template
 from migrator.mapping.language.document import Document, Path
-from migrator.runtime.errors import Fault, did_you_mean
 from migrator.mapping.model.mapping import SCHEMA_PATH, Expression, Ref, Template
+from migrator.runtime.errors import Fault, did_you_mean
 
 
 class ExpressionReader:

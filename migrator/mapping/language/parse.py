@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import ValidationError
 
-from migrator.mapping.language.documents import KEY_TYPES, key_type
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language import forms, value_forms
 from migrator.mapping.language.document import (
@@ -23,10 +22,10 @@ from migrator.mapping.language.document import (
     schema_faults,
     where_of,
 )
+from migrator.mapping.language.documents import KEY_TYPES, key_type
 from migrator.mapping.language.expression_reader import ExpressionReader
 from migrator.mapping.language.parse_entity import EntityParser, unknown_word
 from migrator.mapping.language.parse_pattern import PatternParser
-from migrator.runtime.errors import Fault, MappingError, did_you_mean
 from migrator.mapping.model.mapping import (
     SCHEMA_PATH,
     DocumentQuestion,
@@ -40,6 +39,7 @@ from migrator.mapping.model.mapping import (
     Ref,
 )
 from migrator.mapping.model.table import Index, KeyAttribute, KeyType, TableDesign
+from migrator.runtime.errors import Fault, MappingError, did_you_mean
 
 
 @dataclass(frozen=True)

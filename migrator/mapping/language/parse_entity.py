@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, get_args
 from migrator.mapping.language import forms as language_forms
 from migrator.mapping.language import value_forms
 from migrator.mapping.language.document import Path
-from migrator.runtime.errors import did_you_mean
 from migrator.mapping.model.mapping import (
     TRANSFORM,
     Aggregate,
@@ -31,6 +30,7 @@ from migrator.mapping.model.mapping import (
     Version,
 )
 from migrator.mapping.model.table import TableDesign, Value
+from migrator.runtime.errors import did_you_mean
 
 if TYPE_CHECKING:
     from migrator.mapping.language.expression_reader import ExpressionReader

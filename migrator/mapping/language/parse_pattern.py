@@ -12,7 +12,6 @@ from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language import forms as pattern_forms
 from migrator.mapping.language.document import Path
 from migrator.mapping.language.value_forms import FREQUENCY
-from migrator.runtime.errors import did_you_mean
 from migrator.mapping.model.mapping import (
     CompareRules,
     Const,
@@ -32,6 +31,7 @@ from migrator.mapping.model.mapping import (
     paths_in,
 )
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.runtime.errors import did_you_mean
 
 if TYPE_CHECKING:
     from migrator.mapping.language.expression_reader import ExpressionReader

@@ -12,12 +12,12 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from migrator.mapping.patterns.param_sources import origins_of, redacted_params
 from migrator.mapping.language.plan import entities_of
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan, JoinPlan, Slot, TableFacts, kept_columns
 from migrator.mapping.model.mapping import Expression, ItemDesign, Pattern, Template, paths_in
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Hidden
+from migrator.mapping.patterns.param_sources import origins_of, redacted_params
 
 # ── Attributes that must not be shown: those that a pattern redacts, and others made of the same columns. Pure ──
 

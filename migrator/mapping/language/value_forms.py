@@ -52,7 +52,7 @@ DOCUMENT_TYPE = (
     r"^(integer|number(\((0|[1-9]\d?)\))?|text|boolean|date|time|timestamp( with zone)?|uuid|binary|json"
     r"|list|map|set\((text|number|binary)\)|any)$"
 )
-"""Types of columns of an old table of DynamoDB's: what stands under which of its types, see mapping/language/documents.py."""
+"""Types of columns of an old DynamoDB table: what stands under which of its types, see mapping/language/documents.py."""
 
 
 # ── table ───────────────────────────────────────────────────────────────────────────────────────

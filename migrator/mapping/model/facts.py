@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.mapping import Collection, Entity, ItemDesign
 from migrator.mapping.model.table import Value
+from migrator.runtime.errors import SettingsError
 
 # ──
 # The source's schema as far as a mapping needs it, and an entity's plan: what to read, and where it

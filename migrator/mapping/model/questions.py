@@ -265,3 +265,13 @@ class Figures:
     totals: Dict[tuple[str, str, tuple[str, ...]], Span] = field(default_factory=dict)
     fan_out: Dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
     exact: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be measured for a design: `spans`: columns by table; `totals`: (table, column, grouping columns);
+    `fan_out`: (table, columns)."""
+
+    spans: Dict[str, tuple[str, ...]]
+    totals: tuple[tuple[str, str, tuple[str, ...]], ...]
+    fan_out: tuple[tuple[str, tuple[str, ...]], ...]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from migrator.mapping.capacity.model import Costs
+from migrator.mapping.model.capacity import Costs
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.table import ItemKey
 

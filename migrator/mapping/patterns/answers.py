@@ -15,14 +15,14 @@ from migrator.mapping.items.geo import distance_m
 from migrator.mapping.items.rows import Places, compile_ref
 from migrator.mapping.items.scalars import NotHeldError, checked_number, without_advice
 from migrator.mapping.items.values import attribute, decoder, stored
-from migrator.mapping.patterns.designs import Behind, Designs
-from migrator.mapping.patterns.params import param_text
-from migrator.runtime.errors import RowError, SettingsError, did_you_mean
 from migrator.mapping.model.evidence import Member
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Mapping, Param, ParamType, Part, Pattern
 from migrator.mapping.model.results import Nearby
 from migrator.mapping.model.table import Item, Value
+from migrator.mapping.patterns.designs import Behind, Designs
+from migrator.mapping.patterns.params import param_text
+from migrator.runtime.errors import RowError, SettingsError, did_you_mean
 
 # ── Values of SQL answers, converted to the form that they have in an item, attribute by attribute ──
 

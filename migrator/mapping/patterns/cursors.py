@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.table import Item, Value
+from migrator.runtime.errors import SettingsError
 
 _SIGNED_BYTES = 16
 _FORM = 1

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from migrator.mapping.items.filters import FILTERS
-from migrator.mapping.patterns.designs import Behind, Designs
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.facts import Kind, KindName
 from migrator.mapping.model.mapping import Part
 from migrator.mapping.model.table import Value
+from migrator.mapping.patterns.designs import Behind, Designs
 
 Kinds: TypeAlias = "Mapping[str, Kind]"
 """By attribute what its column holds; without those that are no column's own value."""

@@ -13,9 +13,9 @@ from uuid import UUID
 from migrator.mapping.items.filters import bucket, following
 from migrator.mapping.items.scalars import NotHeldError, checked_number, without_advice
 from migrator.mapping.items.values import decoder, encodable, text
-from migrator.runtime.errors import RowError, SettingsError, did_you_mean
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Param, ParamType, Pattern
+from migrator.runtime.errors import RowError, SettingsError, did_you_mean
 
 # ── Parameters as text for the command line, from the decoded values of rows. Pure ──
 

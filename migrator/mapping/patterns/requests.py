@@ -13,7 +13,6 @@ from typing import Any
 from migrator.mapping.items.filters import UNITS, FilterContext, cut_of, is_whole, texts_of
 from migrator.mapping.items.geo import precision_for, reach_m
 from migrator.mapping.items.rows import Compiled, Places, bound_text, compile_key, compile_value
-from migrator.runtime.errors import RowError, SettingsError
 from migrator.mapping.model.mapping import (
     Expression,
     Mapping,
@@ -36,6 +35,7 @@ from migrator.mapping.model.table import (
     KeyAttribute,
     TableDesign,
 )
+from migrator.runtime.errors import RowError, SettingsError
 
 # ── A pattern's templates and expressions, rendered with its parameters ──
 

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from migrator.mapping.model.evidence import Side
+from migrator.mapping.model.mapping import Part, Pattern
 from migrator.mapping.patterns.answers import plain_rows
 from migrator.mapping.patterns.handed import Answer, Kinds, Parts, Records
 from migrator.runtime.errors import SettingsError, did_you_mean
-from migrator.mapping.model.evidence import Side
-from migrator.mapping.model.mapping import Part, Pattern
 
 Rows = list[tuple[Any, ...]]
 Record = Mapping[str, Any]

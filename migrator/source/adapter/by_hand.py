@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
-from migrator.runtime.errors import SettingsError, UnmarkedError
 from migrator.mapping.model.facts import Captured, columns_of
+from migrator.runtime.errors import SettingsError, UnmarkedError
 from migrator.source.adapter import driver as adapter_driver
 from migrator.source.adapter.changes import Changed, compared
 from migrator.source.adapter.driver import Driver

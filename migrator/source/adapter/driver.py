@@ -15,8 +15,8 @@ from sqlalchemy.util import await_only
 from migrator.runtime.errors import UnmarkedError
 from migrator.runtime.retry import in_context
 from migrator.source.adapter.statement import StatementStyle, escaped, placeholder
-from migrator.source.engines.connect import engine_of
 from migrator.source.engines.base import Engine
+from migrator.source.engines.connect import engine_of
 
 # ── Guarded cursors ──
 # A service may take the driver's own cursor from under SQLAlchemy: what it writes leaves no mark, so it is refused.

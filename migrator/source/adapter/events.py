@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from migrator.mapping.model.capture import Installation
-from migrator.runtime.errors import SettingsError, UnmarkedError
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.live import Change
+from migrator.runtime.errors import SettingsError, UnmarkedError
 from migrator.runtime.server_errors import is_broken, is_contended
 from migrator.source.adapter import driver as adapter_driver
 from migrator.source.adapter.changes import Changed, Pending, made_alone
@@ -26,8 +26,8 @@ from migrator.source.adapter.statement import words_of
 from migrator.source.adapter.tables import watched_tables
 from migrator.source.adapter.transactions import TransactionState, TransactionStates, Watcher, changes
 from migrator.source.adapter.tree import may_write
-from migrator.source.engines.connect import engine_of
 from migrator.source.engines.catalogue import Place
+from migrator.source.engines.connect import engine_of
 from migrator.source.engines.ddl import Ddl
 from migrator.source.sql.transactions import Writing, source_error
 

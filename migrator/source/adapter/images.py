@@ -7,15 +7,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from migrator.runtime.errors import UnmarkedError
 from migrator.mapping.model.facts import Column, columns_of
+from migrator.runtime.errors import UnmarkedError
 from migrator.source.adapter.driver import Driver, Row, Sql, key_of
 from migrator.source.adapter.keys import Key
 from migrator.source.adapter.statement import Fragment
 from migrator.source.adapter.tables import CapturedTable, CapturedTables
-from migrator.source.engines.connect import engine_of
 from migrator.source.engines.base import Lock
 from migrator.source.engines.catalogue import Below, Place
+from migrator.source.engines.connect import engine_of
 from migrator.source.engines.ddl import Ddl
 
 # ── Session settings on PostgreSQL that would make an image differ from the one that a trigger makes ──

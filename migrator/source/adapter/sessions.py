@@ -12,8 +12,8 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session, sessionmaker
 from sqlalchemy.pool import QueuePool
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.live import Change
+from migrator.runtime.errors import SettingsError
 from migrator.source.adapter.driver import off_loop
 from migrator.source.adapter.events import EventHooks
 from migrator.source.adapter.transactions import changes

@@ -14,8 +14,8 @@ import sqlglot
 from sqlglot import Token, TokenType
 
 from migrator.runtime.errors import UnmarkedError
-from migrator.source.engines.connect import engine_of
 from migrator.source.engines.base import Engine
+from migrator.source.engines.connect import engine_of
 
 # ── Placeholders of DB-API drivers: found in a statement, and written for another driver ──
 

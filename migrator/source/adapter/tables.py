@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Captured, columns_of
+from migrator.runtime.errors import SettingsError
 from migrator.source.adapter.statement import words_of
-from migrator.source.engines.connect import engine_at
 from migrator.source.engines.catalogue import Below, Links, Pairs, Place
+from migrator.source.engines.connect import engine_at
 
 # ── Tables linked by foreign keys over any number of steps; `Outcomes.links` gives single steps ──
 

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy.engine import Connection
 
-from migrator.runtime.errors import UnmarkedError
 from migrator.mapping.model.live import Change
+from migrator.runtime.errors import UnmarkedError
 from migrator.source.adapter.changes import Changed
 from migrator.source.adapter.driver import Driver
 

@@ -13,9 +13,9 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.changes import captured_name, captured_tables
 from migrator.mapping.model.capture import CaptureState, Installation, MarkedBy, Step, TableCapture
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
 from migrator.mapping.model.live import ActivityCounts
+from migrator.runtime.errors import SettingsError
 from migrator.source.capture.marks import FIRST_EPOCH, counter
 from migrator.source.engines.connect import engine_at
 from migrator.source.engines.ddl import (

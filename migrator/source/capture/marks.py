@@ -16,9 +16,9 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.capture import MarkedBy
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root, SlotLag
 from migrator.mapping.model.table import ItemKey
+from migrator.runtime.errors import SourceError
 from migrator.source.engines.base import Capturing
 from migrator.source.engines.ddl import VERSION, Ddl
 from migrator.source.sql.transactions import Writing

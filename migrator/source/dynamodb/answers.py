@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from migrator.source.dynamodb.finding import Finder, name_of
-from migrator.source.dynamodb.trees import Trees
-from migrator.source.dynamodb.values import wired_key
-from migrator.mapping.language.documents import facts_of
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.items.wire import encode
 from migrator.mapping.language.document import Document
-from migrator.mapping.patterns.requests import Requests
+from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.plan import plan_entity
 from migrator.mapping.model.edges import WiredItem
-from migrator.runtime.errors import MissingNameError, SourceError
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import DocumentQuestion, Statement
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Request, Rows
+from migrator.mapping.patterns.requests import Requests
+from migrator.runtime.errors import MissingNameError, SourceError
+from migrator.source.dynamodb.finding import Finder, name_of
+from migrator.source.dynamodb.trees import Trees
+from migrator.source.dynamodb.values import wired_key
 
 _NOWHERE = Document("", {}, {})
 

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from migrator.source.dynamodb.values import key_type_of, value_of, wire_value, wired_key
+from migrator.dynamodb.tables import DescribedIndex, DescribedTable, TableReader
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.items.wire import decode
 from migrator.mapping.model.edges import WiredItem
-from migrator.runtime.errors import MissingNameError
 from migrator.mapping.model.facts import TableFacts
+from migrator.runtime.errors import MissingNameError
 from migrator.runtime.retry import RateLimit, Retry, in_context
-from migrator.dynamodb.tables import DescribedIndex, DescribedTable, TableReader
+from migrator.source.dynamodb.values import key_type_of, value_of, wire_value, wired_key
 
 Values = tuple[Any, ...]
 AT_ONCE = 8

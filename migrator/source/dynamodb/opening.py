@@ -7,6 +7,24 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypedDict
 
+from migrator.dynamodb.client import dynamodb_client, endpoint_of, is_loopback, service_client
+from migrator.dynamodb.stream import DynamoStream
+from migrator.dynamodb.tables import TableReader
+from migrator.journal.database import Database
+from migrator.journal.source_capture import JournalMarks, JournalTickets
+from migrator.journal.streams import SqlStreamJournal
+from migrator.mapping.check.check import check_mapping
+from migrator.mapping.items.changes import captured_tables
+from migrator.mapping.language.documents import facts_of
+from migrator.mapping.model.edges import WiredItem
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.shards import MEND_OF_SOURCE
+from migrator.runtime.errors import SettingsError
+from migrator.runtime.retry import RateLimit, Retry
+from migrator.settings.job import Job
+from migrator.settings.source import DocumentSettings, SourceSettings
+from migrator.settings.transforms import load_transforms, sound_mapping, with_writes
 from migrator.source.dynamodb.capture.activity import AwsCalls, StreamActivity
 from migrator.source.dynamodb.capture.install import CapturedStream, StreamCapture
 from migrator.source.dynamodb.capture.marks import (
@@ -18,27 +36,9 @@ from migrator.source.dynamodb.capture.marks import (
 )
 from migrator.source.dynamodb.finding import Finder
 from migrator.source.dynamodb.positions import MOST_SEGMENTS, MOST_SEGMENTS_HERE
+from migrator.source.dynamodb.reader import StreamReader
 from migrator.source.dynamodb.source import DocumentSource, ReadPace
 from migrator.source.dynamodb.values import value_of
-from migrator.journal.source_capture import JournalMarks, JournalTickets
-from migrator.journal.streams import SqlStreamJournal
-from migrator.journal.database import Database
-from migrator.mapping.check.check import check_mapping
-from migrator.mapping.language.documents import facts_of
-from migrator.mapping.items.changes import captured_tables
-from migrator.mapping.model.edges import WiredItem
-from migrator.runtime.errors import SettingsError
-from migrator.mapping.model.facts import EntityPlan
-from migrator.mapping.model.mapping import Mapping
-from migrator.mapping.model.shards import MEND_OF_SOURCE
-from migrator.runtime.retry import RateLimit, Retry
-from migrator.settings.job import Job
-from migrator.settings.source import DocumentSettings, SourceSettings
-from migrator.settings.transforms import load_transforms, sound_mapping, with_writes
-from migrator.source.dynamodb.reader import StreamReader
-from migrator.dynamodb.client import dynamodb_client, endpoint_of, is_loopback, service_client
-from migrator.dynamodb.tables import TableReader
-from migrator.dynamodb.stream import DynamoStream
 
 _SAMPLED_SEGMENTS = 16
 

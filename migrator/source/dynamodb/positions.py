@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.table import SourceKey, decode_key, encode_key
+from migrator.runtime.errors import SourceError
 
 MOST_SEGMENTS = 1_000_000
 """Source: API reference, Scan, TotalSegments."""

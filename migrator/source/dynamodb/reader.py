@@ -10,13 +10,6 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TypeAlias
 
-from migrator.runtime.errors import (
-    ExpiredIteratorError,
-    LostRecordsError,
-    MigratorError,
-    SettingsError,
-    StoppedError,
-)
 from migrator.mapping.model.shards import (
     ALL_OF_IT,
     FRESH_S,
@@ -27,6 +20,13 @@ from migrator.mapping.model.shards import (
     StreamRecord,
     StreamSource,
     StreamState,
+)
+from migrator.runtime.errors import (
+    ExpiredIteratorError,
+    LostRecordsError,
+    MigratorError,
+    SettingsError,
+    StoppedError,
 )
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import running_s

@@ -8,6 +8,23 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
+from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.language.documents import DIALECT, facts_of, key_type
+from migrator.mapping.model.edges import KeyCounts, RowsSeen, WiredItem
+from migrator.mapping.model.facts import (
+    CollectionPlan,
+    Column,
+    EntityPlan,
+    JoinPlan,
+    Lookup,
+    SchemaFacts,
+    TableFacts,
+)
+from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.results import Explained
+from migrator.mapping.model.table import READ_UNIT_BYTES, RowTree, SourceKey, Value, encode_key
+from migrator.runtime.errors import NotCountedError, SettingsError, SourceError
+from migrator.runtime.retry import RateLimit, Retry
 from migrator.source.dynamodb.answers import DocumentAnswers
 from migrator.source.dynamodb.finding import Finder
 from migrator.source.dynamodb.positions import (
@@ -21,15 +38,6 @@ from migrator.source.dynamodb.positions import (
 )
 from migrator.source.dynamodb.trees import SharedScans, Trees, roots_of
 from migrator.source.dynamodb.values import key_of_text, value_of
-from migrator.mapping.language.documents import DIALECT, facts_of, key_type
-from migrator.mapping.items.scalars import Undecodable
-from migrator.mapping.model.edges import KeyCounts, RowsSeen, WiredItem
-from migrator.runtime.errors import NotCountedError, SettingsError, SourceError
-from migrator.mapping.model.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Lookup, SchemaFacts, TableFacts
-from migrator.mapping.model.mapping import Mapping
-from migrator.mapping.model.results import Explained
-from migrator.mapping.model.table import READ_UNIT_BYTES, RowTree, SourceKey, Value, encode_key
-from migrator.runtime.retry import RateLimit, Retry
 
 Conditions = Sequence[tuple[Column, tuple[Value, ...] | None]]
 _PLACES = 64

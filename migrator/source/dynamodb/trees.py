@@ -8,12 +8,12 @@ from decimal import Context, Decimal
 from threading import Lock
 from typing import Any
 
-from migrator.source.dynamodb.finding import Finder, Values, reader_of
-from migrator.source.dynamodb.values import value_of
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan, JoinPlan, Lookup, Slot, TableFacts
 from migrator.mapping.model.table import CLIMB_LEVELS, RowTree
+from migrator.source.dynamodb.finding import Finder, Values, reader_of
+from migrator.source.dynamodb.values import value_of
 
 Found = Mapping[str, "WiredItem | Undecodable | None"]
 """The documents of one row by alias, '' its own; None where there is no parent."""

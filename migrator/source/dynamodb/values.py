@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from migrator.mapping.language.documents import TYPE_NAMES, held_as, key_type
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.items.values import json_text
 from migrator.mapping.items.wire import decode, number_text
+from migrator.mapping.language.documents import TYPE_NAMES, held_as, key_type
 from migrator.mapping.model.edges import WiredItem
-from migrator.runtime.errors import UnfitValueError
 from migrator.mapping.model.facts import Column, TableFacts
 from migrator.mapping.model.table import SourceKey, decode_key
+from migrator.runtime.errors import UnfitValueError
 
 Wire = Mapping[str, Any]
 """One value in DynamoDB's form: {"S": …}."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import orjson
 
-from migrator.source.dynamodb.capture.marks import RecordImages
-from migrator.source.dynamodb.finding import Finder, Values, name_of
 from migrator.mapping.model.edges import WiredItem
-from migrator.runtime.errors import MigratorError, SettingsError, UnmarkedError
 from migrator.mapping.model.live import Change, Mark
 from migrator.mapping.model.shards import StreamRecord
+from migrator.runtime.errors import MigratorError, SettingsError, UnmarkedError
 from migrator.runtime.logs import get_logger
+from migrator.source.dynamodb.capture.marks import RecordImages
+from migrator.source.dynamodb.finding import Finder, Values, name_of
 
 _log = get_logger("dual_write")
 _BEFORE = "migrator.before"

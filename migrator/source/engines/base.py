@@ -12,12 +12,12 @@ from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 
 from migrator.mapping.model.edges import RawPage
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.facts import Captured, Column, Kind, KindName, TableFacts
+from migrator.runtime.errors import SourceError
 from migrator.source.engines.catalogue import Kinds, Links, Recorded, Reflected
 from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
 from migrator.source.engines.row_writing import RowWriting
-from migrator.source.engines.rights import Granting
+from migrator.source.rights import Granting
 
 # ── Replication: whether a server is a replica of another one, and how far it has replayed ──
 

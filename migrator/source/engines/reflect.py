@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SAWarning
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import ForeignKey, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Mapping as DesignMapping
-from migrator.source.engines.connect import engine_at
+from migrator.runtime.errors import SettingsError
 from migrator.source.engines.catalogue import Reflected
+from migrator.source.engines.connect import engine_at
 
 
 def view_names(connection: Connection) -> set[str]:

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Dialect
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from migrator.runtime.errors import SettingsError, SourceError
 from migrator.mapping.model.facts import TableFacts
+from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.server_errors import refuses_login
 from migrator.source.engines.base import ConnectionOptions, UrlKeeper
 

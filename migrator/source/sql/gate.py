@@ -16,8 +16,8 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from migrator.runtime.errors import SettingsError
-from migrator.source.engines.connect import engine_of
 from migrator.source.engines.base import Engine
+from migrator.source.engines.connect import engine_of
 from migrator.source.sql.spelling import escapes, sqlglot_dialect
 
 # ── The `:name` parameters of a statement: their places, and how their values are bound ──

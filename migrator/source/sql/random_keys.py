@@ -25,8 +25,8 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.table import decode_key, encode_key
-from migrator.source.sql import selects
 from migrator.source.engines.connect import engine_at
+from migrator.source.sql import selects
 from migrator.source.sql.selects import Key, KeySet
 from migrator.source.sql.transactions import first_rows
 

@@ -21,8 +21,8 @@ from sqlalchemy.types import NullType, TypeDecorator, UserDefinedType
 
 from migrator.mapping.model.facts import Column, EntityPlan, JoinPlan, Kind, Slot, TableFacts
 from migrator.mapping.model.table import Value
-from migrator.source.engines.connect import engine_of
 from migrator.source.engines.base import Trait
+from migrator.source.engines.connect import engine_of
 from migrator.source.sql.statements import row_expression
 
 # ── Columns read without loss, and compared by all of their value, for each engine ──

@@ -10,8 +10,8 @@ from functools import lru_cache
 from sqlalchemy.engine import Connection
 from sqlglot import Token, TokenType, exp
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import TableFacts
+from migrator.runtime.errors import SettingsError
 from migrator.source.engines.connect import engine_at, engine_of
 from migrator.source.engines.shared import CLOCKS
 from migrator.source.sql.gate import (

@@ -17,6 +17,8 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import Pool
 
+from migrator.mapping.model.facts import CollectionPlan, EntityPlan
+from migrator.mapping.model.table import RowTree
 from migrator.runtime.errors import (
     HiddenRowsError,
     MissingNameError,
@@ -25,8 +27,6 @@ from migrator.runtime.errors import (
     TooSlowError,
     UnfitValueError,
 )
-from migrator.mapping.model.facts import CollectionPlan, EntityPlan
-from migrator.mapping.model.table import RowTree
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.server_errors import (
     denial,
@@ -38,9 +38,9 @@ from migrator.runtime.server_errors import (
     takes_no_writes,
 )
 from migrator.runtime.system import tell_of_forks
-from migrator.source.engines.connect import ENGINES, Address, engine_at, place_of, read_engine, write_engine
 from migrator.source.engines import shared
 from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.connect import ENGINES, Address, engine_at, place_of, read_engine, write_engine
 from migrator.source.engines.ddl import Ddl
 from migrator.source.sql.selects import Key
 

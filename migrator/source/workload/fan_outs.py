@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from migrator.mapping.capacity.collections import spread_of
 from migrator.mapping.items.changes import captured_tables
-from migrator.mapping.capacity.model import FanOut, Spread
-from migrator.runtime.errors import SourceError
+from migrator.mapping.model.capacity import FanOut, Spread
 from migrator.mapping.model.facts import Captured, EntityPlan, JoinPlan, Lookup, TableFacts
+from migrator.runtime.errors import SourceError
 from migrator.source.engines.connect import engine_of
 from migrator.source.workload.statements import Ask
 

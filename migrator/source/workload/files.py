@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from migrator.mapping.model.questions import Statement
+from migrator.runtime.errors import SettingsError
 from migrator.source.engines.connect import engine_of
 from migrator.source.workload.statements import merged
+
+LARGEST_FILE = 200_000_000
+"""Bytes of a file of statements."""
+STATEMENTS_TAKE = "--statements takes a file of SQL, auto or none"
 
 
 def statements_of(text: str, dialect: str) -> list[Statement]:
@@ -53,3 +59,17 @@ def _told(comment: str, rate: float | None, name: str) -> tuple[float | None, st
     said, named = _RATE.search(comment), _NAME.match(comment.rstrip(" */\n"))
     new = named["name"] if named is not None and named["name"] else ""
     return float(said["rate"]) if said else rate, new or name
+
+
+def file_text(path: Path, taken: str = STATEMENTS_TAKE) -> str:
+    """Raises: SettingsError where there is no such file, or no text in it; `taken`: what the option takes."""
+    try:
+        size_bytes = path.stat().st_size
+        if size_bytes > LARGEST_FILE:
+            raise SettingsError(
+                f"{path}: {size_bytes:,} bytes; a file of statements has at most {LARGEST_FILE:,}"
+            )
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        what = f"{path}: cannot be read ({error.strerror})"
+        raise SettingsError(f"{what}; {taken}") from None

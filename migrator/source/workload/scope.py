@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from migrator.mapping.model.questions import Joined, Path, parent_alias
 from migrator.mapping.model.facts import Column, SchemaFacts, TableFacts
+from migrator.mapping.model.questions import Joined, Path, parent_alias
 from migrator.source.sql.spelling import folded
 
 Pair = tuple[exp.Column, exp.Column]

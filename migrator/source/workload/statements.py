@@ -117,7 +117,7 @@ def _outside_names(sql: str, dialect: str, change: Callable[[str], str]) -> str:
 
 _FUNCTION = re.compile(r"\b(avg|coalesce|count|date|ifnull|lower|max|min|sum|upper) \(", re.IGNORECASE)
 _OURS = re.compile(r"migrator_|\bFROM\s+\S+(?:\s*\.\s*\S+)?\s+AS\s+[`\"]?root\b", re.IGNORECASE)
-"""What our own statements have in them: an alias of figures, or that of a row tree's own table (see source/sql/selects.py)."""
+"""What our own statements have in them: an alias of figures, or that of a row tree's own table (source/sql/selects.py)."""
 
 
 def is_ours(sql: str) -> bool:

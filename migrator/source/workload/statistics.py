@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from migrator.features.init.design.proposal import Wanted
-from migrator.mapping.model.questions import Figures, Span
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
+from migrator.mapping.model.questions import Figures, Span, Wanted
 from migrator.source.engines.connect import engine_of
 from migrator.source.workload.statements import Ask
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from migrator.mapping.model.questions import Statement
 from migrator.mapping.items.changes import captured_name
-from migrator.mapping.capacity.model import Writes
+from migrator.mapping.model.capacity import Writes
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
+from migrator.mapping.model.questions import Statement
 from migrator.source.adapter.statement import quietly
 from migrator.source.sql.spelling import sqlglot_dialect
 from migrator.source.workload.reading import LONGEST, first_word, marked

@@ -9,8 +9,8 @@ from itertools import islice
 from migrator.mapping.items.items import CompiledEntity, project
 from migrator.mapping.items.wire import Estimate, item_bytes, measure
 from migrator.mapping.model.edges import Receipt, Rows
-from migrator.runtime.errors import TooSlowError, TwinRowsError
 from migrator.mapping.model.table import BATCH_WRITE_ITEMS, Item, RowTree, TableDesign
+from migrator.runtime.errors import TooSlowError, TwinRowsError
 
 SPOTS = 8
 SPOT_ROWS = 50

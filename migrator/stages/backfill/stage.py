@@ -12,10 +12,10 @@ from threading import Event
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import Rows
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Finding, Page, Progress, Run, Tally
 from migrator.mapping.model.results import BackfillResult
+from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.page_work import PageWork
 from migrator.stages.backfill.write import PagePath

@@ -17,7 +17,6 @@ from migrator.mapping.items.items import (
 )
 from migrator.mapping.items.wire import item_bytes, units_of_writes
 from migrator.mapping.model.edges import ObjectStore, RawPage, Receipt
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.journal import Finding, Page
 from migrator.mapping.model.live import KeyRequest, Memory, OpenFindings, Outcome, OwnStore, Root
 from migrator.mapping.model.results import Refreshed
@@ -30,6 +29,7 @@ from migrator.mapping.model.table import (
     source_named,
     split_source,
 )
+from migrator.runtime.errors import RowError
 from migrator.stages.backfill.only import WHOLE, Only, keys_by_root, stale_keys, united
 from migrator.stages.live.refresh import (
     Refresh,

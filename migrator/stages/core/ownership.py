@@ -19,10 +19,10 @@ from migrator.mapping.model.edges import (
     NameKind,
     TablesOfDynamo,
 )
-from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.mapping.model.evidence import PatternPhase
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Memory, Tickets
+from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.runtime.logs import get_logger
 from migrator.stages.live.refresh import RestoredError, behind
 

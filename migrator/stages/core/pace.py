@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
-from migrator.runtime.errors import MigratorError
 from migrator.mapping.model.instances import AS_SET, Throttle
+from migrator.runtime.errors import MigratorError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker
 

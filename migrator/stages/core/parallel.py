@@ -13,9 +13,9 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.edges import ItemStore, ScanPage
-from migrator.runtime.errors import Interrupted, MigratorError
 from migrator.mapping.model.journal import Page, Run, Tally
 from migrator.mapping.model.table import ItemKey
+from migrator.runtime.errors import Interrupted, MigratorError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from migrator.mapping.items.items import CompiledEntity, project
 from migrator.mapping.items.scalars import checked_number
-from migrator.mapping.items.key_lookups import AskedKey, RowLookup, row_lookups
 from migrator.mapping.model.edges import Rows
-from migrator.runtime.errors import RowError, SettingsError, UnfitValueError, did_you_mean
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Item, KeyAttribute, SourceKey, TableDesign, Value
+from migrator.mapping.patterns.key_lookups import AskedKey, RowLookup, row_lookups
+from migrator.runtime.errors import RowError, SettingsError, UnfitValueError, did_you_mean
 
 ROWS_AT_MOST = 2_000
 """Rows of an entity that are read for one item collection."""

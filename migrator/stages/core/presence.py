@@ -13,8 +13,8 @@ from importlib.metadata import version
 from types import TracebackType
 
 from migrator.journal.operations import SqlProcesses
-from migrator.runtime.errors import MigratorError
 from migrator.mapping.model.instances import Advance, ProcessKind, ProcessState
+from migrator.runtime.errors import MigratorError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import tried_now
 from migrator.runtime.system import Ticker, birth, visible_processes

@@ -17,10 +17,10 @@ from migrator.mapping.model.journal import Run, SegmentState
 from migrator.mapping.model.live import ConditionalStore, Image, Mark, Marks, Root, Writer, Writers
 from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign, encode_key, source_text, split_source
+from migrator.stages.core.parallel import TableWalk
 from migrator.stages.live.refresh import TOMBSTONE_DAYS
 from migrator.stages.live.rounds import RowReader
 from migrator.stages.live.writers import Purge
-from migrator.stages.core.parallel import TableWalk
 
 # ── Undo: counts or deletes the items that a job wrote, recognised by their `_src` ──
 

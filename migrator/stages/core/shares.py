@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from migrator.journal.shares import SqlShares
-from migrator.runtime.errors import MigratorError
 from migrator.mapping.model.instances import Share
+from migrator.runtime.errors import MigratorError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker
 from migrator.stages.core.pace import Pace

@@ -10,9 +10,9 @@ from migrator.mapping.check.values import key_doubt
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.plan import Change, changes
 from migrator.mapping.model.edges import Rows
-from migrator.runtime.errors import MissingNameError, SourceError, TooSlowError, TwinRowsError
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Finding, Run
+from migrator.runtime.errors import MissingNameError, SourceError, TooSlowError, TwinRowsError
 
 # ── A run keeps to the columns that it began with: one that comes, goes or changes meanwhile is told ──
 

@@ -17,7 +17,6 @@ from migrator.mapping.items.changes import captured_name, direct_tables
 from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import Rows
-from migrator.runtime.errors import SettingsError, SourceError, StoppedError, TargetError
 from migrator.mapping.model.evidence import Evidence, Line, PatternPhase, Phases, State
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Answered, Newest, Revision, ServiceRegistry
@@ -25,11 +24,12 @@ from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Activity, ActivityCounts, Marks, MarksState, Writer, Writers
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign
+from migrator.runtime.errors import SettingsError, SourceError, StoppedError, TargetError
 from migrator.runtime.retry import nap
 from migrator.settings.job import CutoverSettings
-from migrator.stages.cutover.rollback import WayBack, may_go_back, stays_open
 from migrator.stages.cutover.dependence import Dependence, Tombstones, may_be_direct, still_needed
 from migrator.stages.cutover.evidence import Facts, Unknown, Verified, judge
+from migrator.stages.cutover.rollback import WayBack, may_go_back, stays_open
 from migrator.stages.live.capture import CaptureStage
 from migrator.stages.live.writers import Purge
 

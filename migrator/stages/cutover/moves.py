@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from migrator.mapping.check.keys import patterns_reading
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import (
     FORWARD,
     ROUTES,
@@ -21,6 +20,7 @@ from migrator.mapping.model.evidence import (
     move_fault,
 )
 from migrator.mapping.model.mapping import Mapping
+from migrator.runtime.errors import SettingsError
 
 FIRST_PERCENT = 1
 """The first step of a ramp, where no percentage is given."""
@@ -93,7 +93,7 @@ class Cutover:
     def go_back(
         self, current: PatternPhase, to: State | None, reason: str, lines: Sequence[Line]
     ) -> PatternPhase:
-        """The pattern's phase after the way back from complete, once SQL is the truth again (see stages/cutover/rollback.py).
+        """The pattern's phase after a rollback from complete, once SQL is the truth again (stages/cutover/rollback.py).
 
         Raises: MovedError; SettingsError where it is not complete, or its phase was edited by hand.
         """

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from threading import Event
 from typing import Any
 
-from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.mapping.model.evidence import Evidence, Line, MovedError, PatternPhase, Phases, State, Window
 from migrator.mapping.model.live import MarksState
 from migrator.mapping.model.mapping import Pattern
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.settings.job import EventKind, Hook, WatchSettings
 from migrator.stages.cutover.counts import Aggregate, chance_of_more, counted

@@ -27,7 +27,7 @@ from migrator.mapping.capacity.design import (
 from migrator.mapping.capacity.ways import Filling, Host, cheapest_of, fastest_of, ways_of
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.wire import Price
-from migrator.mapping.capacity.model import (
+from migrator.mapping.model.capacity import (
     SECONDS_A_MONTH,
     Advice,
     Bills,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import ROUTES, PatternPhase
 from migrator.mapping.model.instances import Instance, Newest
 from migrator.mapping.model.mapping import Pattern
+from migrator.runtime.errors import SettingsError
 
 
 def refuse_readers(

@@ -21,13 +21,13 @@ from migrator.mapping.items.wire import (
     item_bytes,
     write_units,
 )
-from migrator.mapping.patterns.designs import Designs
-from migrator.mapping.patterns.param_sources import reachable_keys
-from migrator.mapping.capacity.model import PatternReads, TypeSize
+from migrator.mapping.model.capacity import PatternReads, TypeSize
 from migrator.mapping.model.edges import Questions, Rows
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import ITEM_BYTES, Item, RowTree, TableDesign
+from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.param_sources import reachable_keys
+from migrator.runtime.errors import SettingsError
 from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw
 from migrator.stages.patterns.question import Question
 

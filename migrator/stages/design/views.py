@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from migrator.mapping.items.items import CompiledEntity, items_for
-from migrator.mapping.items.key_lookups import AskedKey
-from migrator.mapping.patterns.param_sources import shown, stored_keys
 from migrator.mapping.model.edges import Rows
-from migrator.runtime.errors import Interrupted, MigratorError, RowError, SettingsError
 from migrator.mapping.model.facts import kept_columns
 from migrator.mapping.model.mapping import Entity, ItemDesign
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.report import Facet, ItemCollection, SampleItem, View
 from migrator.mapping.model.table import Index, Item, KeyOrder, RowTree, TableDesign, key_order
+from migrator.mapping.patterns.key_lookups import AskedKey
+from migrator.mapping.patterns.param_sources import shown, stored_keys
+from migrator.runtime.errors import Interrupted, MigratorError, RowError, SettingsError
 from migrator.stages.core.partitions import Made, Partitions, asked_key
 from migrator.stages.design.shown import Showing
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from migrator.mapping.model.capture import Capture, Installation, MarkedBy, Step, TableCapture
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Captured, EntityPlan
 from migrator.mapping.model.live import Marks, Tickets
 from migrator.mapping.model.table import TableDesign
+from migrator.runtime.errors import SettingsError
 from migrator.runtime.logs import get_logger
 
 MEANINGS = {

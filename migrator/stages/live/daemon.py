@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Any, Protocol
 
+from migrator.mapping.model.live import MarksState
+from migrator.mapping.model.results import Worked
 from migrator.runtime.errors import (
     Interrupted,
     MigratorError,
@@ -18,8 +20,6 @@ from migrator.runtime.errors import (
     StoppedError,
     TargetError,
 )
-from migrator.mapping.model.live import MarksState
-from migrator.mapping.model.results import Worked
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.writers import WriterHeartbeats, WriterLease, fence_off, outlive
 

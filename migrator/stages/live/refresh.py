@@ -11,7 +11,6 @@ from typing import TypeAlias
 from migrator.mapping.items.encoder import Encoder
 from migrator.mapping.items.items import stamp
 from migrator.mapping.model.edges import Control, ObjectStore, RawPage
-from migrator.runtime.errors import SettingsError, StoppedError
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import ConditionalStore, KeyRequest, Memory, Outcome, Root, Tickets
 from migrator.mapping.model.results import Refreshed
@@ -25,6 +24,7 @@ from migrator.mapping.model.table import (
     source_text,
     split_source,
 )
+from migrator.runtime.errors import SettingsError, StoppedError
 from migrator.stages.live.rounds import (
     STORED,
     LiveEntity,

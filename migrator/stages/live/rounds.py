@@ -9,11 +9,19 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_rows
 from migrator.mapping.items.items import CompiledEntity, keys_for, project
 from migrator.mapping.model.edges import ObjectStore, RawPage
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import Outcome, Root
-from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, RowTree, SourceKey, TableDesign
+from migrator.mapping.model.table import (
+    TOMBSTONE,
+    EncodedItem,
+    Item,
+    ItemKey,
+    RowTree,
+    SourceKey,
+    TableDesign,
+)
+from migrator.runtime.errors import StoppedError
 from migrator.stages.live.send import root_of
 
 # ── What is read ──

@@ -12,7 +12,6 @@ import orjson
 
 from migrator.mapping.items.encoder_values import base64_text
 from migrator.mapping.items.wire import decode, decode_item, encode_sized, item_bytes
-from migrator.runtime.errors import ItemRefusedError, NeverTakenError
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import ConditionalStore, Outcome, Root
 from migrator.mapping.model.table import (
@@ -27,6 +26,7 @@ from migrator.mapping.model.table import (
     source_text,
     split_source,
 )
+from migrator.runtime.errors import ItemRefusedError, NeverTakenError
 
 Group = list[Item]
 EncodedGroup: TypeAlias = tuple[Root, list[EncodedItem]]

@@ -11,10 +11,19 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 from migrator.mapping.model.capture import Capture, Installation
-from migrator.runtime.errors import AwayError, MigratorError, OldRevisionError, SettingsError, StoppedError
 from migrator.mapping.model.instances import Lifetimes, Revisions, Standing
-from migrator.mapping.model.live import Change, ChangeMarks, Mark, Root, RootFinder, ShownMarks, WriterKind, Writers
+from migrator.mapping.model.live import (
+    Change,
+    ChangeMarks,
+    Mark,
+    Root,
+    RootFinder,
+    ShownMarks,
+    WriterKind,
+    Writers,
+)
 from migrator.mapping.model.table import ItemKey
+from migrator.runtime.errors import AwayError, MigratorError, OldRevisionError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import ending_at
 from migrator.stages.live.capture import still_fits

@@ -9,7 +9,15 @@ from typing import Protocol
 
 from migrator.mapping.model.facts import Captured, EntityPlan
 from migrator.mapping.model.live import Root
-from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, TableDesign, encode_key, split_source
+from migrator.mapping.model.table import (
+    Item,
+    ItemKey,
+    RowTree,
+    SourceKey,
+    TableDesign,
+    encode_key,
+    split_source,
+)
 
 PAGE_ROWS = 500
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from threading import Lock
 from types import TracebackType
 
-from migrator.runtime.errors import MigratorError, OldRevisionError, SettingsError, StoppedError
 from migrator.mapping.model.instances import Lifetimes, Revisions
 from migrator.mapping.model.live import ConditionalStore, Writer, WriterKind, Writers
 from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign
+from migrator.runtime.errors import MigratorError, OldRevisionError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Forked, Ticker, tell_of_forks
 from migrator.stages.live.refresh import TOMBSTONE_DAYS, RestoredError

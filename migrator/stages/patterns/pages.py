@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from migrator.mapping.patterns.answers import answer_of
-from migrator.mapping.patterns.cursors import Start, row_digest
-from migrator.mapping.patterns.diff import as_text
 from migrator.mapping.model.edges import ItemStore, Questions
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.mapping import Pattern, Statement
 from migrator.mapping.model.results import Request, Rows
 from migrator.mapping.model.table import Item
+from migrator.mapping.patterns.answers import answer_of
+from migrator.mapping.patterns.cursors import Start, row_digest
+from migrator.mapping.patterns.diff import as_text
+from migrator.runtime.errors import SettingsError
 from migrator.stages.patterns.question import Partition, PartitionQuery, Question, order_of, side_by_side
 
 LARGEST_PAGE = 1_000

@@ -15,16 +15,16 @@ from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.items.geo import reach_m
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.rows import Row, compile_ref, places_of
-from migrator.mapping.patterns.answers import read_params
-from migrator.mapping.patterns.param_sources import EntityParamSources, ParamSource, origins_of
-from migrator.mapping.patterns.params import absent_value, bucket_text, list_text, param_text
-from migrator.mapping.patterns.requests import Requests, cut_params
 from migrator.mapping.model.edges import Rows
-from migrator.runtime.errors import RowError, SettingsError
 from migrator.mapping.model.facts import Alike, EntityPlan, column_of
 from migrator.mapping.model.mapping import SCHEMA_PATH, Param, ParamType, Pattern, paths_in
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import SourceKey
+from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.param_sources import EntityParamSources, ParamSource, origins_of
+from migrator.mapping.patterns.params import absent_value, bucket_text, list_text, param_text
+from migrator.mapping.patterns.requests import Requests, cut_params
+from migrator.runtime.errors import RowError, SettingsError
 
 # ── Synthetic values, for parameters that no column gives ──
 

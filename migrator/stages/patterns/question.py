@@ -13,6 +13,13 @@ from itertools import islice
 from typing import Any
 
 from migrator.mapping.items.wire import entry_bytes, read_units
+from migrator.mapping.model.edges import ItemStore, QueryPage, Questions
+from migrator.mapping.model.evidence import Side
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.mapping import Part, Pattern
+from migrator.mapping.model.results import Answer, PartAnswer, Request, Rows, Took
+from migrator.mapping.model.table import OWN_TYPES, QUERY_LIMIT, Item, ItemKey, TableDesign
 from migrator.mapping.patterns.answers import (
     answer_of,
     nearest,
@@ -22,18 +29,10 @@ from migrator.mapping.patterns.answers import (
     schema_of,
 )
 from migrator.mapping.patterns.designs import Designs
-from migrator.mapping.patterns.diff import diffs, row_key
+from migrator.mapping.patterns.diff import diffs, row_key, ruled
 from migrator.mapping.patterns.handed import kinds_for
-from migrator.mapping.patterns.normalisers import ruled
 from migrator.mapping.patterns.requests import Requests
-from migrator.mapping.model.edges import ItemStore, QueryPage, Questions
 from migrator.runtime.errors import SettingsError
-from migrator.mapping.model.evidence import Side
-from migrator.mapping.model.facts import EntityPlan
-from migrator.mapping.model.mapping import Mapping as MappingModel
-from migrator.mapping.model.mapping import Part, Pattern
-from migrator.mapping.model.results import Answer, PartAnswer, Request, Rows, Took
-from migrator.mapping.model.table import OWN_TYPES, QUERY_LIMIT, Item, ItemKey, TableDesign
 
 # ── The items that answer a request: pages followed, partitions queried in parallel and merged ──
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from migrator.mapping.patterns.designs import Designs
-from migrator.mapping.patterns.diff import as_text
 from migrator.mapping.language.redaction import mask, value_texts
 from migrator.mapping.model.edges import ItemStore, Questions
-from migrator.runtime.errors import Interrupted, MigratorError
 from migrator.mapping.model.evidence import Diff, DiffKey, Sample, Side
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Example, Hidden, PartAnswer, PatternReplay
+from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.diff import as_text
+from migrator.runtime.errors import Interrupted, MigratorError
 from migrator.stages.patterns.param_sampling import ParamSet
 from migrator.stages.patterns.question import Question, SqlSide, TableSide
 

@@ -12,12 +12,12 @@ from threading import Event
 from typing import Protocol
 
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.language.redaction import hidden_by_pattern
 from migrator.mapping.model.edges import ItemStore, Source
 from migrator.mapping.model.evidence import SAMPLES_KEPT, Evidence, Sample, Side, Window
 from migrator.mapping.model.mapping import Mapping, Pattern
 from migrator.mapping.model.results import PatternReplay, ReplayResult
+from migrator.mapping.patterns.designs import Designs
 from migrator.runtime.retry import nap
 from migrator.stages.core.parallel import in_parallel
 from migrator.stages.patterns.latencies import Latencies

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from migrator.journal.shares import SqlShares
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import SettingsError
+from migrator.journal.shares import SqlShares
 from migrator.mapping.model.journal import Run
+from migrator.runtime.errors import SettingsError
 from migrator.settings.job import IN_SOURCE, Job
 from migrator.stages.session.job import JOURNAL_CONNECTIONS
 from migrator.stages.session.live import lifetimes_of

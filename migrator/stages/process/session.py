@@ -13,9 +13,9 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.edges import ObjectStore
-from migrator.runtime.errors import SettingsError, StoppedError, TargetError
 from migrator.mapping.model.journal import SCANS, Run, RunIdentity, RunKind
 from migrator.mapping.model.table import TableDesign
+from migrator.runtime.errors import SettingsError, StoppedError, TargetError
 from migrator.settings.job import Job
 from migrator.stages.backfill.estimate import DryStore, sends_nothing
 from migrator.stages.backfill.write import Puts

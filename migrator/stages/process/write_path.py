@@ -9,15 +9,20 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TypeAlias
 
+from migrator.dynamodb.control import control_state
 from migrator.journal.changes import SqlChanges
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import answers_of, newest_of
 from migrator.mapping.difference.difference import Revision as Mapped
 from migrator.mapping.difference.faults import Compared, refusals
+from migrator.mapping.difference.steps import ANSWERED
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import Rows
+from migrator.mapping.model.evidence import State
+from migrator.mapping.model.instances import Answered, Revision, Standing
+from migrator.mapping.model.live import Memory
 from migrator.runtime.errors import (
     Interrupted,
     MappingError,
@@ -26,18 +31,13 @@ from migrator.runtime.errors import (
     RefusedError,
     SettingsError,
 )
-from migrator.mapping.model.evidence import State
-from migrator.mapping.model.instances import Answered, Revision, Standing
-from migrator.mapping.model.live import Memory
-from migrator.stages.process.session import Session
 from migrator.settings.job import Job
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.backfill.encoded import encoded_where_possible
 from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath, PutsAmongOthers
 from migrator.stages.live.writers import WriterLease, both, outlive
-from migrator.mapping.difference.steps import ANSWERED
-from migrator.dynamodb.control import control_state
+from migrator.stages.process.session import Session
 from migrator.stages.session import live
 from migrator.stages.session.job import JobContext, Target
 from migrator.stages.session.live import ConcurrentEdges

@@ -11,11 +11,11 @@ from contextvars import copy_context
 from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
+from migrator.mapping.model.evidence import Side
+from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.patterns.params import checked_params
 from migrator.mapping.patterns.results import records_of
 from migrator.runtime.errors import SettingsError, did_you_mean
-from migrator.mapping.model.evidence import Side
-from migrator.mapping.model.mapping import Pattern
 from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.question import Question
 from migrator.stages.reads.backends import OwnCall, missing_function

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Literal
 
-from migrator.runtime.errors import reason_of
 from migrator.mapping.model.evidence import SAMPLES_KEPT, DiffKey, Evidence, Sample, Side, Window
+from migrator.runtime.errors import reason_of
 from migrator.runtime.logs import get_logger
 from migrator.runtime.measures import ANSWER_S, Counts, Histograms
 from migrator.runtime.system import Ticker, tell_of_forks

@@ -1,1 +1,1 @@
-"""The way back: what services write to the table becomes rows of the source."""
+"""Writes services' items back: what services write to the table becomes rows of the source."""

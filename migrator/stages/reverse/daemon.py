@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
+from migrator.mapping.inverse.rows import Inverse
 from migrator.mapping.items.changes import captured_name, captured_tables
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.inverse.rows import Inverse
 from migrator.mapping.model.capture import Capture, Step
-from migrator.runtime.errors import Interrupted, MigratorError, SourceError, StoppedError
 from migrator.mapping.model.facts import EntityPlan, ForeignKey, TableFacts
 from migrator.mapping.model.rows import Check, ReverseJournal, WaitingRow
 from migrator.mapping.model.shards import (
@@ -22,10 +21,11 @@ from migrator.mapping.model.shards import (
     StreamRecord,
     StreamState,
 )
+from migrator.runtime.errors import Interrupted, MigratorError, SourceError, StoppedError
 from migrator.runtime.logs import get_logger
+from migrator.source.dynamodb.reader import StreamReader
 from migrator.stages.live.capture import owned
 from migrator.stages.reverse.stage import ITEM_ALONE, Reverse, WrittenTable
-from migrator.source.dynamodb.reader import StreamReader
 
 IDLE_S = 0.5
 _FAILURES = 5

@@ -11,9 +11,8 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
 
-from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.inverse.rows import Inverse, Told, row_of, told_by
-from migrator.runtime.errors import RowError
+from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.model.facts import EntityPlan, TableFacts
 from migrator.mapping.model.rows import (
     Check,
@@ -38,6 +37,7 @@ from migrator.mapping.model.table import (
     item_key_of,
     item_key_text,
 )
+from migrator.runtime.errors import RowError
 
 SETTLE_S = 15.0
 """How much later than the moment all shards have to be passed, twice, before a row goes: clocks differ, a stream names a new

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Protocol
 
+from migrator.mapping.inverse.rows import Told, is_same
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.scalars import NoFormError
 from migrator.mapping.items.values import decoder
-from migrator.mapping.inverse.rows import Told, is_same
-from migrator.mapping.patterns.diff import differences
-from migrator.runtime.errors import Interrupted, RowError
 from migrator.mapping.model.facts import Column, EntityPlan, Slot
 from migrator.mapping.model.journal import Progress, Tally
 from migrator.mapping.model.mapping import Entity
@@ -28,6 +26,8 @@ from migrator.mapping.model.rows import (
     Unkept,
 )
 from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, encode_key, item_key_text
+from migrator.mapping.patterns.diff import differences
+from migrator.runtime.errors import Interrupted, RowError
 from migrator.stages.reverse.stage import (
     ITEM_ALONE,
     Reverse,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from migrator.dynamodb.control import ControlItem, control_state
+from migrator.dynamodb.store import by_condition
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.memory import SqlMemory
 from migrator.journal.phases import SqlPhases
@@ -18,8 +20,6 @@ from migrator.stages.core import ownership as owner
 from migrator.stages.core.adoption import Adoption
 from migrator.stages.live.refresh import refuse_behind
 from migrator.stages.live.relay import live_entities, remembered
-from migrator.dynamodb.control import ControlItem, control_state
-from migrator.dynamodb.store import by_condition
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobContext, Target
 from migrator.stages.session.live import ONCE, open_live

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from migrator.journal.writers import SqlWriters
-from migrator.stages.cutover.rollback import WayBack
-from migrator.stages.cutover.gather import EvidenceGatherer
-from migrator.stages.live.writers import Purge
-from migrator.stages.core.ownership import keep_direct
-from migrator.stages.reverse.daemon import status_of
-from migrator.stages.reverse.stage import waiting_no_more
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.store import reads_only
+from migrator.journal.writers import SqlWriters
+from migrator.stages.core.ownership import keep_direct
+from migrator.stages.cutover.gather import EvidenceGatherer
+from migrator.stages.cutover.rollback import WayBack
+from migrator.stages.live.writers import Purge
+from migrator.stages.reverse.daemon import status_of
+from migrator.stages.reverse.stage import waiting_no_more
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobContext, Target
 from migrator.stages.session.live import (

@@ -49,7 +49,7 @@ from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import SecretProviders, address_of, identity_of, journal_engine
 from migrator.source.engines.reflect import of_kind, refuse_documents
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.core import ownership as stage
 from migrator.stages.core.ownership import Keeping, OnRecord, add_names, take_names
 from migrator.stages.cutover.moves import WriteOwnership

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import Event
 
-from migrator.source.dynamodb.opening import open_document_live
+from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.control import ControlItem
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.phases import SqlEvidence, SqlPhases
@@ -19,8 +20,8 @@ from migrator.journal.writers import SqlInstances, SqlRevisions, SqlWriters, ans
 from migrator.mapping.check.keys import groups_text
 from migrator.mapping.difference.answers import answer_digests, items_digest
 from migrator.mapping.items.changes import marked_columns
-from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.items.reach import image_keys
+from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.capture import Capture, Installation, MarkedBy, Step
 from migrator.mapping.model.instances import Answered, Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.mapping.model.journal import Run
@@ -40,12 +41,14 @@ from migrator.settings.transforms import sound_mapping
 from migrator.source.capture.install import SqlCapture
 from migrator.source.capture.log.opening import open_captured
 from migrator.source.capture.marks import SqlMarks, SqlTickets
-from migrator.source.engines.connect import address_of
+from migrator.source.dynamodb.opening import open_document_live
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import address_of
 from migrator.source.engines.reflect import of_kind
+from migrator.source.reader import SqlSource
 from migrator.source.sql.transactions import Writing
 from migrator.stages.core import ownership as owner
+from migrator.stages.core.removal import Forget
 from migrator.stages.live import capture
 from migrator.stages.live.capture import CaptureStage, CaptureStatus
 from migrator.stages.live.refresh import Refresh
@@ -53,9 +56,6 @@ from migrator.stages.live.relay import Relay, RelayOptions, live_entities
 from migrator.stages.live.rounds import LiveEntity, encoders_of
 from migrator.stages.live.whole import WholeTable
 from migrator.stages.live.writers import WriterHeartbeats, both
-from migrator.stages.core.removal import Forget
-from migrator.dynamodb.conditional import ConditionalWrites
-from migrator.dynamodb.control import ControlItem
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobContext, JobSource, Target, secret_providers
 

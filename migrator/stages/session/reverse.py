@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Event
 
+from migrator.dynamodb.stream import DynamoStream
 from migrator.journal.reverse import SqlReverseJournal
-from migrator.journal.streams import SqlStreamJournal
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.items.items import CompiledEntity
+from migrator.journal.streams import SqlStreamJournal
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
+from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Progress
 from migrator.runtime.retry import Retry, running_s
 from migrator.settings.job import Job
-from migrator.source.engines.connect import address_of
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.engines.grants import SqlGrants
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import address_of
+from migrator.source.grants import SqlGrants
+from migrator.source.reader import SqlSource
 from migrator.source.sql.row_writing import SqlRowWriter
 from migrator.stages.reverse.daemon import (
     SqlWriters,
@@ -34,7 +35,6 @@ from migrator.stages.reverse.daemon import (
 )
 from migrator.stages.reverse.stage import SETTLE_S, Reverse, WrittenTable, keys_by_row
 from migrator.stages.reverse.verify import RowVerify
-from migrator.dynamodb.stream import DynamoStream
 from migrator.stages.session.job import JobContext, Target, backoff_of, client_of, secret_providers
 from migrator.stages.session.live import ONCE, open_live
 

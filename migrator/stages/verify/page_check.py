@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import CompiledEntity, Projection, key_text, project
-from migrator.mapping.patterns.diff import differences
 from migrator.mapping.model.edges import ItemStore, ObjectStore, Rows
 from migrator.mapping.model.journal import Finding, Page, Run, Tally
 from migrator.mapping.model.table import Item, ItemKey, source_named
+from migrator.mapping.patterns.diff import differences
 from migrator.stages.backfill.page_work import PageRead
 from migrator.stages.verify.digests import Look, Places, match_rows
 

@@ -13,12 +13,12 @@ from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity, items_for, key_text
 from migrator.mapping.items.values import decoder
 from migrator.mapping.model.edges import Rows, Totals
-from migrator.runtime.errors import NotCountedError, RowError, TooSlowError
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts, kept_columns
 from migrator.mapping.model.journal import Finding, FindingKind, Run, SegmentState
 from migrator.mapping.model.mapping import Condition, ItemDesign, Ref
 from migrator.mapping.model.results import NotCompared
 from migrator.mapping.model.table import Item, ItemKey, SourceKey, TableDesign, encode_key, split_source
+from migrator.runtime.errors import NotCountedError, RowError, TooSlowError
 from migrator.stages.core.parallel import TableWalk
 
 # ── Items of direct entities, which the service writes itself past SQL: no row stands behind them ──

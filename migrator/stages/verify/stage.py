@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
 from threading import Event
 from typing import TypeAlias
 
+import orjson
+
 from migrator.journal.runs import SqlJournal
+from migrator.mapping.items.encoder import TextEncoder, compile_texts
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.model.edges import CountedRows, ItemStore, ObjectStore
-from migrator.runtime.errors import SettingsError, SourceError
+from migrator.mapping.model.edges import CountedRows, ItemStore, ObjectStore, Rows
+from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Newest
-from migrator.mapping.model.journal import DIGESTS, TABLE, Page, Progress, Run, RunIdentity, SegmentState, Tally
+from migrator.mapping.model.journal import (
+    DIGESTS,
+    TABLE,
+    Page,
+    Progress,
+    Run,
+    RunIdentity,
+    SegmentState,
+    Tally,
+)
 from migrator.mapping.model.live import ActivityCounts, Root
 from migrator.mapping.model.results import NotCompared, Sample, StoredRead, VerifyResult
-from migrator.mapping.model.table import ItemKey
+from migrator.mapping.model.table import ItemKey, SourceKey
+from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import nap
-from migrator.stages.backfill.stage import OthersWork, plan_pages
+from migrator.stages.backfill.encoded import encoders_of
+from migrator.stages.backfill.stage import OthersWork, pages_of, plan_pages
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk
 from migrator.stages.core.source_checks import pinned_columns, recording_twins
 from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, Look
 from migrator.stages.verify.page_check import PageCheck
-from migrator.stages.verify.sample import plan_sample
 from migrator.stages.verify.scan import (
     DirectItems,
     ScanTotals,
@@ -35,14 +52,195 @@ from migrator.stages.verify.scan import (
     check_totals,
     not_proven,
 )
-from migrator.stages.verify.shared import (
-    SegmentLook,
-    SegmentTrace,
-    agree,
-    agreed,
-    look_of,
-    match_others,
-)
+
+# ── One scan of the table by several processes of a verify ──
+
+
+def look_of(source: Rows, scan: DigestScan, totals: dict[int, ScanTotals], *, is_shared: bool) -> Look | None:
+    """What was scanned, ready to be compared; None where digests are too many."""
+    if scan.digests.count() > DIGESTS_AT_MOST:
+        return None
+    scan.digests.sort()
+
+    def compiled(entity: CompiledEntity, offered: frozenset[int]) -> TextEncoder | None:
+        return compile_texts(entity, offered, scan.orders(entity))
+
+    encoders = encoders_of(source, list(scan.entities.values()), compiled)
+    return Look(scan, totals, encoders, is_shared)
+
+
+def agree(journal: SqlJournal, run: Run, scan: DigestScan) -> None:
+    """Plans the scan, and what all processes go by: one key for digests, one order of attributes."""
+    numbers = range(scan.walk.segments + 1)
+    journal.plan_pages(run, DIGESTS, [Page(DIGESTS, number, None, None) for number in numbers])
+    if agreed(journal, run) is None:
+        scan.learn()
+        text = orjson.dumps([secrets.token_hex(16), scan.learned()])
+        journal.finish_page(run, Page(DIGESTS, 0, None, None), Tally(), [], parts=[text])
+
+
+def agreed(journal: SqlJournal, run: Run) -> tuple[Digests, list[object]] | None:
+    """Digests by the key of the run, empty, and the order of attributes; None before it was agreed on."""
+    for number, text in journal.page_parts(run, DIGESTS):
+        if number == 0:
+            key, orders = orjson.loads(text)
+            return Digests(bytes.fromhex(key)), orders
+        break
+    return None
+
+
+@dataclass(frozen=True)
+class SegmentLook:
+    """Scans a segment and leaves its digests in the journal; called from many threads. `check` raises when the run has lost
+    its lease."""
+
+    journal: SqlJournal
+    run: Run
+    scan: DigestScan
+    check: Callable[[], None]
+
+    def __call__(self, page: Page) -> tuple[Page, Tally, int]:
+        started, digests = time.monotonic(), self.scan.digests.empty()
+        totals = self.scan.look(page.number - 1, digests)
+        self.check()
+        parts = [orjson.dumps(totals.as_json()), *digests.pieces()]
+        self.journal.finish_page(self.run, page, Tally(), [], parts=parts)
+        return page, _seen(totals), _took_ms(started)
+
+    def loaded(self, source: Rows) -> Look | None:
+        """What all segments have left; None where digests are too many."""
+        totals = {}
+        for number, parts in groupby(self.journal.page_parts(self.run, DIGESTS), itemgetter(0)):
+            if number > 0:
+                text, *pieces = (data for _, data in parts)
+                totals[number - 1] = ScanTotals.from_json(orjson.loads(text))
+                self.scan.digests.add_pieces(pieces)
+        return look_of(source, self.scan, totals, is_shared=True)
+
+
+@dataclass(frozen=True)
+class SegmentTrace:
+    """Traces the stored items of a segment back to their rows; called from many threads."""
+
+    journal: SqlJournal
+    run: Run
+    scan: TableScan
+    check: Callable[[], None]
+
+    def __call__(self, page: Page) -> tuple[Page, Tally, int]:
+        started = time.monotonic()
+        totals = self.scan.segment(page.number - 1)
+        self.check()
+        self.journal.finish_page(self.run, page, Tally(), [])
+        return page, _seen(totals), _took_ms(started)
+
+
+def match_others(
+    journal: SqlJournal, run: Run, look: Look | None, entities: Sequence[CompiledEntity]
+) -> None:
+    """Adds what other processes, or an earlier start of the run, have matched."""
+    if look is None or not look.is_shared:
+        return
+    for entity in entities:
+        for _, data in journal.page_parts(run, entity.name):
+            places = array("I")
+            places.frombytes(data)
+            look.scan.digests.match_places(places)
+
+
+def _seen(totals: ScanTotals) -> Tally:
+    return Tally(rows=totals.items, items=totals.items)
+
+
+def _took_ms(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)
+
+
+# ── The pages of a sample of an entity's rows, the same for the same seed ──
+
+
+_PAGES = 10
+"""The pages of a sample at least, where there are rows enough: a few large pages would cover a few places only."""
+_PLACES = 200
+"""The places of a sample at most; a larger sample has several consecutive pages at each place."""
+_WALKED = 10
+"""Where the sample is at least 1/10 of the rows, all pages are planned and some of them chosen."""
+
+
+def plan_sample(
+    source: Rows,
+    journal: SqlJournal,
+    run: Run,
+    plan: EntityPlan,
+    *,
+    sample: Sample,
+    page_rows: int,
+    rows: int,
+    total: int,
+) -> None:
+    """Plans the pages of the sample, unless they are planned already.
+
+    `rows` and `total`: estimated rows of the entity and of all entities.
+    """
+    name = plan.entity.name
+    if name in journal.planned(run):
+        return
+    if rows <= _WALKED * sample.wanted(rows, total):
+        # The estimate is small: a walk over the table needs a better number.
+        rows = source.rows_about(plan)
+    wanted = sample.wanted(rows, max(rows, total))
+    size = max(1, min(page_rows, wanted // _PAGES))
+    seed = f"{sample.seed}/{name}"
+    if rows <= _WALKED * wanted:
+        pages = _chosen(list(pages_of(source, plan, size)), wanted, rows, seed)
+    else:
+        pages = list(_by_chance(source, plan, wanted, rows, size, seed))
+    journal.plan_pages(run, name, pages)
+
+
+def _chosen(pages: Sequence[Page], wanted: int, rows: int, seed: str) -> list[Page]:
+    """The pages of the sample, in order. The same seed chooses the same pages on any machine."""
+    # The rows may be more than were expected.
+    number = -(-len(pages) * wanted // rows) if rows else len(pages)
+    return [pages[place] for place in _some(len(pages), number, random.Random(seed))]
+
+
+def _by_chance(
+    source: Rows, plan: EntityPlan, wanted: int, rows: int, size: int, seed: str
+) -> Iterator[Page]:
+    """Pages of `size` rows that begin after rows chosen at random, and do not overlap."""
+    chance = random.Random(seed)
+    pages = -(-wanted // size)
+    starts: list[SourceKey | None] = [*_starts(source, plan, min(pages, _PLACES), rows, chance)]
+    if chance.randrange(rows) < wanted or not starts:
+        starts.insert(0, None)  # the first rows come after no other row
+    each, number = -(-pages // len(starts)), 0
+    for start, following in pairwise([*starts, None]):
+        after = start
+        bounds: list[SourceKey | None] = [*islice(source.page_bounds(plan, size, start, following), each)]
+        if len(bounds) < each and following not in bounds:
+            bounds.append(following)  # the rest of the rows before the next place
+        for bound in bounds:
+            number += 1
+            yield Page(plan.entity.name, number, after, bound)
+            after = bound
+
+
+def _starts(source: Rows, plan: EntityPlan, places: int, rows: int, chance: random.Random) -> list[SourceKey]:
+    """Random keys; where the source finds less than half of them, keys at equal distances, found by one walk through the
+    key's index."""
+    seed, share = chance.getrandbits(31), chance.uniform(0.75, 1)
+    keys = source.random_keys(plan, places, rows, seed)
+    if 2 * len(keys) >= places:
+        return keys
+    bounds = list(islice(source.page_bounds(plan, max(1, int(rows * share / places))), 2 * places))
+    return [bounds[place] for place in _some(len(bounds), places, chance)]
+
+
+def _some(of: int, number: int, chance: random.Random) -> list[int]:
+    """`number` random numbers below `of` in rising order, or all of them."""
+    return sorted(chance.sample(range(of), min(number, of)))
+
 
 # ── Verify: rows compared with items and items with rows, to find missing, differing and unexpected items ──
 

@@ -67,12 +67,12 @@ def _is_wanted(step: str) -> bool:
 
 
 def _set(step: str, changed: Callable[..., Callable[..., Any]]) -> None:
-    from migrator.journal.reverse import SqlReverseJournal
-    from migrator.journal.streams import SqlStreamJournal
-    from migrator.journal.runs import SqlJournal
-    from migrator.source.sql.reader import SqlSource
-    from migrator.source.sql.row_writing import SqlRowWriter, _RowSql
     from migrator.dynamodb.store import DynamoStore
+    from migrator.journal.reverse import SqlReverseJournal
+    from migrator.journal.runs import SqlJournal
+    from migrator.journal.streams import SqlStreamJournal
+    from migrator.source.reader import SqlSource
+    from migrator.source.sql.row_writing import SqlRowWriter, _RowSql
 
     where, kind, number = re.fullmatch(r"([\w.]+)(?:([:%])(\d+))?", step).groups()  # type: ignore[union-attr]
     after = int(number or 1)

@@ -12,8 +12,8 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
+from migrator.features.report.work import html_page
 from migrator.mapping.model.report import ReportModel
-from migrator.cli.page import html_page
 
 WIDE, NARROW = (1280, 900), (390, 844)
 

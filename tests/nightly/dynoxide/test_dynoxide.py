@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.dynamodb import embedded
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import DYNOXIDE, dynamodb_client
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.table import KeyAttribute, TableDesign
 from tests.journeys.command import project
 from tests.support_fence import no_fence
 from tests.support_source_databases import make_sqlite

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from migrator.api import Migration
-from migrator.runtime.errors import MigratorError
 from migrator.mapping.model.evidence import OFF, Move, State
+from migrator.runtime.errors import MigratorError
 from migrator.settings.transforms import sound_mapping
 from tests import pins
 from tests.exports.shipped import on_server

@@ -13,8 +13,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from migrator.runtime.retry import Backoff
 from migrator.dynamodb.admin.imports import DynamoImports
+from migrator.runtime.retry import Backoff
 from tests.nightly.exports.acting import (
     ITEMS,
     ROOT,

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from migrator.features.exports.model import Model, RowModel, model_of
 from migrator.mapping.items.items import items_for
+from migrator.mapping.model.table import split_source
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.params import checked_params
-from migrator.mapping.model.table import split_source
-from migrator.features.exports.model import Model, RowModel, model_of
 from migrator.stages.patterns.question import Question
 from tests.designs.golden import DESIGNS, NAMES, Golden, GoldenQuery, exactly, script_of
 from tests.designs.moved import Moved, moved, moved_by

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.patterns.answers import read_params
-from migrator.mapping.patterns.params import checked_params
 from migrator.features.exports.model import model_of
 from migrator.features.exports.python.module import python_module
+from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.params import checked_params
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.session.job import open_source

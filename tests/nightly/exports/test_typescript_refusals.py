@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.runtime.errors import SettingsError
 from migrator.features.exports.typescript.electrodb import electrodb_typescript
+from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.designs.golden import NAMES, ROOT
 from tests.exports.typescript import HEAD, opened, opened_design, sqlite_with

@@ -15,8 +15,8 @@ import pytest
 from migrator.mapping.model.facts import Kind
 from migrator.runtime.server_errors import denial
 from migrator.source.engines.connect import source_url
-from migrator.source.engines.mysql.cascades import cascades
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.mysql.capture import cascades
+from migrator.source.reader import SqlSource
 from tests.journeys.command import Project, project
 from tests.support_capture import captured, capturing
 from tests.support_mysql import connect, mysql_version, run_script

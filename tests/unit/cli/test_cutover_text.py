@@ -9,9 +9,6 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from migrator.mapping.model.durations import age_text
-from migrator.mapping.model.evidence import Judgement, Line, Move, State
-from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.cli.cutover_text import (
     history_data,
     history_lines,
@@ -20,6 +17,9 @@ from migrator.cli.cutover_text import (
     instances_table,
     marking_line,
 )
+from migrator.mapping.model.durations import age_text
+from migrator.mapping.model.evidence import Judgement, Line, Move, State
+from migrator.mapping.model.instances import Instance, ServiceRegistry
 from tests import pins
 
 SHADOW, RAMP = State("shadow"), State("ramp", 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.mapping.model.report import Curve, PhaseMove, Span, Timeline, WorkSeries, WorkSpan
 from migrator.cli.drawings import bars_of, columns_of, curves_of, ms_text
+from migrator.mapping.model.report import Curve, PhaseMove, Span, Timeline, WorkSeries, WorkSpan
 from tests.support_report import curve
 
 

@@ -12,9 +12,9 @@ from threading import Event, Thread, active_count
 
 import pytest
 
-from migrator.runtime.errors import SettingsError, StoppedError
 from migrator.cli.endpoint import MOST_CONNECTIONS, Monitored, Readiness, Signs, serve
 from migrator.cli.metrics import ProcessMetrics
+from migrator.runtime.errors import SettingsError, StoppedError
 from tests import pins
 from tests.support_prometheus import fetched, free_port, until
 

@@ -9,8 +9,8 @@ import json
 import re
 from dataclasses import replace
 
-from migrator.cli.page import html_page
 from migrator.features.report.terminal import report_data
+from migrator.features.report.work import html_page
 from tests import pins
 from tests.support_report import MISSING, MODEL, PRICE
 from tests.support_report_hostile import hostile, many

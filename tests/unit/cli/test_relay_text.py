@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from migrator.cli.relay_text import RelayReport
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import SourceError, StoppedError, TargetError
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.live import MarksState
 from migrator.mapping.model.results import Refreshed, Worked
-from migrator.cli.relay_text import RelayReport
+from migrator.runtime.errors import SourceError, StoppedError, TargetError
 from tests import pins
 from tests.fakes.journal import FakeOpenFindings
 from tests.fakes.marks import MemoryMarks

@@ -9,8 +9,8 @@ import pytest
 
 from migrator.cli.row_keys import row_key
 from migrator.mapping.items.items import CompiledEntity
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Column, Kind
+from migrator.runtime.errors import SettingsError
 from tests import pins
 
 

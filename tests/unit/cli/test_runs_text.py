@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 from structlog.testing import capture_logs
 
+from migrator.cli.runs_text import LINE_S, Bars, Lines, print_verify, print_verify_verdict
 from migrator.mapping.model.journal import Run, RunIdentity, Tally
 from migrator.mapping.model.results import StoredRead, VerifyResult
-from migrator.cli.runs_text import LINE_S, Bars, Lines, print_verify, print_verify_verdict
 from migrator.runtime.logs import get_logger
 from tests import pins
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from migrator.mapping.model.table import Item
 from migrator.cli.text import item_text
+from migrator.mapping.model.table import Item
 
 
 def test_an_item_shows_numbers_as_numbers() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.mapping.model.instances import AS_SET, Failure, Operations, ProcessState, Throttle
 from migrator.commands.status_text import Standing, left_text, pace_line, standing_of, standings, status_lines
+from migrator.mapping.model.instances import AS_SET, Failure, Operations, ProcessState, Throttle
 from tests import pins
 
 NOW = 10_000.0

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from migrator.runtime.errors import TargetError
 from migrator.dynamodb.client import default_region, dynamodb_client, is_loopback
+from migrator.runtime.errors import TargetError
 from tests import pins
 
 

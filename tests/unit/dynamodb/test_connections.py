@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from migrator.runtime.system import Places
 from migrator.dynamodb.answers import Received
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.exchange import AT_MOST, BOTOCORE, Connections
-from migrator.dynamodb.session import SessionTransport
 from migrator.dynamodb.puts import exchange_many
+from migrator.dynamodb.session import SessionTransport
+from migrator.runtime.system import Places
 from tests import pins
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

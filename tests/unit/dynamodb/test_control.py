@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.edges import ControlState, Kept
-from migrator.runtime.errors import TargetError
-from migrator.mapping.model.table import CONTROL, KeyAttribute, TableDesign
 from migrator.dynamodb.control import control_item, state_of
+from migrator.mapping.model.edges import ControlState, Kept
+from migrator.mapping.model.table import CONTROL, KeyAttribute, TableDesign
+from migrator.runtime.errors import TargetError
 from tests import pins
 
 DESIGN = TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type")

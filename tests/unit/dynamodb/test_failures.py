@@ -10,12 +10,12 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from migrator.runtime.errors import SettingsError, StoppedError, TargetError
-from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.dynamodb import client as target_client
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.failures import Unprocessed, can_pass, denied, gave_up, in_words, passes_at
 from migrator.dynamodb.store import DynamoStore
+from migrator.mapping.model.table import KeyAttribute, TableDesign
+from migrator.runtime.errors import SettingsError, StoppedError, TargetError
 from tests import pins
 from tests.support_fence import no_fence
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError, ConnectionClosedError, ReadTimeoutError
 
-from migrator.runtime.retry import ending_at
 from migrator.dynamodb.answers import Received
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.exchange import BOTOCORE, Connections
 from migrator.dynamodb.puts import AT_ONCE, Pauses, exchange_many
+from migrator.runtime.retry import ending_at
 from tests import pins
 
 Answers = Callable[[socket.socket, int], None]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.dynamodb.scans import read_as_texts, read_one_by_one
+from migrator.dynamodb.store import read_as_texts, read_one_by_one
 from tests.unit.mapping.items.test_items import MANY
 
 TEXTS = st.text(max_size=4) | st.sampled_from(['}},{"', '"Items":[{"', "}}]", '\\"}},{', "}},{", "a},"])

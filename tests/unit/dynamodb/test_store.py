@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.dynamodb.store import Batch, Sized, batches
 from migrator.mapping.items.wire import write_units
 from migrator.mapping.model.table import BATCH_WRITE_BYTES, BATCH_WRITE_ITEMS
-from migrator.dynamodb.store import Batch, Sized, batches
 
 
 def item(key: str, size: int = 10) -> Sized:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from migrator.runtime.errors import ExpiredIteratorError, LostRecordsError, StoppedError, TargetError
-from migrator.mapping.model.shards import Position
-from migrator.runtime.retry import Backoff, Retry
 from migrator.dynamodb.stream import CALLS_PER_S, DynamoStream
+from migrator.mapping.model.shards import Position
+from migrator.runtime.errors import ExpiredIteratorError, LostRecordsError, StoppedError, TargetError
+from migrator.runtime.retry import Backoff, Retry
 from tests import pins
 from tests.fakes.streams import EXPIRES_S, KEPT_S, FakeStreams
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from migrator.dynamodb.throttle import TABLE, WINDOW_S, WriteLimit
 from migrator.runtime.errors import Interrupted
 from migrator.runtime.retry import Retry
-from migrator.dynamodb.throttle import TABLE, WINDOW_S, WriteLimit
 from tests.fakes.time import VirtualTime
 
 

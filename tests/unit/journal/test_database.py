@@ -12,8 +12,8 @@ from sqlalchemy import inspect
 
 from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.mapping.model.journal import RunIdentity
+from migrator.runtime.errors import MigratorError, SettingsError
 from tests import pins
 from tests.support_journal_file import journal_in_file
 

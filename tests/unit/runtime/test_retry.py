@@ -6,8 +6,8 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from migrator.runtime.errors import Interrupted, SourceError, StoppedError
 from migrator.runtime import retry as runtime_retry
+from migrator.runtime.errors import Interrupted, SourceError, StoppedError
 from migrator.runtime.retry import Backoff, RateLimit, Retry
 from tests import pins
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from migrator.mapping.items.filters import FILTERS, unit_of
-from migrator.mapping.model.mapping import Condition, Expression, Filter, Ref, paths_in, uses_in
 from migrator.features.exports.model import Attribute, ItemType, RowModel
 from migrator.features.exports.python.expressions import Names, UnsaidError, shown
 from migrator.features.exports.python.rows import RowCode, children_of, is_bare, reader
+from migrator.mapping.items.filters import FILTERS, unit_of
+from migrator.mapping.model.mapping import Condition, Expression, Filter, Ref, paths_in, uses_in
 
 
 def writers(code: RowCode, methods: Names) -> Iterator[str]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from migrator.features.exports.python import values
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Const, Each, Expression, Filter, MapOf, Ref, Stored, Template
 from migrator.mapping.model.table import KeyAttribute
-from migrator.features.exports.python import values
 
 # ── names ──
 

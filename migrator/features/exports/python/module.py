@@ -10,13 +10,7 @@ from types import ModuleType
 
 from migrator.features.exports.file import comment, construct_name
 from migrator.features.exports.model import Model
-from migrator.features.exports.python import migration
-from migrator.features.exports.python import patterns
-from migrator.features.exports.python import rows
-from migrator.features.exports.python import spans
-from migrator.features.exports.python import table
-from migrator.features.exports.python import values
-from migrator.features.exports.python import writes
+from migrator.features.exports.python import migration, patterns, rows, spans, table, values, writes
 from migrator.features.exports.python.changes import read_backs, writers
 from migrator.features.exports.python.expressions import Names, UnsaidError, shown
 

@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from migrator.mapping.items.filters import FILTERS, unit_of
-from migrator.mapping.patterns.requests import MOVED_UP, cut_params
-from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.mapping import Param, SortCondition, Template, paths_in
-from migrator.mapping.model.table import PARTITION_KEY_BYTES, KeyAttribute
 from migrator.features.exports.model import Answered, Model, PartModel, PatternModel
 from migrator.features.exports.python.expressions import (
     Code,
@@ -23,6 +18,11 @@ from migrator.features.exports.python.expressions import (
     type_of,
 )
 from migrator.features.exports.python.rows import dataclass_lines, reader
+from migrator.mapping.items.filters import FILTERS, unit_of
+from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.mapping import Param, SortCondition, Template, paths_in
+from migrator.mapping.model.table import PARTITION_KEY_BYTES, KeyAttribute
+from migrator.mapping.patterns.requests import MOVED_UP, cut_params
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.mapping import Condition, Each, Ref, paths_in
-from migrator.mapping.model.table import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Index, KeyAttribute
 from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel, RowValue
 from migrator.features.exports.python.expressions import (
     Code,
@@ -21,6 +18,9 @@ from migrator.features.exports.python.expressions import (
     shown,
     type_of,
 )
+from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.mapping import Condition, Each, Ref, paths_in
+from migrator.mapping.model.table import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Index, KeyAttribute
 
 _ORIGINS = {
     "parent": "of a joined row",

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.table import Index
 from migrator.features.exports.model import Attribute, Model
 from migrator.features.exports.typescript.items import Item, Vocabulary, field_names, module, vocabulary
 from migrator.features.exports.typescript.keys import Made, Refusals
 from migrator.features.exports.typescript.language import block, property_, quoted
+from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.table import Index
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IMPORTS = (

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.features.exports.file import comment
 from migrator.features.exports.model import ItemType, Model, RowModel
-from migrator.features.exports.typescript.keys import Around, Input, ItemKeys, Made, MadeEntry, Refusals, keys_of
+from migrator.features.exports.typescript.keys import (
+    Around,
+    Input,
+    ItemKeys,
+    Made,
+    MadeEntry,
+    Refusals,
+    keys_of,
+)
 from migrator.features.exports.typescript.language import (
     INHERITED,
     Identifiers,
@@ -23,6 +30,7 @@ from migrator.features.exports.typescript.language import (
     type_of,
 )
 from migrator.features.exports.typescript.patterns import pattern_function
+from migrator.mapping.model.table import KeyAttribute, TableDesign
 
 _KEY_TYPES = {"text": "string", "number": "number", "binary": "Uint8Array"}
 

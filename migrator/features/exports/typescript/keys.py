@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel
+from migrator.features.exports.typescript.language import literal, member, quoted
 from migrator.mapping.items.filters import CHARACTERS, unit_of
 from migrator.mapping.items.templates import format_width
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Condition, Filter, Ref, Template
 from migrator.mapping.model.table import KeyAttribute
-from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel
-from migrator.features.exports.typescript.language import literal, member, quoted
+from migrator.runtime.errors import SettingsError
 
 _TEXTS = frozenset({"text", "uuid", "bits", "date", "time"})
 TEXT = Kind("text")

@@ -4,22 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from migrator.mapping.items.filters import CHARACTERS, unit_of
-from migrator.mapping.patterns.requests import MOVED_UP, cut_params
-from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.mapping import (
-    Const,
-    Expression,
-    Filter,
-    Near,
-    Operator,
-    Param,
-    Pattern,
-    Ref,
-    Template,
-    paths_in,
-)
-from migrator.mapping.model.table import KeyAttribute
 from migrator.features.exports.model import Answered, PartModel, PatternModel
 from migrator.features.exports.typescript.keys import (
     TEXT,
@@ -41,6 +25,22 @@ from migrator.features.exports.typescript.language import (
     quoted,
     type_of,
 )
+from migrator.mapping.items.filters import CHARACTERS, unit_of
+from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.mapping import (
+    Const,
+    Expression,
+    Filter,
+    Near,
+    Operator,
+    Param,
+    Pattern,
+    Ref,
+    Template,
+    paths_in,
+)
+from migrator.mapping.model.table import KeyAttribute
+from migrator.mapping.patterns.requests import MOVED_UP, cut_params
 
 _OPERATORS: Mapping[Operator, str] = {
     "equal": "=",

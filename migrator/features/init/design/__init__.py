@@ -1,1 +1,1 @@
-"""Designs a mapping for questions that a database is asked: keys, indexes, access patterns. Pure."""
+"""Designs a mapping for the questions that a database answers: keys, indexes, access patterns. Pure."""

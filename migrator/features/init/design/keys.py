@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from migrator.mapping.model.questions import Figures, Path, Span, free_name, plain_name
 from migrator.mapping.model.facts import Column, SchemaFacts
+from migrator.mapping.model.questions import Figures, Path, Span, free_name, plain_name
 from migrator.mapping.model.table import OWN_TYPES
 
 _SPARE_DIGITS = 2

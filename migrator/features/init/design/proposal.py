@@ -8,32 +8,23 @@ from collections.abc import Mapping as Dict
 from dataclasses import dataclass, replace
 
 from migrator.features.init.design.placing import Design, design_of
+from migrator.features.init.design.written import Writer
+from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import (
     Figures,
     Question,
     Statement,
     Unserved,
+    Wanted,
     is_of_the_database,
     parent_keys,
     row_key,
 )
-from migrator.features.init.design.written import Writer
 from migrator.runtime.errors import Fault
-from migrator.mapping.model.facts import SchemaFacts, TableFacts
 
 _MANY = 1_000
 """Children of one row from which on a collection is told as one that may grow without bound."""
 _FAULT_PLACE = re.compile(r"(?P<word>access_patterns|entities)\.(?P<name>\w+)")
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is to be measured for a design: `spans`: columns by table; `totals`: (table, column, grouping columns);
-    `fan_out`: (table, columns)."""
-
-    spans: Dict[str, tuple[str, ...]]
-    totals: tuple[tuple[str, str, tuple[str, ...]], ...]
-    fan_out: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
@@ -10,29 +9,9 @@ from dataclasses import dataclass, field
 
 from migrator.features.init.design.keys import joined_key
 from migrator.features.init.design.placing import Access, Design, Entry
-from migrator.mapping.model.questions import Figures, Joined, Path, Question, Statement, Total, free_name
+from migrator.mapping.language.yaml_text import quoted, text_of
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
-
-_PLAIN = re.compile(r"[A-Za-z_]\w*")
-_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
-
-
-def text_of(value: object) -> str:
-    """A YAML scalar, or a flow sequence of such."""
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(text_of, value))}]"
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.isascii() and value.lower() not in _WORDS:
-        return value
-    return quoted(value)
-
-
-_NOT_PRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-
-
-def quoted(value: object) -> str:
-    """A value as JSON that is also YAML: letters beyond the BMP stand for themselves, as YAML takes no half of a pair."""
-    text = json.dumps(value, ensure_ascii=False)
-    return _NOT_PRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+from migrator.mapping.model.questions import Figures, Joined, Path, Question, Statement, Total, free_name
 
 
 def frequency(*statements: Statement) -> str:

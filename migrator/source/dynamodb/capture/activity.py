@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from migrator.source.dynamodb.capture.install import CapturedStream
-from migrator.runtime.errors import LostRecordsError, MigratorError, SourceError, StoppedError
 from migrator.mapping.model.live import ActivityCounts
 from migrator.mapping.model.shards import Checkpoint, Position, StreamRecord
+from migrator.runtime.errors import LostRecordsError, MigratorError, SourceError, StoppedError
+from migrator.source.dynamodb.capture.install import CapturedStream
 
 _AT_MOST = 1_000
 _CALLS = 4

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from migrator.mapping.items.changes import captured_tables
-from migrator.mapping.model.capture import CaptureRecord, CaptureState, Installation, MarkedBy, Step, TableCapture
-from migrator.runtime.errors import LostRecordsError, SettingsError, TargetError
+from migrator.mapping.model.capture import (
+    CaptureRecord,
+    CaptureState,
+    Installation,
+    MarkedBy,
+    Step,
+    TableCapture,
+)
 from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
 from migrator.mapping.model.live import MarkKeeper
 from migrator.mapping.model.shards import (
@@ -20,6 +26,7 @@ from migrator.mapping.model.shards import (
     StreamSource,
     StreamState,
 )
+from migrator.runtime.errors import LostRecordsError, SettingsError, TargetError
 
 
 class SwitchedStream(StreamSource, Protocol):

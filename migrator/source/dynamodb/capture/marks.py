@@ -16,11 +16,11 @@ import orjson
 
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.model.edges import WiredItem
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Captured, Column
 from migrator.mapping.model.live import Image, KeptMark, Mark, MarkKeeper, MarksState, Root
 from migrator.mapping.model.shards import Checkpoint, StreamJournal, StreamRecord
 from migrator.mapping.model.table import ItemKey
+from migrator.runtime.errors import SettingsError
 
 READER_LEASE_S = 20.0
 """How long a reader of a stream has its shards without a word; it tells the journal three times as often how far it is."""
@@ -125,7 +125,7 @@ class Turned(Protocol):
 
 
 class Reader(Protocol):
-    """A reader of a stream, as source/dynamodb/reader.py has it: works its part of the shards and keeps their checkpoints."""
+    """What reads a stream (source/dynamodb/reader.py): works its part of the shards and keeps their checkpoints."""
 
     def __enter__(self) -> Reader: ...
 

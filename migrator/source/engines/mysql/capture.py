@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,13 +11,314 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.model.facts import Captured
+from migrator.mapping.model.facts import Captured, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
 from migrator.source.engines.ddl import ExistingTrigger, Trigger
-from migrator.source.engines.mysql.cascades import cascades, circles, covers
 from migrator.source.engines.mysql.grants import rights_of_user
-from migrator.source.engines.mysql.triggers import MysqlDdl, quoted
+from migrator.source.engines.mysql.triggers import MysqlDdl, image, literal, quoted, trigger_name
 from migrator.source.engines.shared import OUR_TRIGGER
+
+# ── Cascades fire no triggers of the child: triggers of the parent leave the marks ──
+
+
+_NO_SUCH_INDEX = 1176
+_ACTS = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
+_FOREIGN_KEYS = sa.text("""
+    SELECT r.CONSTRAINT_NAME AS name, k.TABLE_SCHEMA AS child_schema, k.TABLE_NAME AS child,
+        k.REFERENCED_TABLE_SCHEMA AS parent_schema, k.REFERENCED_TABLE_NAME AS parent,
+        k.COLUMN_NAME AS own, k.REFERENCED_COLUMN_NAME AS theirs, r.DELETE_RULE AS on_delete, r.UPDATE_RULE AS on_update
+    FROM information_schema.REFERENTIAL_CONSTRAINTS r
+    JOIN information_schema.KEY_COLUMN_USAGE k ON k.CONSTRAINT_SCHEMA = r.CONSTRAINT_SCHEMA
+        AND k.CONSTRAINT_NAME = r.CONSTRAINT_NAME AND k.TABLE_NAME = r.TABLE_NAME
+    WHERE k.REFERENCED_TABLE_NAME IS NOT NULL
+    ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, r.CONSTRAINT_NAME, k.ORDINAL_POSITION
+""")
+_INDEXES = sa.text("""
+    SELECT TABLE_SCHEMA AS home, TABLE_NAME AS name, INDEX_NAME AS index_name, COLUMN_NAME AS column_name
+    FROM information_schema.STATISTICS WHERE COLUMN_NAME IS NOT NULL
+    ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
+""")
+Name = tuple[str, str]
+"""(database, table)."""
+Indexes = Mapping[Name, Mapping[str, Sequence[str]]]
+"""By table, its indexes with their columns in order."""
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """A foreign key with an action on rows of `child`. `name`: of the constraint.
+
+    `columns`: (child's, parent's). `on_delete`, `on_update`: CASCADE and the like. `index`: an index of the child that
+    begins with these columns; '' where there is none.
+    """
+
+    child: Name
+    parent: Name
+    columns: tuple[tuple[str, str], ...]
+    on_delete: str
+    on_update: str
+    name: str = ""
+    index: str = ""
+
+    @property
+    def theirs(self) -> tuple[str, ...]:
+        return tuple(theirs for _, theirs in self.columns)
+
+
+Chain = tuple[Cascade, ...]
+"""From the changed rows upwards: each cascade's parent is the next one's child."""
+
+
+def cascades(connection: Connection) -> list[Cascade]:
+    """All foreign keys with actions that the user can see, in every database."""
+    keys: dict[tuple[str, str, str], list[sa.Row[tuple[str, ...]]]] = {}
+    indexes = _indexes(connection)
+    for row in connection.execute(_FOREIGN_KEYS):
+        if row.on_delete in _ACTS or row.on_update in _ACTS:
+            keys.setdefault((row.child_schema, row.child, row.name), []).append(row)
+    return [
+        Cascade(
+            child=(rows[0].child_schema, rows[0].child),
+            parent=(rows[0].parent_schema, rows[0].parent),
+            columns=tuple((row.own, row.theirs) for row in rows),
+            on_delete=rows[0].on_delete,
+            on_update=rows[0].on_update,
+            name=rows[0].name,
+            index=_index_of(
+                [row.own for row in rows], indexes.get((rows[0].child_schema, rows[0].child), {})
+            ),
+        )
+        for rows in keys.values()
+    ]
+
+
+def _indexes(connection: Connection) -> Indexes:
+    by_table: dict[Name, dict[str, list[str]]] = {}
+    for row in connection.execute(_INDEXES):
+        by_table.setdefault((row.home, row.name), {}).setdefault(row.index_name, []).append(row.column_name)
+    return by_table
+
+
+def _index_of(columns: Sequence[str], indexes: Mapping[str, Sequence[str]]) -> str:
+    """The narrowest index that begins with the columns; InnoDB requires one for every foreign key."""
+    leading = _folded(columns)
+    fit = [(len(own), name) for name, own in indexes.items() if _folded(own)[: len(leading)] == leading]
+    return min(fit)[1] if fit else ""
+
+
+def _folded(names: Sequence[str]) -> list[str]:
+    return [name.lower() for name in names]
+
+
+def circles(
+    all_cascades: Sequence[Cascade], tables: Sequence[Captured], home: str
+) -> list[tuple[str, Chain]]:
+    """Captured tables that deletions reach through a circle of foreign keys, with the circle.
+
+    The depth of a circle cannot be known beforehand.
+    """
+    circle_by_table: dict[Name, Chain] = {}
+    for start in sorted({key.parent for key in all_cascades}):
+        chains = list(_chains(all_cascades, start, None))
+        circle = next((chain for chain in chains if _is_circle(chain) and chain[0].child == start), ())
+        if circle:
+            circle_by_table |= {
+                chain[0].child: circle for chain in chains if chain[0].child not in circle_by_table
+            }
+    return [
+        (table.name, circle_by_table[_name(table, home)])
+        for table in tables
+        if _name(table, home) in circle_by_table
+    ]
+
+
+def covers(all_cascades: Sequence[Cascade], tables: Sequence[Captured], ddl: MysqlDdl) -> list[Trigger]:
+    """Triggers on parents, each covering all captured tables that the parent's changes reach."""
+    captured = {_name(table, ddl.home): table for table in tables}
+    return [
+        trigger
+        for parent in sorted({key.parent for key in all_cascades})
+        for kind in _KINDS
+        for trigger in _triggers(parent, kind, _reached(all_cascades, parent, captured, kind), ddl)
+    ]
+
+
+def _name(captured: Captured, home: str) -> Name:
+    return captured.table.schema or home, captured.table.real
+
+
+def _reached(
+    all_cascades: Sequence[Cascade], parent: Name, captured: Mapping[Name, Captured], kind: str
+) -> list[tuple[Captured, Chain]]:
+    """Captured tables that a change of the parent reaches, with the chains to them."""
+    referred = frozenset(name for key in all_cascades if key.parent == parent for name in _folded(key.theirs))
+    goes = _chains(all_cascades, parent, None)
+    moves = _chains(all_cascades, parent, referred, updated=frozenset({parent}))
+    return [
+        (captured[chain[0].child], chain)
+        for chain in (goes if kind == "gone" else moves)
+        if chain[0].child in captured and not _is_circle(chain)
+    ]
+
+
+def _chains(
+    all_cascades: Sequence[Cascade],
+    table: Name,
+    changed: frozenset[str] | None,
+    above: Chain = (),
+    updated: frozenset[Name] = frozenset(),
+) -> Iterator[Chain]:
+    """Every chain of cascades that follows when rows of the table are deleted (`changed` None) or these columns change.
+
+    Columns and actions are followed, so two tables that refer to each other by different columns make no circle.
+    `updated`: tables that the chain has updated already; InnoDB updates none of them again and fails the statement, as
+    RESTRICT does. A chain that comes to a deletion a second time ends there (`_is_circle`).
+    Source: MariaDB and MySQL, storage/innobase/row/row0ins.cc, row_ins_cascade_ancestor_updates_table.
+    """
+    for key in all_cascades:
+        if key.parent != table or (after := _after(key, changed)) == frozenset():
+            continue
+        if after is not None and key.child in updated:
+            continue
+        chain = (key, *above)
+        yield chain
+        if not _is_circle(chain):
+            passed = updated if after is None else updated | {key.child}
+            yield from _chains(all_cascades, key.child, after, chain, passed)
+
+
+def _after(key: Cascade, changed: frozenset[str] | None) -> frozenset[str] | None:
+    """The columns of the child that change when those of its parent do; None: the row is deleted."""
+    rule = key.on_delete if changed is None else key.on_update
+    if rule not in _ACTS:
+        return frozenset()
+    if changed is None:
+        return None if rule == "CASCADE" else frozenset(own.lower() for own, _ in key.columns)
+    moved = [own.lower() for own, theirs in key.columns if theirs.lower() in changed]
+    return frozenset(moved if rule == "CASCADE" or not moved else (own.lower() for own, _ in key.columns))
+
+
+def _is_circle(chain: Chain) -> bool:
+    """Whether deletions come to a table from which rows were deleted already."""
+    deletes = all(key.on_delete == "CASCADE" for key in chain)
+    return deletes and chain[0].child in {key.parent for key in chain}
+
+
+# ── triggers ──
+
+_KINDS: Mapping[str, tuple[str, str, str]] = {
+    "gone": ("BEFORE DELETE", "OLD", "image_before"),
+    "from": ("BEFORE UPDATE", "OLD", "image_before"),
+    "to": ("AFTER UPDATE", "NEW", "image_after"),
+}
+
+
+def _triggers(
+    parent: Name, kind: str, reached: Sequence[tuple[Captured, Chain]], ddl: MysqlDdl
+) -> Iterator[Trigger]:
+    if not reached:
+        return
+    event, side, column = _KINDS[kind]
+    table = parent[1] if parent[0] == ddl.home else ".".join(parent)
+    insert = f"INSERT INTO {ddl.mark} (table_name, {column}, changed_at)"
+    blocks = (
+        _marked(captured, chain, side, insert, ddl, if_changed=kind != "gone") for captured, chain in reached
+    )
+    body = f"BEGIN\n{''.join(blocks)}END"
+    digest = digest_of(body)
+    name = trigger_name(table, kind, digest, whole=True)
+    where = f"{quoted(parent[0])}.{quoted(name)}"
+    on = f"{quoted(parent[0])}.{quoted(parent[1])}"
+    create = f"CREATE TRIGGER {where} {event} ON {on} FOR EACH ROW\n{body}"
+    yield Trigger(table, name, digest, (create,), (f"DROP TRIGGER {where}",))
+
+
+def _marked(
+    captured: Captured, chain: Chain, side: str, insert: str, ddl: MysqlDdl, *, if_changed: bool
+) -> str:
+    """A block that leaves a mark for each row that the chain reaches, if the key changed or the row is deleted.
+
+    A missing index (the server drops its own when the service creates another) must not fail the service's statement:
+    without it more rows may be locked, and `status` says stale.
+    """
+    leave = f"{insert}\n    VALUES ({literal(captured.name)}, migrator_image, {ddl.now})"
+    with_index, without = (
+        _row_by_row(_select(captured, chain, side, _tables(chain, by_index=by)), leave)
+        for by in (True, False)
+    )
+    block = f"""\
+BEGIN
+DECLARE migrator_without INT DEFAULT 0;
+DECLARE migrator_none INT;
+BEGIN
+DECLARE CONTINUE HANDLER FOR {_NO_SUCH_INDEX} SET migrator_without = 1;
+SELECT COUNT(*) INTO migrator_none FROM {_tables(chain, by_index=True)} WHERE FALSE;
+END;
+IF migrator_without THEN
+{without}ELSE
+{with_index}END IF;
+END;
+"""
+    if not if_changed:
+        return block
+    # Nothing is locked below a parent whose key does not change.
+    moved = (
+        f"NOT (CAST(OLD.{quoted(theirs)} AS BINARY) <=> CAST(NEW.{quoted(theirs)} AS BINARY))"
+        for theirs in _deciding(chain)
+    )
+    return f"IF {' OR '.join(moved)} THEN\n{block}END IF;\n"
+
+
+def _deciding(chain: Chain) -> list[str]:
+    """The parent's columns whose change reaches the end of the chain: those that every foreign key in it passes on."""
+    passed_on = set(_folded(chain[0].theirs))
+    for key in chain[1:]:
+        handed_on = [
+            theirs for own, theirs in key.columns if key.on_update != "CASCADE" or own.lower() in passed_on
+        ]
+        passed_on = set(_folded(handed_on))
+    return [theirs for theirs in chain[-1].theirs if theirs.lower() in passed_on]
+
+
+def _row_by_row(select: str, insert: str) -> str:
+    """An INSERT … VALUES for each row: one with SELECT would block all other writers (see MysqlDdl._body)."""
+    return f"""\
+BEGIN
+DECLARE migrator_done INT DEFAULT 0;
+DECLARE migrator_image LONGTEXT CHARACTER SET utf8mb4;
+DECLARE migrator_rows CURSOR FOR
+{select};
+DECLARE CONTINUE HANDLER FOR NOT FOUND SET migrator_done = 1;
+OPEN migrator_rows;
+migrator_each: LOOP
+    FETCH migrator_rows INTO migrator_image;
+    IF migrator_done THEN LEAVE migrator_each; END IF;
+    {insert};
+END LOOP;
+CLOSE migrator_rows;
+END;
+"""
+
+
+def _select(captured: Captured, chain: Chain, side: str, tables: str) -> str:
+    """The captured rows (r0) that the changed row reaches through the tables between (r1, r2, …)."""
+    columns = columns_of(captured, captured.columns)
+    links = " AND ".join(
+        f"r{n}.{quoted(own)} = {side if n == len(chain) - 1 else f'r{n + 1}'}.{quoted(theirs)}"
+        for n, key in enumerate(chain)
+        for own, theirs in key.columns
+    )
+    # Rows that a foreign key has changed are visible to this transaction; a lock would only block other writers' inserts.
+    lock = "\nLOCK IN SHARE MODE" if side == "OLD" else ""
+    return f"SELECT {image(columns, 'r0')}\nFROM {tables}\nWHERE {links}{lock}"
+
+
+def _tables(chain: Chain, *, by_index: bool) -> str:
+    """The tables from the parent down, read in this order: another one would lock rows that are not below it."""
+    hints = [f" FORCE INDEX ({quoted(key.index)})" if by_index and key.index else "" for key in chain]
+    names = [f"{quoted(key.child[0])}.{quoted(key.child[1])} AS r{n}" for n, key in enumerate(chain)]
+    return " STRAIGHT_JOIN ".join(reversed([name + hint for name, hint in zip(names, hints, strict=True)]))
+
 
 _TRIGGERS = sa.text("""
     SELECT TRIGGER_SCHEMA AS `schema`, EVENT_OBJECT_TABLE AS name, TRIGGER_NAME AS `trigger`, ACTION_STATEMENT AS body

@@ -14,8 +14,8 @@ from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.mysql import MySQL
 
 from migrator.mapping.model.edges import RawPage
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Kind
+from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
 from migrator.source.engines.base import Connecting, ConnectionOptions, Engine, Schema, Sql, UrlKeeper
 from migrator.source.engines.mysql import facts

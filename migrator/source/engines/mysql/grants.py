@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.source.engines.mysql.row_writing import SEQUENCES
 from migrator.source.engines.mysql.triggers import literal, quoted
-from migrator.source.engines.rights import WRITES, Grant, Granting, Place, SqlRole
+from migrator.source.rights import WRITES, Grant, Granting, Place, SqlRole
 
 _RIGHTS = sa.text("""
     SELECT '' AS `schema`, '' AS name, PRIVILEGE_TYPE AS right_name FROM information_schema.USER_PRIVILEGES

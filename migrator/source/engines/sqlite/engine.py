@@ -20,8 +20,9 @@ from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.sqlite import SQLite
 
 from migrator.mapping.model.edges import RawPage
+from migrator.mapping.model.facts import Column, Kind
+from migrator.mapping.model.rows import RefusalKind
 from migrator.runtime.errors import SettingsError
-from migrator.mapping.model.facts import Kind
 from migrator.source.engines import shared
 from migrator.source.engines.base import (
     Connecting,
@@ -37,6 +38,7 @@ from migrator.source.engines.base import (
     UrlKeeper,
     Writers,
 )
+from migrator.source.engines.row_writing import RowWriting, as_text, refuse_inexact
 from migrator.source.engines.shared import (
     ANSI_STRING,
     AS_TEXT,
@@ -51,7 +53,87 @@ from migrator.source.engines.sqlite import facts
 from migrator.source.engines.sqlite import facts as types_sqlite
 from migrator.source.engines.sqlite.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.sqlite.capture import CAPTURING
-from migrator.source.engines.sqlite.row_writing import ROWS
+
+# ── Rows written into SQLite: values as the column's affinity keeps them ──
+
+
+def _prepare(connection: Any) -> None:
+    """Without it SQLite would let children be written whose parents never come."""
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _bound(column: Column, value: Any) -> Any:
+    if value is None or isinstance(value, (bytes, int)):
+        return int(value) if isinstance(value, bool) else value
+    refuse_inexact(column, value)
+    if isinstance(value, Decimal):
+        return _sqlite_number(value)
+    return as_text(column.kind, value)
+
+
+def _sqlite_number(value: Decimal) -> int | float:
+    """As SQLite keeps it. Raises: ValueError where its 64 bits hold another number."""
+    whole = value == value.to_integral_value()
+    number = int(value) if whole and abs(value) < 2**63 else float(value)
+    if Decimal(repr(number)) != value:
+        raise ValueError("the number has more digits than SQLite keeps")
+    return number
+
+
+_BY_NAME: dict[str, RefusalKind] = {
+    "SQLITE_CONSTRAINT_FOREIGNKEY": "foreign key",
+    "SQLITE_CONSTRAINT_UNIQUE": "unique",
+    "SQLITE_CONSTRAINT_PRIMARYKEY": "unique",
+    "SQLITE_CONSTRAINT_ROWID": "unique",
+    "SQLITE_CONSTRAINT_NOTNULL": "not null",
+    "SQLITE_CONSTRAINT_CHECK": "value",
+    "SQLITE_CONSTRAINT_DATATYPE": "value",
+    "SQLITE_MISMATCH": "value",
+    "SQLITE_TOOBIG": "value",
+    "SQLITE_CONSTRAINT_TRIGGER": "trigger",
+}
+"""Source: SQLite, "Result and Error Codes"."""
+
+
+def _refusal(error: BaseException) -> RefusalKind | None:
+    return _BY_NAME.get(str(getattr(error, "sqlite_errorname", "")))
+
+
+_HAS_MARKS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrator_mark'"
+
+
+def _begin_row(connection: Connection) -> None:
+    """A session has no settings here that a trigger could ask for; nobody else sees a row that goes before the commit."""
+    if connection.exec_driver_sql(_HAS_MARKS).first():
+        connection.exec_driver_sql("INSERT INTO migrator_mark (id) VALUES (0)")
+
+
+def _end(connection: Connection) -> None:
+    if connection.exec_driver_sql(_HAS_MARKS).first():
+        connection.exec_driver_sql("DELETE FROM migrator_mark WHERE id = 0")
+
+
+ROWS = RowWriting(
+    prepare=_prepare,
+    begin=_begin_row,
+    end=_end,
+    bound=_bound,
+    upserts=True,
+    overriding="",
+    # A transaction that writes is alone.
+    locks="",
+    refusal=_refusal,
+    # A number that is inserted moves the rowid, and AUTOINCREMENT's own counter.
+    move_counters=lambda *_: None,
+    unchanging=lambda *_: frozenset(),
+    defer="PRAGMA defer_foreign_keys = ON",
+    # No trigger changes what is being written; one that updates its own table does so afterwards.
+    changing_triggers=(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(:name)"
+        " AND :schema IS NULL AND lower(sql) LIKE '%update%' || lower(:name) || '%set%'"
+    ),
+)
+
 
 # ── Explanations of SQLite's errors ──
 

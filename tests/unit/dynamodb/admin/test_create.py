@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from migrator.dynamodb.admin.create import creation_request, later_requests
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.settings.source import TableOptions, Units
-from migrator.dynamodb.admin.create import creation_request, later_requests
 
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),))
 DESIGN = TableDesign("T", (KeyAttribute("PK"), KeyAttribute("SK")), "type", ttl="expiresAt", indexes=(GSI1,))

@@ -16,14 +16,7 @@ from typing import Any
 
 import pytest
 
-from migrator.journal.runs import SqlJournal
-from migrator.mapping.check.check import check_mapping
-from migrator.mapping.model.files import MANIFEST, Manifest
-from migrator.runtime.errors import SettingsError, StoppedError
-from migrator.mapping.model.journal import Run, RunIdentity
-from migrator.mapping.model.table import source_text
-from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.dynamodb.files import FolderFiles
 from migrator.features.bulk.export import (
     ExportPath,
     ItemLines,
@@ -33,9 +26,16 @@ from migrator.features.bulk.export import (
     is_published,
     pages_folder,
 )
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
+from migrator.mapping.model.files import MANIFEST, Manifest
+from migrator.mapping.model.journal import Run, RunIdentity
+from migrator.mapping.model.table import source_text
+from migrator.runtime.errors import SettingsError, StoppedError
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims, FastPath
-from migrator.dynamodb.files import FolderFiles
 from tests import pins
 from tests.fakes.progress import Silent
 from tests.support_fence import no_fence

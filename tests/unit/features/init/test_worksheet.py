@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
-from migrator.mapping.capacity.model import PatternReads
-from migrator.mapping.model.results import Proof
 from migrator.features.init.worksheet import Sheet, summary_text, worksheet
-from migrator.source.sql.reader import SqlSource
+from migrator.mapping.model.capacity import PatternReads
+from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
+from migrator.mapping.model.results import Proof
+from migrator.source.reader import SqlSource
 from migrator.source.workload.files import statements_of
 from migrator.source.workload.reading import question_of
 from tests import pins

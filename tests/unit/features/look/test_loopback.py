@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from migrator.features.look.server import Answer, Site, serving
 from migrator.runtime.errors import SettingsError
-from migrator.features.look.loopback import Answer, Site, serving
 from tests import pins
 
 WAIT_S = 120.0

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
+from migrator.features.plan.text import print_views, views_data, views_fragment
 from migrator.mapping.model.report import Facet, ItemCollection, SampleItem, View
-from migrator.features.plan.collections import print_views, views_data, views_fragment
 from tests import pins
 from tests.support_report_hostile import HOSTILE
 

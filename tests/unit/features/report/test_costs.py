@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from migrator.mapping.capacity.model import SECONDS_A_MONTH
-from migrator.mapping.model.evidence import PatternPhase, State, Window
 from migrator.features.report.costs import costs_of
+from migrator.mapping.model.capacity import SECONDS_A_MONTH
+from migrator.mapping.model.evidence import PatternPhase, State, Window
 from migrator.stages.design.shown import Windows
 from tests import pins
 from tests.support_plan import PLAN, READS

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
+from migrator.features.report.gather import SHOWN_AT_MOST, ReportOptions
+from migrator.features.report.terminal import rows_words
 from migrator.journal.memory import SqlOpenFindings
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.model.edges import ItemStore
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.evidence import DiffKey, Move, State
 from migrator.mapping.model.journal import Finding, Page, RunIdentity, Tally
 from migrator.mapping.model.report import LagReport
-from migrator.features.report.terminal import rows_words
-from migrator.features.report.differences import SHOWN_AT_MOST
-from migrator.features.report.gather import ReportOptions
+from migrator.runtime.errors import StoppedError
 from tests import pins
 from tests.unit.stages.core.report_world import CHECKED, MINUTE, NOW_S, SAMPLE, WINDOW, World, different
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from migrator.mapping.model.report import ReportModel
 from migrator.features.report.terminal import print_report
+from migrator.mapping.model.report import ReportModel
 from tests import pins
 from tests.support_report import MODEL, PRICE
 from tests.support_report_hostile import hostile, many

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.report import LagReport, PatternReport, Refused, RunReport
 from migrator.features.report.verdict import Circumstances, Standings, cause_of, found_nothing, verdict_of
+from migrator.mapping.model.report import LagReport, PatternReport, Refused, RunReport
 from tests import pins
 from tests.support_report import EMAIL, PRICE
 

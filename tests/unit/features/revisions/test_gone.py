@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from migrator.features.revisions.revising import Gone
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import KeyRequest
 from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey
+from migrator.runtime.errors import StoppedError
 from migrator.stages.live.relay import live_entities
-from migrator.features.revisions.gone import Gone
 from tests.golden.heart import check
 from tests.support_fence import no_fence
 from tests.unit.stages.core.live_world import HEAD, MAPPING, SCHEMA, Shop

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.runtime.errors import MissingNameError, RefusedError, SettingsError, SourceError, StoppedError
 from migrator.features.spark.cluster import connections_of_slot, faults_of, reason_of
-from migrator.features.spark.driver import Failures, slices_of
 from migrator.features.spark.executor import Given, JobText, Outcome, Probe
+from migrator.features.spark.work import Failures, slices_of
+from migrator.runtime.errors import MissingNameError, RefusedError, SettingsError, SourceError, StoppedError
 from migrator.settings.job import load_job
 from tests import pins
 
@@ -42,7 +42,9 @@ def test_every_number_is_in_one_slice() -> None:
 
 def test_a_job_is_read_where_none_of_its_files_is(tmp_path: Path) -> None:
     job = job_in(tmp_path / "driver")
-    given = pickle.loads(pickle.dumps(Given(JobText.of(load_job(job, {})), "backfill", max_write_units=7)))
+    given = pickle.loads(
+        pickle.dumps(Given(text=JobText.of(load_job(job, {})), kind="backfill", max_write_units=7))
+    )
     before = load_job(job, {})
     for file in job.parent.iterdir():
         file.unlink()

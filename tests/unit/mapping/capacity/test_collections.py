@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from migrator.mapping.capacity.collections import ItemCollections, Measured, spread_of
-from migrator.mapping.capacity.model import Spread
+from migrator.mapping.model.capacity import Spread
 
 
 def measured(sizes: Iterable[tuple[str, int]], kept: int = 1_000, weight: float = 1.0) -> Measured:

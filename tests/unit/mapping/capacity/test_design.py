@@ -19,7 +19,7 @@ from migrator.mapping.capacity.design import (
 )
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.items.changes import unread_tables
-from migrator.mapping.capacity.model import Advice, TypeSize, Writes
+from migrator.mapping.model.capacity import Advice, TypeSize, Writes
 from migrator.mapping.model.facts import SchemaFacts
 from tests.support_design import SHOP, source_with
 from tests.support_mapping import parse_mapping

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from migrator.mapping.capacity.reads import PAGE_BYTES, CallReads, Reads, condition_text, reads_of
-from migrator.mapping.patterns.requests import Requests
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import Item
+from migrator.mapping.patterns.requests import Requests
 from tests.support_mapping import parse_mapping
 
 MAPPING = """

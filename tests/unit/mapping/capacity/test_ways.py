@@ -19,7 +19,7 @@ from migrator.mapping.capacity.ways import (
     ways_of,
 )
 from migrator.mapping.items.wire import Price
-from migrator.mapping.capacity.model import Way
+from migrator.mapping.model.capacity import Way
 from tests import pins
 
 GB = 1024**3

@@ -7,9 +7,9 @@ import pytest
 from migrator.mapping.check.check import Checked, check_form, check_mapping
 from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import examine_mapping
-from migrator.runtime.errors import MappingError
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import DocumentQuestion
+from migrator.runtime.errors import MappingError
 from tests import pins
 
 TABLES = """

@@ -6,8 +6,8 @@ import pytest
 
 from migrator.mapping.check.keys import written_together
 from migrator.mapping.check.values import is_closed
-from migrator.runtime.errors import MappingError
 from migrator.mapping.model.mapping import Filter, Ref
+from migrator.runtime.errors import MappingError
 from tests import pins
 from tests.golden.heart import check, facts, table
 

@@ -9,11 +9,6 @@ import pytest
 
 from migrator.mapping.difference.difference import Difference, EntityDifference, SchemaDifference
 from migrator.mapping.difference.patterns import PatternDifference
-from migrator.runtime.errors import SettingsError
-from migrator.mapping.model.evidence import PatternPhase, State
-from migrator.mapping.model.instances import ChangeStep, RevisionChange, Standing
-from migrator.mapping.model.live import Root
-from migrator.mapping.model.table import ItemKey
 from migrator.mapping.difference.steps import (
     ORDER,
     ROUNDS,
@@ -28,6 +23,11 @@ from migrator.mapping.difference.steps import (
     refuse_direct,
     way_of,
 )
+from migrator.mapping.model.evidence import PatternPhase, State
+from migrator.mapping.model.instances import ChangeStep, RevisionChange, Standing
+from migrator.mapping.model.live import Root
+from migrator.mapping.model.table import ItemKey
+from migrator.runtime.errors import SettingsError
 from tests import pins
 
 CHANGE = RevisionChange(1, "old", "new", goes_back=False, step="indexes")

@@ -16,18 +16,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.features.init.design.written import text_of
+from migrator.mapping.inverse.filters import STEPS
+from migrator.mapping.inverse.rows import Inverse, compile_inverse, rows_for
+from migrator.mapping.inverse.tables import TableInverse
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.items import CompiledEntity, items_for, objects_for
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.items.values import JSON_NULL
 from migrator.mapping.items.wire import decode_item, encode_item
-from migrator.mapping.inverse.filters import STEPS
-from migrator.mapping.inverse.rows import Inverse, compile_inverse, rows_for
-from migrator.mapping.inverse.tables import TableInverse
-from migrator.runtime.errors import MappingError, RowError
+from migrator.mapping.language.yaml_text import text_of
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.table import Item, RowTree
+from migrator.runtime.errors import MappingError, RowError
 from tests import pins
 from tests.golden import heart
 from tests.unit.mapping.items.test_encoder import CHILD, MAPPINGS, pools, rows_of

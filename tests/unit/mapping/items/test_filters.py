@@ -18,8 +18,8 @@ from migrator.mapping.items.filters import (
     unit_of,
 )
 from migrator.mapping.items.templates import parse_template
-from migrator.runtime.errors import RowError
 from migrator.mapping.model.mapping import Filter, Ref
+from migrator.runtime.errors import RowError
 from tests import pins
 
 NOON = datetime(2026, 6, 10, 12, 30)

@@ -17,9 +17,9 @@ from migrator.mapping.check.check import check_form, check_mapping
 from migrator.mapping.items.items import is_expired
 from migrator.mapping.items.wire import decode_item, encode_item
 from migrator.mapping.language.parse import examine_mapping
-from migrator.runtime.errors import MappingError, RowError
 from migrator.mapping.model.results import Request
 from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import MappingError, RowError
 from migrator.stages.patterns.question import shown
 from tests import pins
 from tests.golden import heart

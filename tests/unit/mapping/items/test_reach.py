@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.items.changes import captured_tables, needs_memory
 from migrator.mapping.items.items import compile_entity, items_for
-from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.items.reach import ImageKeys, compile_image_keys
-from migrator.runtime.errors import RowError
+from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import Mapping
+from migrator.runtime.errors import RowError
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests.golden import heart, shop
 from tests.support_services import REPOSITORY
 

@@ -7,7 +7,15 @@ from typing import get_args
 
 import pytest
 
-from migrator.mapping.model.durations import ADVICE, LONGEST_S, age_text, limit_text, minute, moment, seconds_of
+from migrator.mapping.model.durations import (
+    ADVICE,
+    LONGEST_S,
+    age_text,
+    limit_text,
+    minute,
+    moment,
+    seconds_of,
+)
 from migrator.runtime.errors import MappingError
 from migrator.settings.job import Job, load_job
 from migrator.settings.source import Duration, Settings

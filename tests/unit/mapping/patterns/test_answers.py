@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from migrator.mapping.model.mapping import Part
 from migrator.mapping.patterns.answers import plain_rows, readers_for
 from migrator.mapping.patterns.designs import Designs
-from migrator.mapping.model.mapping import Part
 from tests.golden.heart import check, facts, table
 
 TEXT = """

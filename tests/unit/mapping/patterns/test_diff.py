@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.mapping.model.evidence import Diff, Row
+from migrator.mapping.model.table import Item
 from migrator.mapping.patterns import diff
 from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.diff import Difference, differences, diffs, equal, row_key
-from migrator.mapping.model.evidence import Diff, Row
-from migrator.mapping.model.table import Item
 from tests.golden.patterns import checked
 
 NAMES = ("id", "total", "status")

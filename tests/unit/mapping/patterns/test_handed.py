@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from migrator.mapping.model.mapping import Part, Pattern
 from migrator.mapping.patterns.handed import Records
 from migrator.mapping.patterns.results import (
     TooManyError,
@@ -21,7 +22,6 @@ from migrator.mapping.patterns.results import (
     rows_of,
 )
 from migrator.runtime.errors import SettingsError
-from migrator.mapping.model.mapping import Part, Pattern
 from tests import pins
 
 PLAIN = Pattern("p", (), "query", (), parts=(Part("", "", ("id", "total")),))

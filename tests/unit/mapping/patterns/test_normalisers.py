@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.patterns.diff import diffs
-from migrator.mapping.patterns.normalisers import ruled
 from migrator.mapping.model.evidence import Row
 from migrator.mapping.model.mapping import CompareRules
+from migrator.mapping.patterns.diff import diffs, ruled
 from tests.golden.patterns import faults, the_pattern
 
 NAMES = ("id", "total", "email")

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from migrator.mapping.model.mapping import Param, ParamType, Pattern
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.params import (
     absent_value,
@@ -20,7 +21,6 @@ from migrator.mapping.patterns.params import (
     texts_of,
 )
 from migrator.runtime.errors import RowError, SettingsError
-from migrator.mapping.model.mapping import Param, ParamType, Pattern
 from tests import pins
 
 PATTERN = Pattern(

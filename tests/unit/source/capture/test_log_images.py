@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from migrator.source.capture.log.decoder import UNCHANGED, Change, LogColumn, Relation, Row
-from migrator.source.capture.log.images import RelationMarks
 from migrator.source.capture.log.place import MarkedTable, slot_of
+from migrator.source.capture.log.reader import RelationMarks
 
 FULL = (LogColumn("id", 23, True), LogColumn("owner", 23, True), LogColumn("name", 25, True))
 KEY = (LogColumn("id", 23, True), LogColumn("owner", 23, False), LogColumn("name", 25, False))

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from migrator.dynamodb.tables import DescribedIndex, DescribedTable
+from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.items.values import decoder
+from migrator.mapping.language.documents import kind_of_type
+from migrator.mapping.model.facts import Column, TableFacts
+from migrator.mapping.model.table import SetOf
+from migrator.runtime.errors import RowError, SourceError, UnfitValueError
 from migrator.source.dynamodb.finding import way_by
 from migrator.source.dynamodb.positions import SegmentEnd, Stretch, place_of, segment_bounds, stretches
 from migrator.source.dynamodb.values import key_of_text, value_of
-from migrator.mapping.language.documents import kind_of_type
-from migrator.mapping.items.scalars import Undecodable
-from migrator.mapping.items.values import decoder
-from migrator.runtime.errors import RowError, SourceError, UnfitValueError
-from migrator.mapping.model.facts import Column, TableFacts
-from migrator.mapping.model.table import SetOf
-from migrator.dynamodb.tables import DescribedIndex, DescribedTable
 from tests import pins
 
 

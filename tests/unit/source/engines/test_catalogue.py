@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from migrator.mapping.model.facts import Kind
-from migrator.source.engines.connect import engine_of
 from migrator.source.engines.catalogue import TypeRule
+from migrator.source.engines.connect import engine_of
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import types
 from migrator.source.engines.sqlite import facts as sqlite_facts

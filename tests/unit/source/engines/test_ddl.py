@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Captured, Column, Kind, TableFacts
+from migrator.runtime.errors import SettingsError
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.mysql.triggers import MysqlDdl
 from migrator.source.engines.postgresql.capture import PostgresqlDdl

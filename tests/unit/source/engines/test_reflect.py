@@ -9,7 +9,7 @@ import psycopg
 
 from migrator.mapping.model.facts import ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests import pins
 
 

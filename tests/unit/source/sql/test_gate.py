@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL
 
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.source.sql.gate import (
     CheckedExpression,
     CheckedStatement,

@@ -17,8 +17,8 @@ import pytest
 from migrator.mapping.model.facts import TableFacts
 from migrator.mapping.model.table import decode_key
 from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from migrator.source.sql.random_keys import between
-from migrator.source.sql.reader import SqlSource
 from tests.support_source import INTEGER, column, plan_of
 
 NOTE = TableFacts("note", "note", (column("id", INTEGER, nullable=False),), ("id",))

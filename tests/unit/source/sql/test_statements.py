@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.facts import Column, Kind, TableFacts
+from migrator.runtime.errors import SettingsError
 from migrator.source.sql.statements import checked_statement, row_expression
 from tests import pins
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError, ResourceClosedError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from migrator.journal.failures import in_words
+from migrator.journal.database import in_words
 from migrator.runtime.errors import HiddenRowsError
 from migrator.runtime.server_errors import is_broken, is_of_a_file
 from migrator.source.sql.transactions import key_reader, row_trees, source_error

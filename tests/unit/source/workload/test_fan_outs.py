@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from migrator.mapping.check.check import check_mapping
-from migrator.mapping.capacity.model import FanOut, Spread, Writes
-from migrator.source.sql.reader import SqlSource
+from migrator.mapping.model.capacity import FanOut, Spread, Writes
+from migrator.source.reader import SqlSource
 from migrator.source.workload.fan_outs import fan_outs
 from migrator.source.workload.files import statements_of
 from migrator.source.workload.writes import told_writes

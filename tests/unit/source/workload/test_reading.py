@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.features.init.design.access import LARGEST_LIST
+from migrator.features.init.design.placing import LARGEST_LIST
 from migrator.features.init.design.proposal import Asked, proposal_of
+from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
 from migrator.runtime.errors import Fault
-from migrator.mapping.model.facts import SchemaFacts
 from migrator.source.workload.reading import LONGEST, marked, question_of
 from tests import pins
 from tests.support_design import SHOP, proposed, read, source_with

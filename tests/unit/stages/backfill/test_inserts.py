@@ -8,10 +8,10 @@ from datetime import datetime
 import pytest
 
 from migrator.mapping.model.edges import RawPage
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import Item
+from migrator.runtime.errors import StoppedError
 from migrator.stages.backfill.encoded import EncodedPath
 from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import ConditionalPath, Copied, PagePath

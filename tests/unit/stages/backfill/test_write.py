@@ -12,7 +12,7 @@ from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.items.items import items_for
 from migrator.mapping.model.table import Item
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.backfill.write import Claims
 from tests import pins
 from tests.support_mapping import parse_mapping

@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlalchemy import update
 
+from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from migrator.journal import schema
-from migrator.journal.operations import SqlProcesses
 from migrator.journal.findings import SqlFindingGroups
+from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.items.items import items_for
@@ -19,7 +20,6 @@ from migrator.mapping.model.evidence import DiffKey, Sample, Window
 from migrator.mapping.model.instances import ServiceRegistry
 from migrator.mapping.model.journal import Finding, RunIdentity, RunKind
 from migrator.mapping.model.report import LagReport, ReportModel
-from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from tests.fakes.evidence import FakeEvidence
 from tests.fakes.phases import FakePhases
 from tests.fakes.source import MemorySource

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from migrator.mapping.check.check import check_mapping
-from migrator.mapping.items.items import items_for
 from migrator.mapping.inverse.rows import compile_inverse
+from migrator.mapping.items.items import items_for
 from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.mapping.model.shards import Position, StreamRecord
 from migrator.mapping.model.table import Item, ItemKey
-from migrator.stages.reverse.stage import Reverse, WrittenTable, keys_by_row
 from migrator.source.dynamodb.reader import StreamReader
+from migrator.stages.reverse.stage import Reverse, WrittenTable, keys_by_row
 from tests.fakes.reverse import FakeReverseJournal, FakeRowWriter
 from tests.fakes.source import MemorySource
 from tests.support_mapping import parse_mapping

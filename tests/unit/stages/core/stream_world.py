@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from migrator.dynamodb.stream import DynamoStream
 from migrator.mapping.model.shards import StreamRecord
 from migrator.runtime.retry import Retry
 from migrator.source.dynamodb.reader import LEASE_S, Check, StreamReader, begin
-from migrator.dynamodb.stream import DynamoStream
 from tests.fakes.stream_journal import FakeStreamJournal
 from tests.fakes.streams import FakeStreams
 

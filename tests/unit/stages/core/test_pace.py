@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from migrator.runtime.errors import Interrupted, SourceError
-from migrator.mapping.model.instances import AS_SET, Throttle
-from migrator.stages.core.pace import Pace, Strain
 from migrator.dynamodb.throttle import WriteLimit
+from migrator.mapping.model.instances import AS_SET, Throttle
+from migrator.runtime.errors import Interrupted, SourceError
+from migrator.stages.core.pace import Pace, Strain
 from tests import pins
 
 PAUSED = Throttle(paused=True, who="ops@host", since=1.0, reason="INC-7")

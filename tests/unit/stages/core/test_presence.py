@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from migrator.dynamodb.throttle import WriteLimit
 from migrator.journal.operations import SqlProcesses
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.instances import Advance, ProcessState
+from migrator.runtime.errors import StoppedError
 from migrator.stages.core.pace import Pace
 from migrator.stages.core.presence import Presence, process_of
-from migrator.dynamodb.throttle import WriteLimit
 from tests import pins
 from tests.support_journal_file import journal_in_file
 

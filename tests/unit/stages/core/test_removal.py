@@ -9,9 +9,9 @@ from threading import Event
 import pytest
 
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import Interrupted, StoppedError
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import Interrupted, StoppedError
 from migrator.stages.core.removal import Strip, StripCounts, Undo
 from tests import pins
 from tests.fakes.store import FakeStore

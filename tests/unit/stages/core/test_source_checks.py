@@ -13,10 +13,10 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.plan import columns_digest
-from migrator.runtime.errors import SourceError
 from migrator.mapping.model.journal import Finding, Run, RunIdentity
+from migrator.runtime.errors import SourceError
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from migrator.stages.core.source_checks import pinned_columns
 from tests import pins
 from tests.support_mapping import parse_mapping

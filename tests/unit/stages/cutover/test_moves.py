@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import OFF, PHASES, Line, Move, MovedError, PatternPhase, State
+from migrator.runtime.errors import SettingsError
 from migrator.stages.cutover.moves import Cutover, WriteOwnership, next_step, way_back
 from tests import pins
 from tests.fakes.phases import FakePhases

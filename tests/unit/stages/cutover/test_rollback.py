@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from migrator.runtime.errors import RefusedError, SettingsError, StoppedError
 from migrator.mapping.model.evidence import PatternPhase, State
 from migrator.mapping.model.mapping import Entity
 from migrator.mapping.model.rows import Unkept, WaitingRow
 from migrator.mapping.model.shards import StreamRecord
 from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import RefusedError, SettingsError, StoppedError
 from migrator.settings.job import CutoverSettings
-from migrator.stages.cutover.rollback import GoingBack, Quiet, WayBack, may_go_back, stays_open
 from migrator.stages.cutover.evidence import Unknown
 from migrator.stages.cutover.moves import Cutover
-from migrator.stages.cutover.owning import named
+from migrator.stages.cutover.rollback import GoingBack, Quiet, WayBack, may_go_back, named, stays_open
 from migrator.stages.reverse.daemon import ReverseStatus
 from tests import pins
 from tests.fakes.phases import FakePhases

@@ -20,10 +20,10 @@ from structlog.testing import capture_logs
 
 from migrator.cli.runs import RunEnd
 from migrator.journal.runs import SqlJournal
-from migrator.runtime.errors import Interrupted, SourceError, StoppedError
 from migrator.mapping.model.evidence import OFF, Move, PatternPhase, State, Window
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.live import MarksState
+from migrator.runtime.errors import Interrupted, SourceError, StoppedError
 from migrator.settings.job import Hook, WatchSettings
 from migrator.stages.cutover.counts import Aggregate, counted
 from migrator.stages.cutover.moves import Cutover

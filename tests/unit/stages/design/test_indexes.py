@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from migrator.mapping.language.parse import examine_mapping
-from migrator.runtime.errors import SettingsError
 from migrator.mapping.model.evidence import PatternPhase, State
 from migrator.mapping.model.instances import Instance, Newest, Revision
+from migrator.runtime.errors import SettingsError
 from migrator.stages.design.indexes import refuse_readers
 from tests import pins
 

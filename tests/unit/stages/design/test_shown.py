@@ -10,8 +10,8 @@ import pytest
 from migrator.mapping.model.evidence import DiffKey, PatternPhase, Sample, State, Window
 from migrator.mapping.model.instances import WorkMinute
 from migrator.mapping.model.report import Coverage
-from migrator.stages.patterns.latencies import Latencies, added
 from migrator.stages.design.shown import Counted, Windows, work_series
+from migrator.stages.patterns.latencies import Latencies, added
 
 NOW_S = 1_700_000_123.0
 MINUTE = 1_700_000_100

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.items.key_lookups import AskedKey, RowLookup, row_lookups
 from migrator.mapping.model.report import View
+from migrator.mapping.patterns.key_lookups import AskedKey, RowLookup, row_lookups
 from migrator.stages.core.partitions import Partitions, asked_key
 from migrator.stages.design.shown import Showing
 from migrator.stages.design.views import Views

@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from migrator.runtime.errors import Interrupted, MigratorError, SourceError, StoppedError
 from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.live import MarksState, Writer, WriterKind
 from migrator.mapping.model.results import Worked
+from migrator.runtime.errors import Interrupted, MigratorError, SourceError, StoppedError
 from migrator.stages.live import daemon as daemon_module
 from migrator.stages.live.daemon import Daemon, RelayLag
 from migrator.stages.live.relay import Relay

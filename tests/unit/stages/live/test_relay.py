@@ -6,9 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from migrator.runtime.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
 from migrator.mapping.model.live import Mark, Outcome
 from migrator.mapping.model.table import Item, source_text
+from migrator.runtime.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
 from migrator.stages.backfill.write import ConditionalPath
 from tests import pins
 from tests.fakes.marks import MemoryMarks, MemoryTickets
@@ -520,7 +520,7 @@ def test_relay_looks_ahead_only_after_full_takes_in_a_row() -> None:
 def test_relay_stops_looking_ahead_when_it_spares_nothing(
     trial: int, finished: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.stages.live.ahead.TRIAL", trial)
+    monkeypatch.setattr("migrator.stages.live.relay.TRIAL", trial)
     shop = Shop(marks=1)
     for user in (1, 2, 3, 4):
         shop.change("users", user, name="Ann")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from migrator.runtime.errors import ItemRefusedError
 from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.runtime.errors import ItemRefusedError
 from migrator.stages.backfill.only import WHOLE
 from migrator.stages.backfill.write import write_concurrently
 from migrator.stages.live.send import group_waves, sorted_out

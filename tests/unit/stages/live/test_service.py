@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from migrator.runtime.errors import AwayError, NeverTakenError, SettingsError, StoppedError, TargetError
 from migrator.mapping.model.instances import Lifetimes, MarkedColumns, Revision
 from migrator.mapping.model.live import Change, ChangeMarks
+from migrator.runtime.errors import AwayError, NeverTakenError, SettingsError, StoppedError, TargetError
 from migrator.runtime.retry import Backoff, Retry
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.service import (

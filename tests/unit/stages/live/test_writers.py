@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.instances import Lifetimes
+from migrator.runtime.errors import StoppedError
 from migrator.stages.live.refresh import RestoredError
 from migrator.stages.live.writers import TURN_S, SharedLeases, WriterHeartbeats
 from tests.fakes.journal import FakeRevisions, FakeWriters

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.patterns.requests import request_for
 from migrator.mapping.model.facts import Alike, SchemaFacts
+from migrator.mapping.patterns.requests import request_for
 from migrator.stages.patterns.param_sampling import (
     PLACES,
     ROWS_A_PLACE,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.patterns.answers import read_params
+from migrator.commands.query_work import answer_data, explanation
 from migrator.mapping.model.edges import QueryPage
 from migrator.mapping.model.results import Answer
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.commands.query_text import answer_data, explanation
+from migrator.mapping.patterns.answers import read_params
 from migrator.stages.patterns.question import ReadMeter, ask, fetch
 from tests import pins
 from tests.fakes.source import MemorySource

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from migrator.mapping.patterns.diff import diffs
 from migrator.mapping.model.evidence import DiffKey, Sample
 from migrator.mapping.model.mapping import Param, Part, Pattern
 from migrator.mapping.model.results import Example, Hidden
+from migrator.mapping.patterns.diff import diffs
 from migrator.stages.patterns.recheck import Sampler
 
 PATTERN = Pattern(

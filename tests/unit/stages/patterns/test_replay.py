@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from migrator.runtime.errors import Interrupted, SourceError
 from migrator.mapping.model.evidence import SAMPLES_KEPT, Diff, DiffKey, PatternPhase, State
 from migrator.mapping.model.mapping import Param, Part, Pattern
 from migrator.mapping.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
+from migrator.runtime.errors import Interrupted, SourceError
 from migrator.settings.job import CutoverSettings
 from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
 from tests import pins

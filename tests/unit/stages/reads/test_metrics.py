@@ -8,8 +8,8 @@ from threading import Event
 import pytest
 from structlog.testing import capture_logs
 
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.evidence import SAMPLES_KEPT, DiffKey, Sample, Window
+from migrator.runtime.errors import StoppedError
 from migrator.stages.patterns.latencies import added
 from migrator.stages.reads import metrics
 from migrator.stages.reads.metrics import ReadMetrics

@@ -11,10 +11,10 @@ from threading import Event
 import pytest
 from structlog.testing import capture_logs
 
-from migrator.runtime.errors import SettingsError, StoppedError
 from migrator.mapping.model.evidence import OFF, ROUTES, Move, PatternPhase, State, answering
 from migrator.mapping.model.live import ConditionalStore, Outcome
 from migrator.mapping.model.table import Item
+from migrator.runtime.errors import SettingsError, StoppedError
 from migrator.stages.reads.phases import PhaseCache
 from tests import pins
 from tests.fakes.encoded import ByItems

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from migrator.stages.reads.pool import ShadowPool, Task
+from migrator.stages.reads.shadow import ShadowPool, Task
 from tests.support_waiting import until
 
 Done = list[str]

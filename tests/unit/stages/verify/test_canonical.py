@@ -12,7 +12,7 @@ from migrator.mapping.items.encoder_values import base64_text
 from migrator.mapping.items.items import items_for
 from migrator.mapping.items.wire import encode_item
 from migrator.mapping.model.edges import RawPage, WiredItem
-from migrator.stages.verify.canonical import Canonical, learn_and_check, sorted_where_maps
+from migrator.stages.verify.digests import Canonical, learn_and_check, sorted_where_maps
 from tests.golden import heart
 
 ORDERS = heart.facts(

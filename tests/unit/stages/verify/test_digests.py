@@ -20,12 +20,12 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.encoder import compile_texts, encode_texts
 from migrator.mapping.items.items import project
 from migrator.mapping.model.edges import Found, RawPage, ScannedPage, WiredItem
-from migrator.runtime.errors import Interrupted
 from migrator.mapping.model.journal import Run, RunIdentity, SegmentState
 from migrator.mapping.model.results import StoredRead, VerifyResult
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, ItemKey
-from migrator.stages.verify import digests, shared, stage
-from migrator.stages.verify.canonical import sorted_where_maps
+from migrator.runtime.errors import Interrupted
+from migrator.stages.verify import digests, stage
+from migrator.stages.verify.digests import sorted_where_maps
 from migrator.stages.verify.scan import DirectItems
 from migrator.stages.verify.stage import Verify, VerifyOptions
 from tests import pins
@@ -290,7 +290,7 @@ def test_too_many_digests_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in range(20):
         store.items["X", str(name)] = {"PK": "X", "SK": str(name), "type": "Thing"}
     _, wanted = verified(source, store, by_keys=True)
-    for module in (digests, shared, stage):
+    for module in (digests, stage):
         monkeypatch.setattr(module, "DIGESTS_AT_MOST", 7)
     store.pages = 0
     result, found = verified(source, store)

@@ -16,8 +16,8 @@ from migrator.mapping.model.journal import Page, RunIdentity
 from migrator.mapping.model.results import Sample
 from migrator.mapping.model.table import SourceKey
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
-from migrator.stages.verify.sample import plan_sample
+from migrator.source.reader import SqlSource
+from migrator.stages.verify.stage import plan_sample
 from tests.support_mapping import parse_mapping
 
 MAPPING = """
@@ -111,7 +111,7 @@ def test_where_few_keys_are_found_places_are_looked_for_along_the_index(tmp_path
 def test_of_a_large_sample_several_pages_are_at_each_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.stages.verify.sample._PLACES", 4)
+    monkeypatch.setattr("migrator.stages.verify.stage._PLACES", 4)
     with closing(SqlSource(source_url(notes(tmp_path)))) as source:
         found = pages(source, Sample(3, rows=200))
         rows = rows_of(source, found)

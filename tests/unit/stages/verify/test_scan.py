@@ -8,10 +8,10 @@ from typing import Any, cast
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.model.edges import Rows
-from migrator.runtime.errors import TooSlowError
 from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.table import KeyAttribute, SourceKey, TableDesign
+from migrator.runtime.errors import TooSlowError
 from migrator.stages.backfill.estimate import estimate
 from migrator.stages.verify.scan import ScanTotals, Tracer, check_totals
 from tests import pins

@@ -6,8 +6,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from migrator.features.init.design.documents import SampledTable, mapping_text
-from migrator.features.init.design.written import quoted, text_of
 from migrator.mapping.language.parse import examine_mapping
+from migrator.mapping.language.yaml_text import quoted, text_of
 
 NAMES = [
     "😀",

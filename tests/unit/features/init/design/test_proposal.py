@@ -10,9 +10,9 @@ import pytest
 
 from migrator.features.init.design.placing import Access
 from migrator.features.init.design.proposal import Proposal, default_statements
-from migrator.mapping.model.questions import Question
 from migrator.mapping.language.parse import examine_mapping
-from migrator.source.sql.reader import SqlSource
+from migrator.mapping.model.questions import Question
+from migrator.source.reader import SqlSource
 from migrator.source.workload.reading import question_of
 from tests import pins
 from tests.support_design import QUESTIONS, SHOP, TENANTS, all_faults, proposed, read, source_with

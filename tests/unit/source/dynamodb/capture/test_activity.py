@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.runtime.errors import SourceError
 from migrator.source.dynamodb.capture.activity import AwsCalls, StreamActivity
 from migrator.source.dynamodb.capture.install import CapturedStream
-from migrator.runtime.errors import SourceError
 from tests import pins
 from tests.unit.source.dynamodb.capture.world import TABLES, Documents
 

@@ -7,20 +7,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from migrator.source.dynamodb.capture.install import CapturedStream, StreamCapture
-from migrator.source.dynamodb.capture.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
+from migrator.dynamodb.stream import DynamoStream
 from migrator.mapping.items.items import items_for
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.items.wire import decode
 from migrator.mapping.model.edges import WiredItem
-from migrator.runtime.errors import StoppedError
 from migrator.mapping.model.facts import Captured, Column
 from migrator.mapping.model.shards import MEND_OF_SOURCE
 from migrator.mapping.model.table import Item, ItemKey
+from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import Retry
-from migrator.stages.live.relay import Relay
+from migrator.source.dynamodb.capture.install import CapturedStream, StreamCapture
+from migrator.source.dynamodb.capture.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
 from migrator.source.dynamodb.reader import StreamReader
-from migrator.dynamodb.stream import DynamoStream
+from migrator.stages.live.relay import Relay
 from tests.fakes.marks import MemoryKeeper, MemoryTickets
 from tests.fakes.stream_journal import FakeStreamJournal
 from tests.fakes.streams import FakeStreams

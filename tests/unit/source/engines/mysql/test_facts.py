@@ -9,7 +9,7 @@ import pytest
 
 from migrator.mapping.model.facts import ForeignKey, Kind, SchemaFacts
 from migrator.source.engines.connect import source_url
-from migrator.source.sql.reader import SqlSource
+from migrator.source.reader import SqlSource
 from tests.support_mysql import run_script
 from tests.unit.source.engines.test_reflect import check_chinook
 

@@ -12,12 +12,12 @@ import pytest
 import sqlalchemy as sa
 
 from migrator.mapping.items.values import decoder
-from migrator.runtime.errors import RowError, SourceError
 from migrator.mapping.model.facts import EntityPlan, SchemaFacts
 from migrator.mapping.model.table import decode_key
-from migrator.source.engines.connect import Address, read_engine, source_url
+from migrator.runtime.errors import RowError, SourceError
 from migrator.source.engines.base import ConnectionOptions
-from migrator.source.sql.reader import SqlSource
+from migrator.source.engines.connect import Address, read_engine, source_url
+from migrator.source.reader import SqlSource
 from migrator.source.sql.selects import KeyRange, bound_select, root_select
 from tests import pins
 from tests.support_mysql import connect, is_mariadb, numbers, run_script, settings_of

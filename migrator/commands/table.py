@@ -1,0 +1,98 @@
+"""`migrator table` and `migrator doctor`: the table of a job, and all that a run needs."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli.command_line import (
+    Branch,
+    Leaf,
+    Work,
+    job_argument,
+    json_option,
+)
+from migrator.dynamodb.admin.permissions import ROLES
+from migrator.source.rights import SQL_ROLES
+
+
+@click.group(cls=Branch)
+def table() -> None:
+    """Create the table of a job, compare it with the mapping, and change its indexes."""
+
+
+@table.command(example="jobs/shop.yaml")
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Print the CreateTable request as JSON, create nothing.")
+@json_option
+def create() -> Work:
+    """Create the table with its keys, indexes, TTL and options, and wait until it is ready.
+
+    A table that is there and fits is left as it is.
+    """
+    from migrator.commands.table_work import create
+
+    return create
+
+
+@table.command(name="check", example="jobs/shop.yaml")
+@job_argument
+@click.option(
+    "--as", "form", type=click.Choice(["cloudformation", "terraform"]), help="Print the lines to edit, too."
+)
+@json_option
+def check_table() -> Work:
+    """Say how the table differs from the mapping and from the job's options. Exit code 1 when it does."""
+    from migrator.commands.table_work import check
+
+    return check
+
+
+@table.command(name="change", example="jobs/shop.yaml")
+@job_argument
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["cloudformation", "terraform"]),
+    help="Print the lines to edit instead.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the UpdateTable requests as JSON, change nothing.")
+@click.option("--yes", is_flag=True, help="Remove indexes without asking.")
+@json_option
+def change_table() -> Work:
+    """Add the global indexes that the table lacks, then remove those that the mapping does not have, one at a time.
+
+    It waits until DynamoDB has filled each of them. Stopped, it goes on where it is given again. An index that a pattern
+    or a service may still ask is not removed, and none is without a question or --yes. Key and projection of an index
+    cannot be altered: write the new one under another name.
+
+    Exit code 0: the indexes are the mapping's; 1: some are not, or would be changed; 130: stopped.
+    """
+    from migrator.commands.table_change import change
+
+    return change
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml")
+@job_argument
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
+)
+@click.option(
+    "--role",
+    type=click.Choice(sorted({*ROLES, *SQL_ROLES})),
+    metavar="ROLE",
+    help="Only what this role needs, each right of which must be there (migrator export iam, grants): "
+    + f"{', '.join(sorted({*ROLES, *SQL_ROLES}))}.",
+)
+@json_option
+def doctor() -> Work:
+    """Check everything that a run of JOB needs: settings, packages, source, table, permissions, clocks, journal.
+
+    With --role a right that cannot be tried without leaving something behind is a warning. Nothing is written but the
+    journal's own file. Exit code 0: nothing failed; 1: something did.
+    """
+    from migrator.commands.table_work import doctor
+
+    return doctor

@@ -1,1 +1,0 @@
-"""Old tables of DynamoDB's as a source of row trees."""

@@ -1,0 +1,97 @@
+"""`migrator init` and `migrator examples`: a first mapping, proposed or shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from migrator.cli.command_line import (
+    Leaf,
+    Work,
+    force_option,
+    json_option,
+)
+
+
+class _Url(click.types.StringParamType):
+    """A text that the environment may give in place of the command line; where neither does, both are named."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"Give the URL of the database, or set {param.envvar}"
+
+
+@click.command(cls=Leaf, example="env:SHOP_URL --out shop.yaml")
+@click.argument("source", type=_Url(), envvar="MIGRATOR_SOURCE_URL")
+@click.option(
+    "--statements",
+    metavar="auto|none|FILE",
+    help="auto, the default: what the server recorded; none: ask by keys alone; FILE: SQL with rates in comments"
+    " (-- 12.5/s).",
+)
+@click.option(
+    "--worksheet",
+    "listed",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv|md",
+    help="A team's own list of questions: name, question, SQL, rate, latency, who asks. Alone, or beside --statements.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The mapping to write, such as shop.yaml; shop.job.yaml and shop.patterns.md are written beside it.",
+)
+@click.option("--table", help="The name of the table (default: from the file's).")
+@click.option(
+    "--max-indexes", type=click.IntRange(0, 20), default=5, show_default=True, help="Global indexes at most."
+)
+@click.option(
+    "--rows-exact",
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    help="Count tables of up to so many rows; larger ones are not read as a whole.",
+)
+@click.option(
+    "--leave-out",
+    "leave_out",
+    multiple=True,
+    metavar="TABLE",
+    help="A table that the mapping must not contain; repeat it for more.",
+)
+@force_option("Replace files that are there.")
+@click.option(
+    "--prove/--no-prove",
+    default=True,
+    show_default=True,
+    help="Try the proposal: move rows into an embedded DynamoDB of its own, and ask each pattern of both sides.",
+)
+@json_option
+def init() -> Work:
+    """Propose a mapping for the database SOURCE, from its schema and the statements that it is asked.
+
+    It passes `mapping check` without a fault. The worksheet has every statement: served, and by which index and key, or
+    not, why, and what to do. Nothing is written to the database. Where the extra `local` is installed, the proposal is
+    tried on rows of the database.
+
+    SOURCE may be a job (job.yaml) whose source is tables of DynamoDB. Then a mapping is written that declares what a sample
+    of their documents has, and says what varies; the other options are of databases.
+
+    Exit code 0: every question is served, and no answer differs; 1: some are not, or differ (the files are written all
+    the same).
+    """
+    from migrator.features.init.work import init
+
+    return init
+
+
+@click.command(cls=Leaf, example="shop")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("examples"))
+@force_option("Replace files that are there.")
+@json_option
+def examples() -> Work:
+    """Copy the mappings, jobs and designs that this package brings along into FOLDER, or into examples."""
+    from migrator.features.init.examples import examples
+
+    return examples

@@ -1,0 +1,63 @@
+"""`migrator plan`: what a design takes, before a table exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from migrator.cli.command_line import (
+    SOURCE_HELP,
+    Leaf,
+    Work,
+    json_option,
+    keys_option,
+)
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --html plan.html")
+@click.argument("design", type=click.Path(path_type=Path), metavar="JOB|MAPPING")
+@click.option(
+    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{SOURCE_HELP} Of a MAPPING; a JOB names its own."
+)
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path),
+    metavar="OTHER",
+    help="Another job or mapping of the same source, to be shown beside it.",
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file, too."
+)
+@click.option(
+    "--statements",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="How often rows change: statements that write, with rates (-- 12.5/s).",
+)
+@click.option(
+    "--rows-exact",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Read all rows of an entity of up to so many; of a larger one some by chance.",
+)
+@click.option(
+    "--show",
+    metavar="KEY",
+    help="Only the items that rows would make under this partition key, such as ARTIST#90.",
+)
+@click.option("--region", help="Whose prices (default: the job's region, or AWS's own setting).")
+@keys_option
+@json_option
+def plan() -> Work:
+    """Say what a mapping's table would take, from the rows of its source: nothing is created and nothing is written.
+
+    Reads, pages and dollars of each access pattern, item collections and their largest keys, what one change rewrites,
+    what does not fit and what could be less, time and cost of filling the table.
+
+    Exit code 0: it fits; 1: something does not; 2: wrong use; 3: the source is away.
+    """
+    from migrator.features.plan.work import plan
+
+    return plan

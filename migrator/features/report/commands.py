@@ -1,0 +1,49 @@
+"""`migrator report`: the state of a migration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from migrator.cli.command_line import (
+    Leaf,
+    Work,
+    adopt_option,
+    job_argument,
+    json_option,
+    keys_option,
+    some_seconds,
+)
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --html report.html")
+@job_argument
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
+@click.option(
+    "--since",
+    "since_s",
+    callback=some_seconds,
+    metavar="DURATION",
+    default="24h",
+    show_default=True,
+    help="Comparisons of this time: 90m, 24h, 7d.",
+)
+@click.option(
+    "--samples/--no-samples",
+    default=None,
+    help="Show values of rows, and keys, whole; --no-samples: no sample items, no examples side by side. Neither: masked.",
+)
+@keys_option
+@json_option
+@adopt_option
+def report() -> Work:
+    """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
+
+    Values of rows, and parts of keys that may name a person, are masked (…3f9a); with --samples as they are,
+    but for those that a pattern redacts: keep such a report where they may be.
+    Exit code 0: the report was made, whatever it says; 2: wrong use, or nothing is on record.
+    """
+    from migrator.features.report.work import report
+
+    return report

@@ -1,1 +1,0 @@
-"""Values, results, errors and ports that every layer may use."""

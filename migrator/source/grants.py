@@ -1,0 +1,139 @@
+"""The grants of each role in a job's source: which it needs for the tables of a mapping, and which its user lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from sqlalchemy.engine import Connection
+from sqlglot import exp
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+
+from migrator.mapping.model.facts import Captured, EntityPlan, SchemaFacts, TableFacts
+from migrator.mapping.model.mapping import Mapping
+from migrator.runtime.errors import SettingsError
+from migrator.source.engines.connect import engine_at
+from migrator.source.engines.ddl import Ddl
+from migrator.source.engines.shared import split
+from migrator.source.rights import SQL_ROLES, Grant, Granting
+from migrator.source.sql.gate import parsed, select_tokens
+from migrator.source.sql.spelling import sqlglot_dialect
+from migrator.source.sql.statements import is_cte
+from migrator.source.sql.transactions import Writing
+
+_WHERE_ALL_LOOK = ("information_schema", "pg_catalog")
+
+
+class SqlGrants:
+    """What roles need for the tables of a mapping. `captured`: those whose changes are, of the mapping's whole; `written`:
+    those that get rows of items; `facts`: of all tables, for those that refer to a row that goes."""
+
+    def __init__(
+        self,
+        writing: Writing,
+        mapping: Mapping,
+        plans: Sequence[EntityPlan],
+        captured: Sequence[Captured],
+        written: Sequence[TableFacts],
+        facts: SchemaFacts,
+    ) -> None:
+        self._writing = writing
+        self._mapping = mapping
+        self._plans = plans
+        self._captured = captured
+        self._written = written
+        self._facts = facts
+
+    def needed(self, role: str) -> list[Grant]:
+        """All that the role needs, sorted. Raises: SettingsError where the source has no users."""
+
+        def work(connection: Connection, ddl: Ddl) -> list[Grant]:
+            own = SQL_ROLES[role]
+            places = [_place(connection, table) for table in self._tables()] if own.rows else []
+            places += self._asked(connection) if own.asks else []
+            captured = []
+            if own.installs or own.looks:
+                captured = [_place(connection, table.table) for table in self._captured]
+                triggers = engine_at(connection).capturing.more_triggers(connection, self._captured, ddl)
+                captured += [split(connection, trigger.table) for trigger in triggers]
+            written = []
+            if own.writes:
+                places += [_place(connection, table) for table in self._referring()]
+                written = [_place(connection, table) for table in self._written]
+            return sorted({*_of(connection).needed(connection, own, {*places}, {*captured}, {*written})})
+
+        return self._writing.look("looking for what a role needs", work)
+
+    def missing(self, grants: Sequence[Grant]) -> list[Grant]:
+        """Those that the source's user lacks."""
+        return self._writing.look(
+            "looking for rights", lambda connection, _: _of(connection).missing(connection, grants)
+        )
+
+    def statements(self, grants: Sequence[Grant], user: str) -> list[str]:
+        """A GRANT for each table, schema and database."""
+
+        def work(connection: Connection, _: Ddl) -> list[str]:
+            grouped = groupby(grants, lambda grant: (grant.kind, grant.schema, grant.name))
+            return [_of(connection).statement(list(group), user) for _, group in grouped]
+
+        return self._writing.look("looking for what a role needs", work)
+
+    def _tables(self) -> Iterator[TableFacts]:
+        for plan in self._plans:
+            yield plan.table
+            yield from (join.table for join in plan.joins)
+            for collection in plan.collections:
+                yield collection.table
+                yield from (join.table for join in collection.joins)
+
+    def _referring(self) -> Iterator[TableFacts]:
+        """Tables that are looked at before a row goes: none of theirs may refer to it."""
+        names = {table.name for table in self._written}
+        for table in self._facts.tables.values():
+            if any(key.table in names for key in table.foreign_keys):
+                yield table
+
+    def _asked(self, connection: Connection) -> list[tuple[str, str]]:
+        """Tables that the SQL of access patterns names."""
+        dialect = connection.dialect.name
+        found = []
+        for pattern in self._mapping.patterns.values():
+            for sql in map(str, pattern.statements.values()):
+                for schema, name in _named(sql, dialect):
+                    schemas = self._mapping.schemas if pattern.schema and not schema else [schema]
+                    found += [split(connection, f"{schema}.{name}" if schema else name) for schema in schemas]
+        return found
+
+
+def _named(sql: str, dialect: str) -> Iterator[tuple[str, str]]:
+    """(schema or '', table) for each that the statement reads, as the server folds names."""
+    tree = normalize_identifiers(parsed(sql, select_tokens(sql, dialect), dialect), sqlglot_dialect(dialect))
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and not is_cte(table, dialect):
+            schema = table.args.get("db")
+            names = ["" if part is None else part.name for part in (schema, table.this)]
+            if names[0] not in _WHERE_ALL_LOOK and not names[1].startswith("pg_"):
+                yield names[0], names[1]
+
+
+def _place(connection: Connection, table: TableFacts) -> tuple[str, str]:
+    return table.schema or split(connection, table.real)[0], table.real
+
+
+def _of(connection: Connection) -> Granting:
+    kind = engine_at(connection)
+    if kind.granting is None:
+        what = f"{kind.title} has no users: the file's own permissions are its rights"
+        raise SettingsError(f"{what}; see docs/trust.md")
+    return kind.granting
+
+
+def readable(grant: Grant) -> str:
+    """What a check of the grant is called."""
+    if grant.kind == "attribute":
+        return f"attribute {grant.right} of the user"
+    if grant.kind == "owner":
+        return f"grant of the tables' owner {grant.name}"
+    place = f"{grant.schema}.{grant.name}" if grant.schema else grant.name
+    return f"grant {grant.right} on {place if grant.kind == 'table' else f'{grant.kind} {place}'}"

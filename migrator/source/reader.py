@@ -1,0 +1,432 @@
+"""Row trees, counts and answers read from a database by SQLAlchemy."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from sqlalchemy import Executable
+from sqlalchemy.engine import URL, Connection, Engine
+
+from migrator.mapping.model.edges import RawPage
+from migrator.mapping.model.facts import CollectionPlan, Column, EntityPlan, Lookup, SchemaFacts, TableFacts
+from migrator.mapping.model.mapping import Statement
+from migrator.mapping.model.results import Explained
+from migrator.mapping.model.table import RowTree, SourceKey, decode_key
+from migrator.runtime.errors import HiddenRowsError, SettingsError, SourceError, TwinRowsError
+from migrator.runtime.retry import RateLimit, Retry
+from migrator.source.adapter.in_transaction import InTransaction, within
+from migrator.source.engines.base import ConnectionOptions, Mark
+from migrator.source.engines.connect import Address, engine_at, engine_of, place_of, read_engine
+from migrator.source.engines.reflect import reflect, view_names
+from migrator.source.sql import selects
+from migrator.source.sql.gate import bound_statement
+from migrator.source.sql.random_keys import random_keys
+from migrator.source.sql.related import climb_select, collection_select, roots_select
+from migrator.source.sql.selects import Key, KeyRange, KeySet, RootSelect, entity_words
+from migrator.source.sql.server_facts import (
+    PageSelect,
+    Pooling,
+    ReplicaCheck,
+    asked,
+    asker,
+    examine,
+    explained,
+    mark_of,
+    pooling_of,
+)
+from migrator.source.sql.statements import checked_statement, volatile_parts
+from migrator.source.sql.transactions import (
+    Reading,
+    first_rows,
+    key_reader,
+    of_the_source,
+    row_trees,
+    rows_read,
+    twins_of,
+)
+from migrator.source.totals import SqlTotals, computed_select, no_rows_select
+
+# ── Readings of an address: of the source itself, or of a replica of it ──
+
+
+def reading_of(address: Address, connection_options: ConnectionOptions, retry: Retry) -> Reading:
+    return Reading(read_engine(address, connection_options), place_of(address.url()), retry, of_the_source)
+
+
+def replica_of(
+    address: Address, connection_options: ConnectionOptions, retry: Retry, primary: Reading
+) -> Reading:
+    """Pages by the replica, on connections that have replayed all that the primary had at the first of them."""
+    engine = read_engine(address, connection_options)
+    kind = engine_at(engine)
+    if kind is not engine_at(primary.engine) or kind.is_file:
+        what = "names no replica: it must be a server of url's kind (an SQLite file has no replica)"
+        raise SettingsError(f"source: read_url {what}; correct it, or leave it out")
+
+    def mark() -> Mark:
+        return primary.read("its position", lambda connection: mark_of(connection.dialect, asker(connection)))
+
+    return Reading(engine, f"{place_of(address.url())} (read_url)", retry, ReplicaCheck(mark, retry))
+
+
+# ── The source of row trees on a real database: `model.edges.Source` by SQLAlchemy ──
+
+KEYS_A_SELECT = 200
+"""Keys named in one SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
+
+_Fetched: TypeAlias = Callable[[Connection, Executable, frozenset[int]], RawPage]
+PLANS_KEPT = 500
+"""Plans whose SELECT is kept: a mapping has one for each entity."""
+
+
+class SqlSource(SqlTotals):
+    """Reads by SQL; each call is one read-only snapshot. Safe to call from many threads at once.
+
+    `url`: as `source_url` gives it, or where it is asked for; the first call connects. `schemas`: those to read beside
+    the default one. `replica`: the URL of one that pages are read from. `pace`: the rate limit, waited for before
+    pages, and told of their rows, children included.
+    Raises, from every method: SourceError, without values, parameters or passwords.
+    """
+
+    def __init__(
+        self,
+        url: URL | Address,
+        connection_options: ConnectionOptions = ConnectionOptions(),  # noqa: B008  (frozen)
+        *,
+        schemas: Sequence[str] = (),
+        pace: RateLimit | None = None,
+        retry: Retry = Retry(),  # noqa: B008  (frozen)
+        replica: URL | Address | None = None,
+    ) -> None:
+        self._address = Address.of(url)
+        primary = reading_of(self._address, connection_options, retry)
+        self._reading = primary
+        self._pages: Reading | InTransaction = primary
+        if replica is not None:
+            self._pages = replica_of(Address.of(replica), connection_options, retry, primary)
+        self.pace = pace or RateLimit()
+        self._schemas = tuple(schemas)
+        self._root_selects: dict[int, RootSelect] = {}
+
+    @property
+    def dialect(self) -> str:
+        return str(self._reading.engine.dialect.name)
+
+    @property
+    def hides_rows(self) -> bool:
+        """Whether the database may hide rows from a user by policies."""
+        return engine_of(self.dialect).server.hides_rows
+
+    @property
+    def engine(self) -> Engine:
+        """The primary's, by which others may look too: within the limit of connections."""
+        return self._reading.engine
+
+    def facts(self) -> SchemaFacts:
+        return self._reading.read("reading the schema", lambda connection: reflect(connection, self._schemas))
+
+    def views(self) -> set[str]:
+        """By their real names."""
+        return self._reading.read("listing views", view_names)
+
+    def computed_fault(self, table: TableFacts, column: Column) -> str:
+        """What the database has against the SQL of a computed column; '' for nothing."""
+        try:
+            self._rows("its SQL", computed_select(table, column))
+        except HiddenRowsError:
+            return ""  # no fault of the SQL's; reads of rows raise it
+        except (SettingsError, SourceError) as error:
+            return str(error)
+        return ""
+
+    def hidden_fault(self, table: TableFacts) -> str:
+        """What would leave rows of a table or view out for this user; '' for nothing."""
+        try:
+            self._rows(f"table {table.name}", no_rows_select(table))
+        except HiddenRowsError as error:
+            return str(error)
+        return ""
+
+    def volatile_parts(self, column: Column) -> list[str]:
+        """What in the SQL of a computed column gives another value though the row is the same, each with why."""
+        return self._reading.read("its SQL", lambda connection: volatile_parts(connection, column.sql or ""))
+
+    def page_bounds(
+        self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
+    ) -> Iterator[SourceKey]:
+        """The last key of every full page; each is a snapshot of its own, so a long walk holds no transaction open."""
+        while True:
+            statement = selects.bound_select(plan, KeyRange(_key(after), _key(upto)), page_rows)
+            rows = self._rows(entity_words(plan), statement)
+            if not rows:
+                return
+            bound = self._key_text(plan, rows[0])
+            if after == bound:
+                what = "its keys have no order that goes on; name other columns in key:"
+                raise SourceError(f"{self._reading.place}: {entity_words(plan)}: {what}")
+            after = bound
+            yield bound
+
+    def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
+        """Up to so many different keys of rows chosen by chance, in the source's order; see random_keys.py."""
+        keys = self._reading.read(
+            entity_words(plan), lambda connection: random_keys(connection, plan, number, rows, seed)
+        )
+        return [self._key_text(plan, key) for key in keys]
+
+    def read_page(
+        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
+    ) -> list[RowTree]:
+        return self._page(plan, after, upto, limit, _as_usual, frozenset()).rows
+
+    def raw_places(self, plan: EntityPlan) -> frozenset[int]:
+        raw = engine_of(self.dialect).connecting.raw
+        places = (place for place, slot in enumerate(plan.slots) if slot.column.kind.name in raw)
+        # Children are found by the key's own values.
+        key = {column.real for column in plan.key} if plan.collections else set()
+        return frozenset(
+            place
+            for place in places
+            if not ((slot := plan.slots[place]).alias == "" and slot.column.real in key)
+            and not (slot.column.kind.name == "time" and slot.column.kind.zone)
+        )
+
+    def read_raw(
+        self,
+        plan: EntityPlan,
+        raw: frozenset[int],
+        after: SourceKey | None,
+        upto: SourceKey | None,
+        limit: int | None = None,
+    ) -> RawPage:
+        return self._page(plan, after, upto, limit, engine_of(self.dialect).connecting.fetched, raw)
+
+    def _page(
+        self,
+        plan: EntityPlan,
+        after: SourceKey | None,
+        upto: SourceKey | None,
+        limit: int | None,
+        fetched: _Fetched,
+        raw: frozenset[int],
+    ) -> RawPage:
+        select = self._root_select(plan)
+
+        def page(connection: Connection) -> RawPage:
+            chosen = KeyRange(_key(after), _key(upto))
+            # One row more than is asked for: the last one's twin would begin no other page, and no read would see it.
+            read = fetched(connection, select.of(chosen, limit and limit + 1), raw)
+            if twins_of(plan, read.rows):
+                self._need_no_twins(plan, list(map(read.whole, read.rows)))
+            roots = read.rows[:limit]
+            if limit is not None and roots:
+                last = self._key_text(plan, key_reader(plan)(read.whole(roots[-1])))
+                chosen = KeyRange(chosen.after, decode_key(last))
+            return replace(
+                read,
+                rows=_with_collections(
+                    lambda statement: fetched(connection, statement, frozenset()).rows, plan, chosen, roots
+                ),
+            )
+
+        self.pace.wait()
+        read = self._pages.read(entity_words(plan), page)
+        self.pace.took(rows_read(plan, read.rows))
+        return read
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        """Row trees of the keys, as many as there are; all of one snapshot."""
+        return [row for page in self._of_keys(plan, keys, _as_usual, frozenset()) for row in page.rows]
+
+    def read_raw_rows(
+        self, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
+    ) -> list[RawPage]:
+        """The same, with these places raw; none of them where the columns have other types meanwhile."""
+        return self._of_keys(plan, keys, engine_of(self.dialect).connecting.fetched, raw)
+
+    def _of_keys(
+        self, plan: EntityPlan, keys: Sequence[SourceKey], fetched: _Fetched, raw: frozenset[int]
+    ) -> list[RawPage]:
+        select = self._root_select(plan)
+
+        def pages(connection: Connection) -> list[RawPage]:
+            pages_read: list[RawPage] = []
+            for start in range(0, len(keys), KEYS_A_SELECT):
+                chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
+                read = fetched(connection, select.of(chosen), raw)
+                self._need_no_twins(plan, read.rows)
+                rows_of = partial(first_rows, connection)
+                pages_read.append(replace(read, rows=_with_collections(rows_of, plan, chosen, read.rows)))
+            return pages_read
+
+        self.pace.wait()
+        read_pages = self._reading.read(entity_words(plan), pages)
+        self.pace.took(sum(rows_read(plan, page.rows) for page in read_pages))
+        return read_pages
+
+    def find_roots(
+        self,
+        plan: EntityPlan,
+        lookup: Lookup,
+        values: Sequence[Sequence[Any]],
+        after: SourceKey | None,
+        limit: int,
+    ) -> list[SourceKey]:
+        """Keys of root rows that the lookup reaches from any of the values: distinct, in key order, past `after`."""
+        with_values = [row for row in values if all(value is not None for value in row)]
+        if not with_values:
+            return []
+        statement = roots_select(plan, lookup, with_values, _key(after), limit)
+        return [self._key_text(plan, row) for row in self._rows(entity_words(plan), statement)]
+
+    def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:
+        """The database's plans for the SELECTs of the first page. Where that is the only one, no table is too much."""
+        bound = next(self.page_bounds(plan, page_rows), None)
+        chosen, root = KeyRange(None, _key(bound)), {"root": plan.table}
+        page_selects = [PageSelect.of("rows", selects.root_select(plan, chosen), root, plan.joins)] + [
+            PageSelect.of(
+                f"{collection.collection.kind} {collection.collection.alias}",
+                _children_select(plan, collection, chosen),
+                {**root, "child": collection.table},
+                collection.joins,
+            )
+            for collection in plan.collections
+        ]
+        many = page_rows if bound else sys.maxsize
+
+        def work(connection: Connection) -> list[Explained]:
+            return [explained(connection, page_select, many) for page_select in page_selects]
+
+        return self._reading.read(entity_words(plan), work)
+
+    def query(
+        self,
+        statement: Statement,
+        params: Mapping[str, Any],
+        schema: str | None = None,
+        *,
+        at_most: int | None = None,
+        what: str = "a query of the mapping",
+    ) -> list[tuple[Any, ...]]:
+        """Rows of one SELECT in the source's own names, values as the driver gives them. A list after IN is its values.
+
+        `schema`: of tables that name none. `at_most`: so many, and one more where there are more. `what`: errors call it so.
+        Raises: SettingsError when it is no SELECT that only reads.
+        """
+        sql, bound = bound_statement(checked_statement(str(statement), self.dialect, schema), params)
+        self.pace.wait()
+        work = partial(first_rows, statement=sql, params=bound, at_most=at_most)
+        rows = self._reading.read(what, work)
+        self.pace.took(len(rows))
+        return rows
+
+    def strain(self, measure: str, sql: str | None = None) -> float:
+        """How much the source has to do, now. `measure`: 'load' or 'replica lag', by the engine's own question; `sql`: the
+        user's, instead of it.
+
+        Raises: SettingsError where neither is there; SourceError where there is no number, or this user may not see it.
+        """
+        server, title = engine_of(self.dialect).server, engine_of(self.dialect).title
+        setting = f"tuning.{'source_load' if measure == 'load' else 'replica_lag'}_query"
+        ours = server.strains.get(measure)
+        if sql is None and ours is None:
+            what = f"{title} has no question of ours for its {measure}"
+            raise SettingsError(f"{what}; write one SELECT that gives it as a number: {setting}")
+        need = f"look at {setting}" if sql else server.strains_need
+        try:
+            # Ours looks at the server's sessions, which the gate lets no statement of a user do.
+            ask = partial(asked, str(ours))
+            rows = self.query(sql, {}, at_most=1) if sql else self._reading.read(f"its {measure}", ask)
+            return float(rows[0][0])
+        except (SettingsError, SourceError) as error:
+            raise type(error)(f"the question for the source's {measure}: {error}; {need}") from None
+        except (IndexError, TypeError, ValueError):
+            what = f"the source gives no number for its {measure} (may this user see it?)"
+            raise SourceError(f"{what}; {need}") from None
+
+    def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
+        """What the database has against a statement of `query`, which is not run; '' for nothing."""
+        try:
+            sql, bound = bound_statement(checked_statement(str(statement), self.dialect, schema), params)
+            self._reading.read("its SQL", lambda connection: examine(connection, sql, bound))
+        except (SettingsError, SourceError) as error:
+            return str(error)
+        return ""
+
+    def pooling(self) -> Pooling:
+        """What stands between us and the server."""
+        engine = self._reading.engine
+        return self._reading.read("looking for a pooler", lambda connection: pooling_of(connection, engine))
+
+    def at_primary(self) -> SqlSource:
+        """The same source, its pages read from the primary too: a replica may be behind a ticket drawn just now."""
+        same = copy.copy(self)
+        same._pages = self._reading
+        return same
+
+    def with_own_connections(self, connection_options: ConnectionOptions, retry: Retry) -> SqlSource:
+        """The same source on connections of its own, without a rate limit; what was read of the schema is shared."""
+        same = copy.copy(self)
+        same._reading = same._pages = reading_of(self._address, connection_options, retry)
+        same.pace = RateLimit()
+        return same
+
+    @contextmanager
+    def inside(self, connection: Connection) -> Iterator[SqlSource]:
+        """The same source as a service's open transaction shows it, until the block ends."""
+        with within(self._reading, connection) as reading:
+            same = copy.copy(self)
+            same._reading = same._pages = reading
+            same.pace = RateLimit()
+            yield same
+
+    def close(self) -> None:
+        self._reading.close()
+        self._pages.close()
+
+    def _root_select(self, plan: EntityPlan) -> RootSelect:
+        """Of this very plan, whose select keeps it alive: so its id names no other one."""
+        select = self._root_selects.get(id(plan))
+        if select is None:
+            if len(self._root_selects) >= PLANS_KEPT:
+                self._root_selects.clear()
+            traits = engine_of(self.dialect).sql.traits
+            select = self._root_selects[id(plan)] = RootSelect(plan, traits)
+        return select
+
+    def _need_no_twins(self, plan: EntityPlan, roots: Sequence[tuple[Any, ...]]) -> None:
+        """Raises: TwinRowsError where rows that were read together have one key. No page ends between two such rows."""
+        if repeated := twins_of(plan, roots):
+            keys = [(self._key_text(plan, key), count) for key, count in repeated.items()]
+            raise TwinRowsError(f"{self._reading.place}: {entity_words(plan)}", plan.entity.name, keys)
+
+
+def _as_usual(connection: Connection, statement: Executable, _: frozenset[int]) -> RawPage:
+    return RawPage(first_rows(connection, statement))
+
+
+def _key(text: SourceKey | None) -> Key | None:
+    return None if text is None else decode_key(text)
+
+
+def _with_collections(
+    rows_of: Callable[[Executable], Sequence[RowTree]],
+    plan: EntityPlan,
+    chosen: selects.Rows,
+    roots: list[RowTree],
+) -> list[RowTree]:
+    if not roots or not plan.collections:
+        return roots
+    statements = [_children_select(plan, collection, chosen) for collection in plan.collections]
+    return row_trees(plan, roots, list(map(rows_of, statements)))
+
+
+def _children_select(plan: EntityPlan, collection: CollectionPlan, chosen: selects.Rows) -> selects.Statement:
+    climb = collection.collection.kind == "climb"
+    return climb_select(plan, collection, chosen) if climb else collection_select(plan, collection, chosen)

@@ -1,0 +1,292 @@
+"""Row statistics, connection poolers, query plans (EXPLAIN) and replication lag, as a source's server reports them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from migrator.mapping.model.facts import JoinPlan, TableFacts
+from migrator.mapping.model.results import Explained
+from migrator.runtime.errors import SourceError
+from migrator.runtime.retry import Retry, nap
+from migrator.source.engines.base import Ask, Mark, Replication, Row, Verdict
+from migrator.source.engines.connect import engine_at, engine_of
+from migrator.source.sql.selects import Statement, named
+
+# ──
+# How many rows a table must have by the catalogue's own statistics, which no policy and no condition of a
+# view touches.
+
+
+def rows_at_least(connection: Connection, table: TableFacts) -> int | None:
+    """A number of rows that the table has in all likelihood; None where the database has no statistics to go by.
+
+    Of PostgreSQL three quarters of what the last ANALYZE found, less all changes since; of MariaDB, which samples
+    some pages, a quarter of what it expects. SQLite keeps none, MySQL none younger than a day, a view has none.
+    """
+    return engine_at(connection).server.rows_at_least(connection, table)
+
+
+# ──
+# Whether a connection pooler (PgBouncer, a proxy) stands between us and the server, and how it shares
+# sessions.
+
+Pooling = Literal["", "by session", "by transaction"]
+"""Nothing stands between; a connection keeps its session of the server, as far as can be seen; transactions share them."""
+
+
+def pooling_of(connection: Connection, engine: Engine) -> Pooling:
+    """What stands between `connection`, of `engine`, and the server; its transaction ends here."""
+    if not is_pooled(connection):
+        return ""
+    first = _session(connection)
+    connection.rollback()
+    return "by transaction" if _shared(connection, engine, first) else "by session"
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Whether the session that serves is another one than the log-in reported.
+
+    A pooler makes that number up, as it cannot know which sessions will serve.
+    """
+    if engine_at(connection).server.session is None:
+        return False
+    return _session(connection) != _session_of_login(connection.connection.driver_connection)
+
+
+def _shared(connection: Connection, engine: Engine, first: int) -> bool:
+    """Whether a second connection gets the session of the first, or takes it away from it."""
+    pool = engine.pool
+    if not isinstance(pool, sa.QueuePool) or pool.size() < 2:
+        return False
+    with engine.connect() as other:
+        shared = _session(other) == first or _session(connection) != first
+    connection.rollback()
+    return shared
+
+
+def _session(connection: Connection) -> int:
+    query = engine_at(connection).server.session
+    return 0 if query is None else int(connection.execute(query).scalar_one())
+
+
+def _session_of_login(driver_connection: Any) -> int:
+    of_mysql = hasattr(driver_connection, "thread_id")
+    return int(driver_connection.thread_id() if of_mysql else driver_connection.info.backend_pid)
+
+
+# ──
+# How the database means to answer a page's SELECTs, and which tables it would read as a whole for them.
+
+
+@dataclass(frozen=True)
+class PageSelect:
+    """One SELECT of a page. `tables`: by the aliases that it uses."""
+
+    what: str
+    select: sa.Executable
+    tables: Mapping[str, TableFacts]
+
+    @classmethod
+    def of(
+        cls, what: str, select: sa.Executable, tables: Mapping[str, TableFacts], joins: Sequence[JoinPlan]
+    ) -> PageSelect:
+        """`tables`: by alias, without those of the joins, which selects.py calls j1, j2, …"""
+        joined = {f"j{number}": join.table for number, join in enumerate(joins, 1)}
+        return cls(what, select, {**tables, **joined})
+
+
+def explained(connection: Connection, statement: PageSelect, page_rows: int) -> Explained:
+    """The database's plan of a statement, which is not run. A table of no more rows than a page may be read as a whole."""
+    explaining = engine_at(connection).server.explaining
+    names, rows = _answer_of(connection, statement.select)
+    lines, whole = explaining.plan(names, rows, page_rows)
+    # PostgreSQL says names of tables, the others aliases.
+    tables_known = {table.real: table for table in statement.tables.values()} | dict(statement.tables)
+    tables = {name: tables_known.get(name) for name in whole}
+    large = (
+        name if table is None else table.real
+        for name, table in tables.items()
+        if table is None or _has_more_than(connection, table, page_rows)
+    )
+    return Explained(statement.what, tuple(lines), tuple(dict.fromkeys(large)))
+
+
+def _has_more_than(connection: Connection, table: TableFacts, rows: int) -> bool:
+    """Looked at, not taken from the plan: it says how many rows are left, and SQLite's says nothing."""
+    return bool(connection.execute(_first_select(table, rows + 1)).scalar_one() > rows)
+
+
+def examine(connection: Connection, statement: sa.Executable, params: Mapping[str, Any]) -> None:
+    """Nothing, where the database knows how to answer the statement, which is not run; raises what the driver raises."""
+    _answer_of(connection, statement, params)
+
+
+def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:
+    """How many rows the database expects of a statement, which is not run; None of SQLite, which does not say."""
+    explaining = engine_at(connection).server.explaining
+    if explaining.expected is None:
+        return None
+    return explaining.expected(*_answer_of(connection, statement))
+
+
+def _answer_of(
+    connection: Connection, select: sa.Executable, params: Mapping[str, Any] | None = None
+) -> tuple[list[str], list[Row]]:
+    """Names of columns and rows of the plan that answers the select."""
+    word = engine_at(connection).server.explaining.word(connection.dialect)
+
+    def put_in_front(*event_arguments: Any) -> tuple[str, Any]:
+        text, parameters, context = event_arguments[2:5]
+        # The transaction's own BEGIN passes here too; it is no compiled statement.
+        return (f"{word} {text}" if context.compiled is not None else text), parameters
+
+    # Only here are statement and parameters what the driver will be given.
+    sa.event.listen(connection, "before_cursor_execute", put_in_front, retval=True)
+    try:
+        with connection.execute(select, params) as result:
+            assert isinstance(result, sa.CursorResult)
+            assert result.cursor is not None
+            return [column[0] for column in result.cursor.description], list(result.cursor.fetchall())
+    finally:
+        sa.event.remove(connection, "before_cursor_execute", put_in_front)
+
+
+# ──
+# What a server says of itself: its version and clock, whether it is a replica, how long it lets a
+# statement run.
+
+Query = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """`version`: with the product's name. `clock_s`: seconds since 1970; None for an engine without a server.
+
+    `timeout`: as the server writes it; '0' for none, '' where it does not say. `pooling`: how a pooler that stands
+    between shares the server's sessions; '' for none.
+    """
+
+    version: str
+    clock_s: float | None = None
+    replica: bool = False
+    timeout: str = ""
+    pooling: Pooling = ""
+
+
+def source_health(engine: str, ask: Query, pooling: Pooling) -> SourceHealth:
+    """`engine`: by the name of its dialect; `ask`: runs one SELECT.
+
+    Raises: SourceError when the server does not answer.
+    """
+    server = engine_of(engine).server
+    ((version, clock_s, replica, timeout),) = ask(server.health, {})
+    seconds = None if clock_s is None else float(clock_s)
+    is_replica = str(replica).lower() in ("true", "t", "1", "on")
+    return SourceHealth(server.product(str(version)), seconds, is_replica, str(timeout), pooling)
+
+
+# ── A replica: it replicates the job's primary, and has replayed what was there when the run began ──
+
+WAIT_S = 60.0
+_LOOK_S = 0.5
+_CHECKED = "migrator_replayed"
+
+
+class ReplicaCheck:
+    """Lets a connection to the replica pass when it has replayed the mark. Each new connection may be another replica's,
+    and behind a pooler each transaction.
+
+    `mark`: asks the primary, once and before anything is read from the replica.
+    """
+
+    def __init__(self, mark: Callable[[], Mark], retry: Retry, limit_s: float = WAIT_S) -> None:
+        self._ask_mark = mark
+        self._retry = retry
+        self._limit_s = limit_s
+        self._lock = Lock()
+        self._mark: Mark | None = None
+        self._ready: set[str] = set()
+
+    def __call__(self, connection: Connection) -> None:
+        """Raises: SourceError when it is no replica of our primary, or stays behind; Interrupted."""
+        if connection.info.get(_CHECKED):
+            return
+        mark, ask = self._primary(), asker(connection)
+        if is_pooled(connection):
+            # Asked in the transaction that will read the page: its session of the server stays until it ends.
+            while self._server(connection) not in self._ready:
+                connection.rollback()
+                self._wait(connection, mark, ask)
+            return
+        self._wait(connection, mark, ask)
+        connection.info[_CHECKED] = True
+
+    def _wait(self, connection: Connection, mark: Mark, ask: Ask) -> None:
+        def look() -> Verdict:
+            server, verdict = self._server(connection), verdict_of(connection.dialect, mark, ask)
+            if verdict == "ready":
+                self._ready.add(server)
+            # The page's snapshot must begin after the look that found everything replayed.
+            connection.rollback()
+            return verdict
+
+        wait_until_ready(look, self._retry, self._limit_s)
+
+    def _server(self, connection: Connection) -> str:
+        """Which server this is, and since when it runs."""
+        return str(asker(connection)(_of(connection.dialect).server, {})[0])
+
+    def _primary(self) -> Mark:
+        with self._lock:
+            if self._mark is None:
+                self._mark = self._ask_mark()
+            return self._mark
+
+
+def wait_until_ready(look: Callable[[], Verdict], retry: Retry, limit_s: float) -> None:
+    """Raises: SourceError when `look` still says 'behind' after the limit; Interrupted."""
+    began = retry.clock()
+    while look() != "ready":
+        if retry.clock() - began >= limit_s:
+            what = f"the replica of read_url has not replayed in {limit_s:.0f} s what the primary had written when"
+            raise SourceError(f"{what} the run began; look at its lag, or leave read_url out, then run again")
+        nap(_LOOK_S, retry.stop, retry.sleep)
+
+
+def asker(connection: Connection) -> Ask:
+    return lambda sql, params: tuple(connection.execute(sa.text(sql), params).one())
+
+
+def asked(question: str, connection: Connection) -> list[tuple[Any, ...]]:
+    """Rows of a question of ours about the server."""
+    return [tuple(row) for row in connection.execute(sa.text(question))]
+
+
+def mark_of(dialect: sa.Dialect, ask: Ask) -> Mark:
+    """The primary's mark. Raises: SourceError when it has none that a replica could be compared with."""
+    return _of(dialect).mark(ask)
+
+
+def verdict_of(dialect: sa.Dialect, mark: Mark, ask: Ask) -> Verdict:
+    """Raises: SourceError when the server is no replica of the mark's primary, nor that primary itself."""
+    return _of(dialect).verdict(mark, ask)
+
+
+def _of(dialect: sa.Dialect) -> Replication:
+    engine = engine_of(dialect.name)
+    replication = engine.server.replication(dialect)
+    if replication is None:
+        raise SourceError(f"read_url: {engine.title} has no replicas; leave read_url out")
+    return replication
+
+
+def _first_select(table: TableFacts, at_most: int) -> Statement:
+    """The count of the table's rows, counted no further than so many."""
+    first: Statement = sa.select(sa.literal_column("1")).select_from(named(table, "root")).limit(at_most)
+    return sa.select(sa.func.count()).select_from(first.subquery("first_rows"))

@@ -1,0 +1,320 @@
+"""Doctor: checks one by one whether a job could run, from packages and rights to table and capture."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.model.edges import Probe, Questions, Rows, TableAdmin
+from migrator.mapping.model.facts import TableFacts
+from migrator.mapping.model.instances import Standing
+from migrator.mapping.model.live import SlotLag
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.results import Check, CheckState
+from migrator.mapping.model.table import TableDesign
+from migrator.runtime.errors import MigratorError
+from migrator.runtime.system import how_to_install
+from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
+from migrator.stages.patterns.question import statement_faults
+from migrator.stages.verify.scan import tables_read
+
+Answer = TypeVar("Answer")
+
+APART_S = 5.0
+"""Clocks further apart than this give a warning: a TTL is compared with ours."""
+REFUSED_S = 240.0
+"""AWS refuses requests whose time is 5 minutes off. Source: IAM User Guide, "Signature Version 4"."""
+
+_POOLED = "nothing that migrator sets there outlives a transaction"
+
+_LATER = {"UpdateItem": "`migrator decommission strip`"}
+"""Actions that one command alone needs."""
+
+
+class Server(Protocol):
+    """What a source's server says of itself."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def clock_s(self) -> float | None: ...
+    @property
+    def replica(self) -> bool: ...
+    @property
+    def timeout(self) -> str: ...
+    @property
+    def pooling(self) -> str: ...
+
+
+class Checkup:
+    """The checks so far, in order."""
+
+    def __init__(self) -> None:
+        self.checks: list[Check] = []
+
+    def tell(self, name: str, what: str, mend: str = "", state: CheckState = "ok") -> None:
+        self.checks.append(Check(name, state, what, mend))
+
+    def ask(self, name: str, work: Callable[[], Answer], fine: str = "") -> Answer | None:
+        """What `work` returns, reported as `fine` where that is not empty; None and a failed check for any error."""
+        try:
+            answer = work()
+        except MigratorError as error:
+            self.tell(name, str(error), "", "failed")
+            return None
+        except Exception as error:
+            # A check that meets a fault of our own must not end the others; its text may quote values.
+            mend = "run another command with MIGRATOR_TRACE=1 and report what it prints"
+            self.tell(name, f"internal error ({type(error).__name__})", mend, "failed")
+            return None
+        if fine:
+            self.tell(name, fine)
+        return answer
+
+
+def check_packages(checkup: Checkup, packages: Mapping[str, str | None]) -> None:
+    """`packages`: name to version; None for one that the job needs and that is not installed."""
+    for name, version in packages.items():
+        if version is None:
+            what = "the job needs it, and it is not installed"
+            checkup.tell(f"extra {name}", what, how_to_install(name), "failed")
+        else:
+            checkup.tell(name, version)
+
+
+def check_server(checkup: Checkup, ask: Callable[[], Server]) -> None:
+    server = checkup.ask("source server", ask)
+    if server is None:
+        return
+    facts = [server.version]
+    if server.clock_s is not None:
+        facts.append("a replica: it may lag behind" if server.replica else "no replica")
+    if server.timeout:
+        facts.append(f"statement time-out {'none' if server.timeout == '0' else server.timeout}")
+    checkup.tell("source server", ", ".join(facts))
+    if server.pooling:
+        what = f"the server is reached through one, which shares its sessions {server.pooling}"
+        checkup.tell("connection pooler", f"{what}; {_POOLED}")
+    if server.clock_s is not None:
+        check_clock(checkup, "clock of the source", lambda: server.clock_s)
+
+
+def check_grants(checkup: Checkup, ask: Callable[[], Mapping[str, str]]) -> None:
+    """`ask`: of each right that a role needs in the source, the GRANT that gives it where the user lacks it, or ''."""
+    for name, mend in (checkup.ask("grants", ask) or {}).items():
+        checkup.tell(
+            name, "the source's user lacks it" if mend else "given", mend, "failed" if mend else "ok"
+        )
+
+
+def check_entities(checkup: Checkup, source: Rows, entities: Sequence[CompiledEntity]) -> None:
+    """Whether a row of each entity can be read, with all the tables that it is made of."""
+    for entity in entities:
+        name = f"SELECT for {entity.name}"
+        rows = checkup.ask(name, lambda entity=entity: source.read_page(entity.plan, None, None, 1))  # type: ignore[misc]
+        if rows is not None:
+            checkup.tell(
+                name, "its tables can be read" if rows else "its tables can be read; there is no row"
+            )
+
+
+def check_hidden_rows(
+    checkup: Checkup, entities: Sequence[CompiledEntity], hidden_fault: Callable[[TableFacts], str]
+) -> None:
+    """Whether a policy of PostgreSQL's hides rows of any table that items are made of, joined and collected ones too."""
+    name = "row level security"
+    tables = {table.name: table for entity in entities for table in tables_read(entity.plan)}
+    faults = checkup.ask(
+        name, lambda: {table_name: hidden_fault(table) for table_name, table in tables.items()}
+    )
+    if faults is None:
+        return
+    if hidden := sorted(table_name for table_name, fault in faults.items() if fault):
+        what = f"policies would hide rows of {', '.join(hidden)} from this user, so nothing is read"
+        mend = "ALTER ROLE … BYPASSRLS for the source's user; or name the owner of the tables, where they have no FORCE"
+        checkup.tell(name, what, mend, "failed")
+    else:
+        checkup.tell(name, f"no policy hides rows of {len(tables)} table(s) from this user")
+
+
+def check_statements(checkup: Checkup, source: Questions, mapping: MappingModel) -> None:
+    """Whether the source understands the SQL of every access pattern."""
+    if not mapping.patterns:
+        return
+    faults = list(statement_faults(source, mapping))
+    for fault in faults:
+        checkup.tell(f"SQL of {fault.name}", fault.what, "correct it in the mapping", "failed")
+    if not faults:
+        number = sum(len(pattern.statements) for pattern in mapping.patterns.values())
+        checkup.tell("SQL of patterns", f"the source understands {number} statement(s)")
+
+
+def check_table(checkup: Checkup, admin: TableAdmin, design: TableDesign, job: str) -> bool:
+    """Whether the table is there."""
+    try:
+        state = admin.state(design)
+    except MigratorError as error:
+        checkup.tell("table", str(error), "", "failed")
+        return False
+    if state is None:
+        checkup.tell("table", f"there is no table {design.name}", f"migrator table create {job}", "failed")
+        return False
+    if state.differences:
+        weight: CheckState = "warning" if set(state.differences) == set(state.extra) else "failed"
+        checkup.tell("table", "; ".join(state.differences), f"migrator table check {job}", weight)
+    else:
+        checkup.tell("table", f"{design.name} is {state.status} and as the mapping says")
+    return True
+
+
+def check_jobs(checkup: Checkup, ask: Callable[[], Collection[str]], job: str) -> None:
+    """A warning where the table keeps what belongs to another captured job."""
+    with suppress(MigratorError):  # a table that cannot be read is reported by the check of permissions
+        if others := sorted(set(ask()) - {job}):
+            what = f"captured job {', '.join(others)} writes it, too, and both would share one highest ticket"
+            mend = "give each job that is captured a table of its own (docs/protocol.md)"
+            checkup.tell("jobs of the table", what, mend, "warning")
+
+
+def check_clock(checkup: Checkup, name: str, ask: Callable[[], float | None]) -> None:
+    their_s = checkup.ask(name, ask)
+    if their_s is None:
+        return
+    apart_s = abs(time.time() - their_s)
+    state: CheckState = "failed" if apart_s > REFUSED_S else "warning" if apart_s > APART_S else "ok"
+    mend = "" if state == "ok" else "set this machine's clock, by NTP for instance"
+    checkup.tell(name, f"{apart_s:.0f} s from ours", mend, state)
+
+
+def check_permissions(
+    checkup: Checkup, probes: Sequence[Probe], job: str, *, written: bool, role: str | None = None
+) -> None:
+    """`role`: whose rights alone the probes are of, each of which it needs."""
+    for probe in probes:
+        name = f"permission {probe.action} {probe.index}".rstrip()
+        where = f"its index {probe.index}" if probe.index else "the table"
+        if not probe.refused:
+            checkup.tell(name, "allowed")
+            continue
+        if not probe.tried:
+            checkup.tell(name, probe.refused, "", "warning")
+            continue
+        later = f" before {_LATER[probe.action]}" if role is None and probe.action in _LATER else ""
+        # Another refusal, such as a missing index, says itself what to do.
+        denied = "AccessDenied" in probe.refused
+        mend = f"allow dynamodb:{probe.action} on {where} to the role{later}" if denied else ""
+        checkup.tell(name, probe.refused, mend, "warning" if later else "failed")
+    if not written and role is None:
+        what = "permissions to write were not tried"
+        checkup.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")
+
+
+def check_capture(
+    checkup: Checkup,
+    ask: Callable[[], CaptureStatus],
+    ask_refusals: Callable[[], Sequence[str]],
+    ask_marking: Callable[[], int],
+    job: str,
+) -> bool:
+    """Whether capture is installed.
+
+    `ask_refusals`: why it cannot be. `ask_marking`: how many instances of services are alive that mark changes.
+    """
+    try:
+        status = ask()
+        marking = ask_marking() if status.marked_by == "services" else 0
+        against = ask_refusals() if status.installation is None else []
+    except MigratorError as error:
+        # A source that may only be read can be moved all the same, as long as it stands still.
+        checkup.tell("capture", f"cannot be looked at: {error}", "", "warning")
+        return False
+    here = status.installation
+    if here is None:
+        mend = f"before `migrator capture install`: {'; '.join(against)}" if against else ""
+        checkup.tell("capture", "not installed: right for a source that stands still", mend)
+    elif wrong := [
+        f"{table.table} {table.state}" for table in status.tables if table.state not in ROWS_CAPTURED
+    ]:
+        what = f"changes leave no mark: {', '.join(wrong)}"
+        checkup.tell("capture", what, f"migrator capture install {job}", "failed")
+    elif status.partitions:
+        what = f"rows are marked; a TRUNCATE of {', '.join(status.partitions)} (new) alone would leave none"
+        checkup.tell("capture", what, f"migrator capture install {job}", "warning")
+    elif here.marked_by != "services":
+        checkup.tell("capture", f"{status.means} mark changes of {len(status.tables)} table(s)")
+    elif not marking:
+        what = "services are to mark changes, and no instance is known to be alive"
+        checkup.tell("capture", what, "start the services with the adapter", "warning")
+    else:
+        what = f"{marking} instance(s) of services mark changes of {len(status.tables)} table(s)"
+        checkup.tell("capture", what)
+    return here is not None
+
+
+def check_slot(checkup: Checkup, lag: SlotLag | None) -> None:
+    """Of a source whose log is captured."""
+    if lag is None:
+        return
+    if lag.lost:
+        checkup.tell("replication slot", lag.line(), "", "failed")
+    elif lag.bytes_left is None:
+        remedy = "set max_slot_wal_keep_size: without it the server keeps its log until the disk is full"
+        checkup.tell("replication slot", lag.line(), remedy, "warning")
+    else:
+        checkup.tell("replication slot", lag.line())
+
+
+def check_bucket(checkup: Checkup, probes: Sequence[Probe]) -> None:
+    for probe in probes:
+        name = f"permission s3:{probe.action}"
+        # Only the doctor takes objects away.
+        state: CheckState = "warning" if probe.action == "DeleteObject" or not probe.tried else "failed"
+        checkup.tell(name, probe.refused or "allowed", "", state if probe.refused else "ok")
+
+
+def check_untried(checkup: Checkup, rights: Sequence[str], of: str, why: str) -> None:
+    """A warning for each right that no try can show. `of`: what it is a right on, '' where its name says it."""
+    for right in rights:
+        checkup.tell(f"permission {right}{f' of {of}' if of else ''}", f"not tried: {why}", "", "warning")
+
+
+def check_revision(checkup: Checkup, ask: Callable[[], Standing], job: str) -> None:
+    """Whether the mapping is the newest, an old or a new one among those that the job has worked by."""
+    name = "mapping at work"
+    try:
+        standing = ask()
+    except MigratorError as error:
+        checkup.tell(name, f"the journal cannot be asked: {error}", "", "warning")
+        return
+    if standing == "old":
+        what = (
+            "the job has gone on to another mapping, or to other columns: nothing can be written by this one"
+        )
+        mend = f"take the newer mapping file, or go back: migrator capture install {job} --go-back"
+        checkup.tell(name, what, mend, "failed")
+    elif standing == "new":
+        what = "it (or a column that it reads) is new to the job: writers by another one stop when the job goes on to it"
+        mend = f"migrator capture install {job}, start relays and services anew, then migrator backfill {job}"
+        checkup.tell(name, what, mend, "warning")
+    else:
+        checkup.tell(
+            name, "no writer has worked by another one since" if standing == "newest" else "none yet"
+        )
+
+
+def check_verified(checkup: Checkup, ask: Callable[[], str]) -> None:
+    """A warning on changes that the table may miss because capture was installed after a backfill."""
+    try:
+        what = ask()
+    except MigratorError:
+        return  # the checks of capture and journal report what could not be asked
+    if what:
+        checkup.tell("changes before capture", what, "", "warning")
+
+
+def check_journal(checkup: Checkup, try_it: Callable[[], str]) -> str | None:
+    """The journal's name; None where it cannot be used."""
+    return checkup.ask("journal", try_it, "it can be written")

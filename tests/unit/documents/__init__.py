@@ -1,1 +1,0 @@
-"""Old tables of DynamoDB."""
