@@ -28,7 +28,7 @@ from migrator.mapping.model.edges import Probe
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.results import Check, CheckState
 from migrator.mapping.model.table import TableDesign
-from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, TargetError
+from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError, TargetError
 from migrator.runtime.retry import Backoff
 from migrator.settings.job import Job
 from migrator.settings.source import TableOptions
@@ -75,6 +75,11 @@ def create(job: Path, dry_run: bool, as_json: bool) -> int:
     target = job_wiring.open_target(read, _design(read), _never)
     name, state = target.design.name, target.admin.state(target.design)
     is_there = state is not None and not state.differences
+    if state is None and (answered := job_wiring.answered_by_table(read)):
+        what = f"table {name} is missing, and DynamoDB answers {', '.join(answered)}: a new table would answer nothing"
+        raise SettingsError(
+            f"{what}; restore the table from its backup, or first `migrator cutover rollback {job} PATTERN`"
+        )
     if not is_there:
         state = target.admin.create(target.design, read.target.options)
         for sentence in state.unlike:

@@ -189,7 +189,11 @@ class FakeMigration(Migration):
         blank = Window("", 0, "", self._name, self._revision, "service")
         ledger = ReadMetrics(cast("Evidence", None), blank, {}, lambda: "")
         reads = _FakeReads(
-            self._phases, _NoShadow(self._settings.shadow, ledger, _no_sampler), ledger, calls=self.calls
+            self._phases,
+            _NoShadow(self._settings.shadow, ledger, _no_sampler),
+            ledger,
+            lambda: None,
+            calls=self.calls,
         )
         nowhere = Backends(cast("Questions", None), cast("ItemStore", None))
         return _FakeMappedReads(reads, self._asked, nowhere, nowhere, self._settings, self._revision)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, insert, update
 
+from migrator.api import Migration
 from migrator.journal import schema
+from migrator.runtime.errors import MissingNameError
+from migrator.stages.core.ownership import OlderError
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import (
@@ -24,6 +28,7 @@ from tests.journeys.cutover import (
     phase,
     reader,
 )
+from tests.support_waiting import until
 
 
 @pytest.fixture
@@ -158,15 +163,50 @@ def test_the_way_down_asks_neither_table_nor_source_nor_mapping(bare: Project) -
     assert (last["reason"], last["override"], last["evidence"]) == ("slowly", False, [])
 
 
-def test_a_table_that_answers_and_was_made_anew_is_no_all_clear(tmp_path: Path, dynamodb_url: str) -> None:
+def is_refused(migration: Migration) -> bool:
+    try:
+        migration.read(OTHER, customer_id=1)
+    except MissingNameError:
+        return False
+    except OlderError:
+        return True
+    return False
+
+
+def test_a_table_that_answers_and_was_made_anew_is_no_all_clear(
+    tmp_path: Path, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
     job = str(shop.job)
-    shop.store().client.delete_table(TableName=shop.table)
-    shop.done("table", "create", job)
+    # The relay's writers record which table is the job's.
+    shop.done("relay", job, "--once")
+    for name in ("MIGRATOR_HOME", "MIGRATOR_SOURCE_URL"):
+        monkeypatch.setenv(name, shop.environment[name])
+    with Migration.load(shop.job) as migration:
+        assert migration.read(OTHER, customer_id=1)
+        shop.store().client.delete_table(TableName=shop.table)
+        assert shop.run("table", "create", job).code == 2
+        # As Terraform does, which does not know the journal.
+        elsewhere = shop.environment | {"MIGRATOR_HOME": str(tmp_path / "elsewhere")}
+        replace(shop, environment=elsewhere).done("table", "create", job)
+        until(lambda: is_refused(migration))
+    with Migration.load(shop.job) as migration:
+        assert is_refused(migration)
     relay = shop.run("relay", job, "--once")
     assert (relay.code, "in an older state" in relay.err) == (2, True)
     assert "in an older state" in shop.run("status", job).out
     repaired = shop.run("verify", job, "--settle", "0", "--repair")
     assert repaired.code == 1
     shop.done("relay", job, "--once")
+    assert "clean" in shop.done("verify", job, "--settle", "0").out
+
+
+def test_a_table_that_is_gone_is_created_once_its_patterns_are_off(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
+    job = str(shop.job)
+    shop.store().client.delete_table(TableName=shop.table)
+    assert shop.run("table", "create", job).code == 2
+    shop.done("cutover", "rollback", job, "--all", "--to", "off")
+    shop.done("table", "create", job)
+    shop.done("backfill", job)
     assert "clean" in shop.done("verify", job, "--settle", "0").out

@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 
 from migrator.runtime.errors import MigratorError, SettingsError
-from migrator.stages.live.instances import Role, reads_alone
+from migrator.stages.live.instances import Role
 from migrator.stages.session import live
 from migrator.stages.session import service as service_wiring
 from migrator.stages.session.service import Service, WritingOptions
@@ -49,7 +49,7 @@ def running(shop: Project, name: Literal["dual_write", "read"] = "dual_write") -
     with service_wiring.open_service(shop.job, "shop-api", "1.4.2") as service:
         known = live.need_installation(service.live, service.context)
         role = (
-            Role("read", reads_alone)
+            Role("read", lambda: None)
             if name == "read"
             else service_wiring.marking_role(service, known, WritingOptions())
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,11 +18,13 @@ from migrator.api import Migration
 from migrator.runtime.errors import StoppedError
 from tests.support_adapter import service_url
 from tests.support_chinook import snake_case
+from tests.support_waiting import until
 
 TABLES = ("album", "track", "customer", "invoice", "invoice_line")
 ALBUMS, CUSTOMERS, INVOICES, LINES, TRACKS = 347, 59, 412, 2240, 3503
 FIRST_OF_OURS = 10_000
 PAUSE_S, BEHIND = 0.2, 10
+LONGEST_S = 5.0
 
 
 def models_of(engine: sa.Engine) -> dict[str, Any]:
@@ -44,14 +47,14 @@ class Service:
 
     def __init__(self, job: Path, engine_name: str, url: str, number: int) -> None:
         self.engine = sa.create_engine(service_url(engine_name, url), isolation_level="READ COMMITTED")
-        self.marks = "migrator.mark" if engine_name == "postgresql" else "migrator_mark"
+        self.table = "migrator.mark" if engine_name == "postgresql" else "migrator_mark"
         self.sessions, self.models = sessionmaker(self.engine), models_of(self.engine)
         self.chance, self.number = random.Random(number), number
         self.ended, self.at_work, self.written = threading.Event(), threading.Lock(), 0
         self.until = ExitStack()
         self.until.callback(self.engine.dispose)
         migration = self.until.enter_context(Migration.load(job, service="shop"))
-        migration.dual_write(self.sessions, mode="strict")
+        migration.dual_write(self.sessions, mode="strict", longest_transaction_s=LONGEST_S)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
@@ -63,7 +66,8 @@ class Service:
 
     def _run(self) -> None:
         while not self.ended.wait(PAUSE_S):
-            if self._waiting() > BEHIND:
+            # On a machine of any speed relays can follow a service that looks at what they can take now.
+            if self.marks(time.time()) > BEHIND:
                 continue
             # A host that stands still for longer than `silent_s` stops any writer, rightly; nothing is committed then.
             with self.at_work, suppress(StoppedError):
@@ -71,10 +75,15 @@ class Service:
                     self.chance.choice(CHANGES)(self, session)
                 self.written += 1
 
-    def _waiting(self) -> int:
-        """Marks that wait: on a machine of any speed relays can follow a service that looks at them."""
+    def marks(self, ripe_at: float) -> int:
+        """Pending marks that are ripe by then. A pre-mark is ripe only when its transaction can no longer last."""
+        ripe = sa.text(f"SELECT COUNT(*) FROM {self.table} WHERE ready_at <= :at")
         with self.engine.connect() as connection:
-            return int(connection.scalar(sa.text(f"SELECT COUNT(*) FROM {self.marks}")) or 0)
+            return int(connection.scalar(ripe, {"at": ripe_at}) or 0)
+
+    def comes_to_rest(self) -> None:
+        """Waits until no mark is left: the items of a transaction that was rolled back stay until its pre-mark is worked."""
+        until(lambda: not self.marks(time.time() + LONGEST_S * 100), "every mark is worked", pause_s=PAUSE_S)
 
     def pick(self, highest: int) -> int:
         """A row of its own: two services that write one row at once are no matter of ours."""

@@ -332,6 +332,8 @@ def _as_given(_: Kind) -> Decoder:
     """A value of an undeclared type: by the driver's own Python type."""
 
     def decode(raw: Any) -> Any:
+        if isinstance(raw, SetOf):
+            return SetOf(map(decode, raw))
         for types, name in _BY_PYTHON_TYPE:
             if isinstance(raw, types):
                 return _DECODERS[name](Kind(name))(raw)

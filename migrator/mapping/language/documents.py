@@ -12,7 +12,7 @@ DIALECT = "dynamodb"
 _NUMBER = re.compile(r"number\((?P<scale>\d+)\)")
 _SET = re.compile(r"set\((?P<of>text|number|binary)\)")
 _ZONED = "timestamp with zone"
-_ANY = ("S", "N", "B", "BOOL", "L", "M")
+_ANY = ("S", "N", "B", "BOOL", "L", "M", "SS", "NS", "BS")
 _HELD_AS: Dict[str, tuple[str, ...]] = {
     "text": ("S",),
     "integer": ("N",),

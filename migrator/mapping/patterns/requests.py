@@ -325,7 +325,7 @@ def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[KeyTest] | N
     tests: list[KeyTest] = []
     for number, (attribute, condition) in enumerate(zip(index.sort, pattern.sort, strict=False)):
         values = _values(render, condition, attribute)
-        if None in values:
+        if not _is_set(pattern, attribute.name, condition.values, values):
             continue
         if len(tests) < number:
             # DynamoDB takes conditions on a sort key from its left; leaving one out would drop those behind it.
@@ -398,6 +398,16 @@ def _of_keys(pattern: Pattern, test: KeyTest) -> KeyTest | None:
     return KeyTest(test.attribute, "le", values[1:]) if operator == "between" else replace(test, values=[])
 
 
+def _is_set(pattern: Pattern, attribute: str, bounds: Sequence[Expression], values: Sequence[Any]) -> bool:
+    """Whether no bound lacks its parameter. Raises: SettingsError if of two bounds with parameters only one is set."""
+    if None not in values:
+        return True
+    if any(value is not None and [*paths_in([bound])] for bound, value in zip(bounds, values, strict=True)):
+        what = f"{pattern.name}: of {attribute} one bound is set and the other is not"
+        raise SettingsError(f"{what}; give both or neither, or write |or: in each bound")
+    return False
+
+
 def _is_reversed(test: KeyTest) -> bool:
     """Whether the bounds are of two types, or the lower one is above the other."""
     if test.operator != "between":
@@ -432,13 +442,11 @@ def _parameters(pattern: Pattern, partition: list[KeyTest], made: QueryParts) ->
 
 def _filters(pattern: Pattern, render: Renderer) -> list[KeyTest] | None:
     """Conditions on other attributes, without those of unset parameters; None where no item can satisfy them."""
-    tests = [
-        KeyTest(
-            comparison.attribute, comparison.operator, [render.value(value) for value in comparison.values]
-        )
-        for comparison in pattern.filters
-    ]
-    given = [test for test in tests if None not in test.values]
+    given = []
+    for comparison in pattern.filters:
+        values = [render.value(value) for value in comparison.values]
+        if _is_set(pattern, comparison.attribute, comparison.values, values):
+            given.append(KeyTest(comparison.attribute, comparison.operator, values))
     return None if any(map(_is_reversed, given)) else given
 
 

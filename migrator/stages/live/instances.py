@@ -67,10 +67,6 @@ def _plain(text: str) -> str:
     return shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 1]}…"
 
 
-def reads_alone() -> None:
-    """What a reader looks at with every beat: nothing, since it changes nothing that could have ceased to fit."""
-
-
 @dataclass(eq=False)
 class Role:
     """One thing that a service does with a job. `look`: called with every beat; raises what no longer fits.
@@ -84,6 +80,12 @@ class Role:
     mode: InstanceMode = ""
     installation: str = ""
     fault: MigratorError | None = field(default=None, init=False)
+
+    def refuse(self) -> None:
+        """Raises: the fault of the last look, if it had one."""
+        if self.fault is not None:
+            # Anew, or every call that fails would make its trace longer.
+            raise self.fault.with_traceback(None)
 
 
 class Heartbeat:
@@ -133,9 +135,7 @@ class Heartbeat:
         if self._running and self.clock() - self._looked_at >= self.silent_s:
             # The process was frozen: what it knows is from before, and others may have gone on without it.
             self.aside(self._look_anew)
-        if role.fault is not None:
-            # Anew, or every write that fails would make its trace longer.
-            raise role.fault.with_traceback(None)
+        role.refuse()
         if self._running and not self._ticker.is_alive:
             what = "the heartbeat of this service has ended, so nothing checks that its changes are marked"
             raise StoppedError(f"{what}; start the service again")

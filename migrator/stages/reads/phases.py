@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Lock
 
 from migrator.mapping.model.edges import TableState
-from migrator.mapping.model.evidence import OFF, PatternPhase, Phases, State
+from migrator.mapping.model.evidence import OFF, ROUTES, PatternPhase, Phases, State
 from migrator.runtime.errors import MigratorError, SettingsError, TargetError, reason_of
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker, tell_of_forks
+from migrator.stages.core.ownership import OLDER_ADVICE, OlderError
 
 LOG_S = 60.0
 _AGAIN_S = 60.0
@@ -45,6 +47,29 @@ def refuse_missing(
         if index is not None and f"index {index}" in state.parts:
             what = f"{name} is in {phase}, and table {table} has no index {index} like the mapping's"
             raise TargetError(f"{what}; see `migrator table check`, or move the pattern to off first")
+
+
+@dataclass(frozen=True)
+class FilledTable:
+    """The table that DynamoDB's answers come from. `state`: of the table with that name now; `known`: ids of the tables of
+    that name that the job has written to."""
+
+    name: str
+    state: Callable[[], TableState | None]
+    known: Callable[[], Collection[str]]
+
+    def refuse_other(self, phases: Iterable[PatternPhase]) -> None:
+        """Raises: OlderError if a pattern is answered by DynamoDB, and the table was created again or restored since. If the
+        table or the journal cannot be asked, the answers go on."""
+        if all(ROUTES[phase.state.phase].in_share == "sql" for phase in phases):
+            return
+        try:
+            state, known = self.state(), self.known()
+        except MigratorError:
+            return
+        if state is not None and known and state.table_id not in known:
+            what = f"table {self.name} is not the one that was filled: it was created again, or restored"
+            raise OlderError(f"{what}; its answers would lack items; {OLDER_ADVICE}")
 
 
 class PhaseCache:

@@ -53,11 +53,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Reads:
-    """`clock`: seconds that only grow, for what an answer took."""
+    """`need_table`: raises if the table is not the one that was filled. `clock`: seconds that only grow, for what an answer
+    took."""
 
     phases: PhaseCache
     shadow: Shadow
     ledger: ReadMetrics
+    need_table: Callable[[], object]
     clock: Callable[[], float] = time.perf_counter
 
     def side_of(self, call: Call) -> Side:
@@ -72,6 +74,7 @@ class Reads:
         """What `ask` gives, timed and counted. Raises: what it raises."""
         began = self.clock()
         try:
+            self._need(side)
             answer = ask()
         except Exception:
             self.ledger.failed(call.pattern.name, side)
@@ -83,12 +86,17 @@ class Reads:
         """The same for a side that is awaited."""
         began = self.clock()
         try:
+            self._need(side)
             answer = await ask()
         except Exception:
             self.ledger.failed(call.pattern.name, side)
             raise
         self._answered(call, side, answer, began)
         return answer
+
+    def _need(self, side: Side) -> None:
+        if side == "table":
+            self.need_table()
 
     def _answered(self, call: Call, side: Side, answer: Any, began: float) -> None:
         name = call.pattern.name

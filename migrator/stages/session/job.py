@@ -25,18 +25,20 @@ from migrator.dynamodb.control import ControlItem, control_state
 from migrator.dynamodb.objects import S3Objects
 from migrator.dynamodb.store import DynamoStore, by_condition, reads_only
 from migrator.dynamodb.throttle import Sent, WriteLimit
-from migrator.journal.identity import SqlIdentity, location_of
+from migrator.journal.identity import JournalLocation, SqlIdentity, location_of
 from migrator.journal.memory import SqlMemory
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.edges import ControlState, NameKind
+from migrator.mapping.model.evidence import ROUTES
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.live import Tickets
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime import logs
+from migrator.runtime.errors import MigratorError
 from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.runtime.system import HOME
 from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
@@ -196,7 +198,24 @@ def _any_journal(job: Job, retry: Retry) -> Iterator[SqlJournal]:
 def _journal(job: Job, retry: Retry) -> SqlJournal:
     if job.journal == IN_SOURCE:
         return _journal_in_source(job, retry)
-    return SqlJournal(location_of(job.journal, job.name, job.path.parent, os.environ.get(HOME)).url, retry)
+    return SqlJournal(_location(job).url, retry)
+
+
+def _location(job: Job) -> JournalLocation:
+    return location_of(job.journal, job.name, job.path.parent, os.environ.get(HOME))
+
+
+def answered_by_table(job: Job) -> list[str]:
+    """The patterns that the journal records as answered by DynamoDB; none if the journal is missing or cannot be asked."""
+    location = job.journal != IN_SOURCE and _location(job)
+    if location and location.file and not os.path.exists(location.file):
+        return []
+    try:
+        with closing(_journal(job, Retry(Backoff(attempts=1)))) as journal:
+            phases = SqlPhases(journal.database, job.name).all()
+    except MigratorError:
+        return []
+    return sorted(name for name, phase in phases.items() if ROUTES[phase.state.phase].in_share == "table")
 
 
 def _names(job: Job) -> dict[NameKind, str]:

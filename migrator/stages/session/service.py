@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
+from migrator.journal.identity import SqlIdentity
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
@@ -34,7 +35,7 @@ from migrator.source.dynamodb.writing import Clients, OldDocuments
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import engine_of
 from migrator.stages.live.daemon import RelayLag
-from migrator.stages.live.instances import Heartbeat, Role, reads_alone, this_process
+from migrator.stages.live.instances import Heartbeat, Role, this_process
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.service import (
     LONGEST_S,
@@ -55,7 +56,7 @@ from migrator.stages.patterns.question import AT_ONCE, Question
 from migrator.stages.patterns.recheck import Sampler
 from migrator.stages.reads.backends import Backends
 from migrator.stages.reads.metrics import ReadMetrics
-from migrator.stages.reads.phases import PhaseCache, refuse_missing
+from migrator.stages.reads.phases import FilledTable, PhaseCache, refuse_missing
 from migrator.stages.reads.reads import MappedReads, Reads, question_named
 from migrator.stages.reads.shadow import Shadow
 from migrator.stages.session import job as job_wiring
@@ -349,21 +350,26 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
     with ExitStack() as stack:
         edges = stack.enter_context(_edges(service, *_callers(job)))
         shadowed = stack.enter_context(_edges(service, *_shadows(job)))
-        stack.enter_context(heartbeat.playing(Role("read", reads_alone)))
 
         def instance() -> str:
             return heartbeat.me.id
 
         phases = PhaseCache(SqlPhases(service.journal.database, job.name), instance, settings.phase_cache_s)
-        stack.enter_context(phases)
-        target, indexes = (
-            service.target,
-            {name: question.pattern.index for name, question in asking.questions.items()},
+        target = job_wiring.target_with_short_wait(job)
+        filled = FilledTable(
+            target.design.name,
+            partial(target.admin.state, target.design),
+            partial(SqlIdentity(service.journal.database, job.name).tables_named, target.design.name),
         )
+        role = Role("read", lambda: filled.refuse_other(phases.known().values()))
+        stack.enter_context(heartbeat.playing(role))
+        stack.enter_context(phases)
+        indexes = {name: question.pattern.index for name, question in asking.questions.items()}
         states = {name: phases.state(name) for name in indexes}
         refuse_missing(states, indexes, target.design.name, partial(target.admin.state, target.design))
         job_wiring.refuse_strange_start(job, service.journal)
         live.refuse_unknown(job, service.journal)
+        role.look()
         blank = Window("", 0, "", heartbeat.me.service, revision, "service")
         evidence = SqlEvidence(service.journal.database, job.name)
         patterns = service.context.checked.mapping.patterns
@@ -378,7 +384,7 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
 
         lag = RelayLag(service.live.marks.state)
         shadow = stack.enter_context(Shadow(settings.shadow, metrics, sampler, lag_s=lag))
-        reads = Reads(phases, shadow, metrics)
+        reads = Reads(phases, shadow, metrics, role.refuse)
         yield MappedReads(reads, asking.questions, edges, shadowed, settings, revision)
 
 

@@ -168,7 +168,7 @@ WRONG = [
     (BATCH.replace("list", "optional list"), {"tenant": "a"}, "p: a parameter of the key is not set"),
     (GET.replace("{tenant: text", "{tenant: optional text"), {"id": "1"}, "p: a parameter of the key is not set"),
     (DAYS, {"since": "2025-01-01", "until": "2026-06-01"}, "p: more than 400 buckets (day) between both times; ask for a shorter time"),
-    (DAYS.replace("since: t", "since: optional t"), {"until": "2026-06-01"}, "p: a parameter of the key is not set"),
+    (DAYS.replace("since: t", "since: optional t"), {"until": "2026-06-01"}, "p: of DaySK one bound is set and the other is not; give both or neither, or write |or: in each bound"),
     (NEAR, {"lat": "91", "lng": "0", "radius": "1"}, "p: the latitude is not between -90 and 90 degrees"),
     (NEAR, {"lat": "1", "lng": "0", "radius": "0"}, "p: the distance must be a number of metres above 0"),
     (NEAR, {"lat": "0", "lng": "0", "radius": "611"}, "p: nine cells of geohash:6 reach 610 m at this latitude, not 611 m; geohash:5 would do"),
@@ -280,6 +280,21 @@ def test_a_range_is_asked_as_dynamodb_takes_it_or_not_at_all(
     else:
         assert query is not None
         assert query["KeyConditionExpression"] == " AND ".join(filter(None, ["#p0 = :p0", asked]))
+
+
+@pytest.mark.parametrize("given", [{"a": "m"}, {"b": "m"}])
+@pytest.mark.parametrize(
+    "query",
+    [
+        '{key: ["{t}", {between: ["{a}", "{b}"]}]}',
+        '{key: ["{t}"], filter: {n: {between: [a, b]}}}',
+    ],
+)
+def test_a_range_with_one_bound_is_refused(query: str, given: dict[str, str]) -> None:
+    pattern = f"params: {{t: text, a: optional text, b: optional text}}\nquery: {query}"
+    with pytest.raises(SettingsError):
+        bare(pattern, t="T", **given)
+    assert bare(pattern, t="T")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from migrator.journal.writers import SqlInstances
 from migrator.mapping.model.instances import Instance, Instances
 from migrator.runtime.errors import MigratorError, SettingsError, SourceError, StoppedError
 from migrator.runtime.system import birth, visible_processes
-from migrator.stages.live.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, Role, reads_alone, this_process
+from migrator.stages.live.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, Role, this_process
 from tests import pins
 from tests.fakes.journal import FakeInstances
 from tests.support_fence import no_fence
@@ -201,7 +201,7 @@ def test_a_process_that_writes_and_reads_is_one_instance_with_its_roles(
     with running(instances, look, 60) as service:
         (first,) = instances.known()
         assert said(instances) == [("dual_write", "outbox", "here")]
-        with service.heartbeat.playing(Role("read", reads_alone)):
+        with service.heartbeat.playing(Role("read", lambda: None)):
             assert said(instances) == [("dual_write,read", "outbox", "here")]
             assert [(one.reads, one.marks, one.id) for one in instances.known()] == [(True, True, first.id)]
             strict = Role("dual_write", no_fence, "strict", "here")
@@ -214,9 +214,9 @@ def test_a_process_that_writes_and_reads_is_one_instance_with_its_roles(
 
 def test_a_process_that_begins_again_is_a_new_instance(instances: FakeInstances, look: Look) -> None:
     service = Service(instances, look)
-    with service.heartbeat.playing(Role("read", reads_alone)):
+    with service.heartbeat.playing(Role("read", lambda: None)):
         (first,) = instances.known()
-    with service.heartbeat.playing(Role("read", reads_alone)):
+    with service.heartbeat.playing(Role("read", lambda: None)):
         (second,) = instances.known()
         until(lambda: instances.known()[0].alive_at > second.alive_at)
     assert first.id != second.id
