@@ -30,7 +30,7 @@ from migrator.features.exports.commands import export, import_model
 from migrator.features.init.commands import examples, init
 from migrator.features.look.commands import look, ui
 from migrator.features.plan.commands import plan
-from migrator.features.removal.commands import decommission, forget, purge, undo
+from migrator.features.removal.commands import clean, decommission
 from migrator.features.report.commands import report
 from migrator.features.revisions.commands import migrate_mapping
 from migrator.runtime.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
@@ -40,7 +40,7 @@ SECTIONS = {
     "Prepare": (doctor, table, export, capture, local),
     "Move": (backfill, relay, verify, migrate_mapping, look, ui, status, findings, pace),
     "Cut over": (shadow, report, cutover, reverse, decommission),
-    "Mend": (undo, forget, purge),
+    "Clean": (clean,),
     "Shell": (completion,),
 }
 """Every command, under the heading that the help lists it by."""

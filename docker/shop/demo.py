@@ -148,7 +148,7 @@ class Demo(Story):
         first = answered_by("app_table")
         self.completed()
         same(first, answered_by("app_table"))
-        say(f"migrator purge {JOB}", "what deleted rows left, once no request can be late")
+        say(f"migrator clean {JOB} --tombstones", "what deleted rows left, once no request can be late")
         until("nothing depends on SQL", self.purged)
         self.migrator("decommission", "check", JOB)
         self.migrator("export", "--as", "python", JOB, "--after", "--out", modules)
@@ -173,7 +173,7 @@ class Demo(Story):
         print(f"{len(patterns)} patterns are complete")
 
     def purged(self) -> bool:
-        self.answer("purge", JOB)
+        self.answer("clean", JOB, "--tombstones")
         return self.asked_quietly("decommission", "check", JOB)[0] == 0
 
 

@@ -228,7 +228,7 @@ def end_steps(job: str, open_patterns: Sequence[str], sql: EndSql, *, one_way: b
             f"migrator capture uninstall {job}",
             tuple(sql.uninstall),
         ),
-        EndStep("take our attributes out of the items", f"migrator decommission strip {job}"),
+        EndStep("take our attributes out of the items", f"migrator clean {job} --attributes"),
         EndStep("keep a backup of the source; its old tables go last", sql=tuple(sql.drop)),
     ]
 

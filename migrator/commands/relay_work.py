@@ -1,4 +1,4 @@
-"""`migrator relay` and `migrator purge`: marks become items, and old tombstones are deleted."""
+"""`migrator relay`: marks become items."""
 
 from __future__ import annotations
 
@@ -23,19 +23,14 @@ from migrator.cli.relay_text import RelayReport, lag_line, open_line
 from migrator.cli.runs import RunEnd
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.processes import Others, Part, end_with_parent, options_of
-from migrator.dynamodb.conditional import ConditionalWrites
-from migrator.dynamodb.store import by_condition
 from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlWriters
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run
 from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.settings.job import Job
-from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.live.daemon import Daemon
-from migrator.stages.live.writers import Purge
 from migrator.stages.process.budget import divided, shares_of, taken_by, with_connections
 from migrator.stages.process.session import begin, identity_of, need_bucket
 from migrator.stages.process.write_path import begin_revision, tell_unmarked, tell_unverified
@@ -98,7 +93,7 @@ _MEND = "run `migrator capture install`, then `migrator verify --repair`, and st
 
 
 # ──
-# `migrator relay` and `migrator purge`: marks made into items, and old tombstones deleted.
+# `migrator relay`: marks made into items.
 
 _WRITTEN_ALL_THE_SAME = {"apart"}
 """Kinds of findings whose rows have their items none the less."""
@@ -300,35 +295,3 @@ def _run(daemon: Daemon, report: RelayReport, others: Others, words: Sequence[st
                 daemon.recount(report.marks.state().waiting)
     for printed in filter(None, children.printed):
         report.others.update(json.loads(printed)["worked"])
-
-
-@belonging()
-def purge(command_job: CommandJob, dry_run: bool, as_json: bool) -> int:
-    """The exit code of `migrator purge`."""
-    read = command_job.job
-    with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        design = sound_mapping(read.mapping).mapping.table
-        target = job_wiring.open_target(read, design, stop.is_set)
-        table_id = target.table_id()
-        journal = command_job.journal(stop.is_set)
-        writers = SqlWriters(journal.database, table_id)
-        lifetimes = live_wiring.lifetimes_of(read)
-        removed = 0
-
-        def check() -> None:
-            if stop.is_set():
-                progress_text = f"{removed:,} tombstone(s) {'were counted' if dry_run else 'are taken away'}"
-                raise Interrupted(f"stopped; {progress_text} by now, and the same command goes on")
-
-        # A tombstone is deleted by its ticket, so a request that arrives an hour late deletes nothing else.
-        store = ConditionalWrites(target.store if dry_run else target.store.fenced(by_condition))
-        stage = Purge(store, writers, target.design, lifetimes, check, dry_run=dry_run)
-        for count in stage.run(target.pages(), writers.now_s()):
-            removed += count
-            check()
-    if as_json:
-        print_json({"tombstones": removed, "dry_run": dry_run})
-    else:
-        print_folded(f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}")
-    return 0

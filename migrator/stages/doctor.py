@@ -30,7 +30,7 @@ REFUSED_S = 240.0
 
 _POOLED = "nothing that migrator sets there outlives a transaction"
 
-_LATER = {"UpdateItem": "`migrator decommission strip`"}
+_LATER = {"UpdateItem": "`migrator clean --attributes`"}
 """Actions that one command alone needs."""
 
 

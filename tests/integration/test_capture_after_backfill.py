@@ -78,7 +78,7 @@ def test_a_capture_that_was_taken_away_and_put_in_anew_asks_again(shop: Project)
 
 def test_a_backfill_after_the_install_asks_for_nothing(shop: Project) -> None:
     job = str(shop.job)
-    shop.done("undo", job, "--yes")
+    shop.done("clean", "--all-items", job, "--yes")
     shop.done("capture", "install", job)
     assert not is_said(shop, "backfill")
     assert not is_said(shop, "status")

@@ -57,7 +57,7 @@ def test_nothing_of_others_is_replaced(shop: Project) -> None:
     # A run that needs the option no more, since the journal knows of the table now.
     assert shop.run("backfill", job, "--restart").code == 1
     assert (theirs(shop), own(shop), told(shop)) == (STRANGERS, OWN, IN_THE_WAY)
-    shop.done("undo", job, "--yes")
+    shop.done("clean", "--all-items", job, "--yes")
     assert (theirs(shop), own(shop)) == (STRANGERS, 0)
 
 

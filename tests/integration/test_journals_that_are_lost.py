@@ -68,9 +68,9 @@ def words_for(shop: Project) -> list[Sequence[str]]:
         ["relay", job, "--once"],
         ["backfill", job, "--into-existing"],
         ["verify", job, "--repair", "--settle", "0s"],
-        ["undo", job, "--yes", "--force"],
-        ["purge", job],
-        ["forget", job, "--entity", "customer", "--key", "99", "--yes"],
+        ["clean", "--all-items", job, "--yes", "--force"],
+        ["clean", "--tombstones", job],
+        ["clean", "--row", job, "--entity", "customer", "--key", "99", "--yes"],
         ["cutover", "status", job],
         ["cutover", "history", job],
         ["cutover", "advance", job, PATTERN, "--override", "x"],
@@ -78,7 +78,7 @@ def words_for(shop: Project) -> list[Sequence[str]]:
         ["cutover", "rollback", job, PATTERN],
         ["cutover", "watch", job, "--once"],
         ["decommission", "check", job],
-        ["decommission", "strip", job, "--yes"],
+        ["clean", "--attributes", job, "--yes"],
         ["report", job],
         ["status", job],
         ["shadow", "replay", job, "--questions", "1"],
@@ -96,7 +96,7 @@ def test_every_command_that_writes_or_tells_phases_refuses(shop: Project) -> Non
             words,
             refused.err,
         )
-    for words in (["relay", "--once"], ["backfill"], ["undo", "--yes"]):
+    for words in (["relay", "--once"], ["backfill"], ["clean", "--all-items", "--yes"]):
         agreed_to_another_thing = shop.run(*words, str(shop.job), "--force")
         assert (agreed_to_another_thing.code, LOST in agreed_to_another_thing.err) == (2, True), words
     assert shop.items() == before

@@ -214,7 +214,9 @@ def test_on_postgresql(postgres_database: str, dynamodb_url: str, tmp_path: Path
     keyed = Keyed("postgresql", postgres_database, tmp_path, dynamodb_url, POSTGRESQL)
     stays_true(keyed)
     job = str(keyed.project.job)
-    kept = keyed.project.run("forget", job, "--entity", "t0", "--key", "0.1", "--dry-run", "--json").data
+    kept = keyed.project.run(
+        "clean", "--row", job, "--entity", "t0", "--key", "0.1", "--dry-run", "--json"
+    ).data
     assert (kept["row_in_source"], kept["items"]) == (True, 1)
 
 

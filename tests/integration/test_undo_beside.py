@@ -35,12 +35,12 @@ def said(ended: Ended) -> str:
 def test_nothing_is_deleted_while_another_writes(filled: Race, kind: WriterKind) -> None:
     before = filled.live()
     writer_lease = filled.heartbeats.enter(kind)
-    assert filled.command("undo", "--dry-run").code == 0
-    refused = filled.command("undo", "--yes")
+    assert filled.command("clean", "--all-items", "--dry-run").code == 0
+    refused = filled.command("clean", "--all-items", "--yes")
     assert (refused.code, pins.said(said(refused))) == (2, True)
-    assert (filled.command("undo", "--yes", "--force").code, filled.live()) == (2, before)
+    assert (filled.command("clean", "--all-items", "--yes", "--force").code, filled.live()) == (2, before)
     filled.heartbeats.leave(writer_lease, clean=True)
-    assert filled.command("undo", "--yes").code == 0
+    assert filled.command("clean", "--all-items", "--yes").code == 0
     assert filled.live() == {}
 
 
@@ -48,9 +48,9 @@ def test_one_that_was_killed_is_waited_for(filled: Race) -> None:
     """What it sent last may land until then."""
     filled.heartbeats.enter("relay")
     filled.pass_time(60)
-    assert filled.command("undo", "--yes").code == 2
+    assert filled.command("clean", "--all-items", "--yes").code == 2
     filled.pass_time(31)
-    assert filled.command("undo", "--yes").code == 0
+    assert filled.command("clean", "--all-items", "--yes").code == 0
 
 
 def test_no_writer_begins_while_it_deletes(filled: Race) -> None:
@@ -65,7 +65,7 @@ def test_no_writer_begins_while_it_deletes(filled: Race) -> None:
         return False
 
     with filled.through(Faults(holds=meanwhile)) as (_, proxy):
-        assert filled.command_through(proxy.url, "undo", "--yes").code == 0
+        assert filled.command_through(proxy.url, "clean", "--all-items", "--yes").code == 0
     assert said_then == dict.fromkeys(("relay", "strict", "fast"), (3, True))
     assert filled.heartbeats.enter("relay").writer.kind == "relay"
 
@@ -78,6 +78,6 @@ def began(race: Race, kind: WriterKind) -> tuple[int, bool]:  # noqa: F811
 
 def test_an_undo_leaves_the_fast_path_as_it_was(filled: Race) -> None:
     """What is written anew after it is as fast as it was."""
-    assert filled.command("undo", "--yes").code == 0
+    assert filled.command("clean", "--all-items", "--yes").code == 0
     again = filled.command("backfill")
     assert (again.code, "path: fast" in again.err) == (0, True)

@@ -150,7 +150,7 @@ class Changing:
     def give(self, words: str, codes: Sequence[int] = (0,)) -> Ended:
         """A command as the page has it, while the service goes on."""
         self.given.append(f"migrator {words}")
-        more = {"verify": ["--settle", "0"], "undo": ["--yes"]}.get(words.split()[0], [])
+        more = {"verify": ["--settle", "0"], "clean": ["--yes"]}.get(words.split()[0], [])
         given = [*words.replace("JOB", str(self.made.job)).split(), *more]
         ended = self.made.run(*given)
         while ended.code == STOPPED:

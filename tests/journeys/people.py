@@ -67,7 +67,7 @@ def deleted(shop: Project, mail: str) -> None:
 
 
 def forget(shop: Project, mail: str, *words: str, entity: str = "member") -> Ended:
-    return shop.run("forget", str(shop.job), "--entity", entity, "--key", mail, *words)
+    return shop.run("clean", "--row", str(shop.job), "--entity", entity, "--key", mail, *words)
 
 
 def journal(shop: Project, statement: str) -> list[tuple[object, ...]]:

@@ -28,9 +28,9 @@ cutover status shop.yaml
 cutover history shop.yaml
 status shop.yaml
 status shop.yaml --runs
-pause shop.yaml
-resume shop.yaml
-throttle shop.yaml
+pace shop.yaml --pause
+pace shop.yaml --resume
+pace shop.yaml
 findings shop.yaml
 report shop.yaml
 reverse check shop.yaml
@@ -38,9 +38,9 @@ decommission check shop.yaml
 decommission check shop.yaml --steps
 migrate-mapping shop.yaml
 table check shop.yaml
-undo shop.yaml --dry-run
-forget shop.yaml --entity customer --key 1 --dry-run
-purge shop.yaml
+clean shop.yaml --all-items --dry-run
+clean shop.yaml --row --entity customer --key 1 --dry-run
+clean shop.yaml --tombstones
 """
 
 VERDICTS = {

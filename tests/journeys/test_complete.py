@@ -22,7 +22,7 @@ WRITING = (
     ["relay"],
     ["relay", "--once"],
     ["verify", "--repair"],
-    ["undo", "--yes"],
+    ["clean", "--all-items", "--yes"],
 )
 
 
@@ -58,12 +58,12 @@ def test_nothing_of_ours_writes_over_what_the_service_wrote(shop: Project) -> No
 
 
 def test_what_callers_are_answered_from_is_not_taken_away(shop: Project) -> None:
-    refused = shop.run("undo", str(shop.job), "--yes")
+    refused = shop.run("clean", "--all-items", str(shop.job), "--yes")
     said = f"callers are answered from these items: {PATTERN} (live), {OTHER} (live)"
     assert (refused.code, said in refused.err) == (2, True), refused.err
     assert len(shop.items()) > 1
-    shop.done("undo", str(shop.job), "--dry-run")
-    shop.done("undo", str(shop.job), "--yes", "--force")
+    shop.done("clean", "--all-items", str(shop.job), "--dry-run")
+    shop.done("clean", "--all-items", str(shop.job), "--yes", "--force")
 
 
 def test_with_force_commands_write_a_table_of_complete_patterns(shop: Project) -> None:
@@ -73,14 +73,14 @@ def test_with_force_commands_write_a_table_of_complete_patterns(shop: Project) -
     assert shop.store().get([("C#2", "META")])[("C#2", "META")]["name"] == "late"
     shop.done("verify", job, "--settle", "0", "--repair", "--force")
     shop.done("backfill", job, "--restart", "--force")
-    shop.done("undo", job, "--yes", "--force")
+    shop.done("clean", "--all-items", job, "--yes", "--force")
 
 
 def test_what_changes_nothing_is_still_allowed(shop: Project) -> None:
     job = str(complete(shop, PATTERN, OTHER).job)
     for words in (["verify", "--settle", "0"], ["backfill", "--dry-run"], ["relay", "--dry-run"]):
         shop.done(words[0], job, *words[1:])
-    shop.done("undo", job, "--dry-run")
+    shop.done("clean", "--all-items", job, "--dry-run")
 
 
 def test_as_long_as_one_pattern_may_go_back_rows_are_the_truth(shop: Project) -> None:

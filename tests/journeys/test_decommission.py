@@ -96,7 +96,7 @@ def test_the_steps_are_printed_in_order_and_none_is_run(shop: Project) -> None:
         f"complete {PATTERN}",
         f"complete {OTHER}",
         "DROP TRIGGER",
-        "strip",
+        "--attributes",
     ]
     places = [steps.index(word) for word in [*order, "DROP TABLE customer;"]]
     assert places == sorted(places)
@@ -163,15 +163,15 @@ def test_a_reader_through_migrator_stands_against_the_end_and_not_against_comple
 
 def test_strip_comes_last(shop: Project) -> None:
     job = str(shop.job)
-    asked = shop.run("decommission", "strip", job)
+    asked = shop.run("clean", "--attributes", job)
     assert (asked.code, pins.said(asked.err, "terminal")) == (2, True)
-    early = shop.run("decommission", "strip", job, "--yes")
+    early = shop.run("clean", "--attributes", job, "--yes")
     assert (early.code, pins.said(early.err, "complete", pattern=PATTERN, other=OTHER)) == (2, True)
     completed(shop)
     with desk_of(shop) as job_journal:
         me = this_process("shop-api", "1", "dual_write", "outbox", revision=revision(shop), installation="")
         one = job_journal.instances.enter(me)
-        late = shop.run("decommission", "strip", job, "--yes")
+        late = shop.run("clean", "--attributes", job, "--yes")
         assert (late.code, pins.said(late.err, "still")) == (2, True)
         job_journal.instances.leave(one)
     assert all(OWN & set(item) for item in shop.items())
@@ -192,17 +192,17 @@ def test_strip_leaves_the_items_and_nothing_of_ours(shop: Project) -> None:
             shop.done("cutover", "advance", job, pattern, "--yes", "--one-way")
         job_journal.instances.leave(one)
     before = {(item["PK"], item["SK"]): item for item in shop.items()}
-    shown = shop.done("decommission", "strip", job, "--dry-run")
+    shown = shop.done("clean", "--attributes", job, "--dry-run")
     assert pins.said(shown.out)
     assert {(item["PK"], item["SK"]): item for item in shop.items()} == before
-    done = shop.done("decommission", "strip", job, "--yes", "--json").data
+    done = shop.done("clean", "--attributes", job, "--yes", "--json").data
     assert done == {"items": 89, "stripped": 89, "own": 2, "removed": 2, "others": 1}
     after = {(item["PK"], item["SK"]): item for item in shop.items()}
     kept = {key: item for key, item in before.items() if item.get("type") not in ("_tombstone", "_control")}
     theirs = ("theirs", "1")
     assert after.pop(theirs) == kept.pop(theirs)
     assert after == {key: {k: v for k, v in item.items() if k not in OWN} for key, item in kept.items()}
-    assert shop.done("decommission", "strip", job, "--yes", "--json").data["stripped"] == 0
+    assert shop.done("clean", "--attributes", job, "--yes", "--json").data["stripped"] == 0
 
 
 def test_strip_goes_on_where_it_was_stopped(shop: Project) -> None:
@@ -216,7 +216,7 @@ def test_strip_goes_on_where_it_was_stopped(shop: Project) -> None:
         tally = {"items": 5, "stripped": 5, "own": 0, "removed": 0, "others": 0}
         job_journal.journal.save_segment(run, 1, SegmentState(None, True, tally), [])
         job_journal.journal.end_run(run, "interrupted")
-    done = shop.done("decommission", "strip", job, "--yes", "--json").data
+    done = shop.done("clean", "--attributes", job, "--yes", "--json").data
     left = [item for item in shop.items() if OWN & set(item)]
     assert done["items"] == 5 + 90 - len(left)
     assert 0 < len(left) < 90

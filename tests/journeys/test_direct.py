@@ -122,10 +122,10 @@ def test_what_the_service_wrote_is_never_touched(direct: Project) -> None:
     assert {"PK": "C#2", "SK": "META", "name": "Grace"}.items() <= shop.store().get([("C#2", "META")])[
         ("C#2", "META")
     ].items()
-    counted = shop.done("undo", job, "--dry-run").out
+    counted = shop.done("clean", "--all-items", job, "--dry-run").out
     assert "Customer" in counted
     assert "Invoice" not in counted
-    refused = shop.run("undo", job, "--entity", "invoice", "--yes")
+    refused = shop.run("clean", "--all-items", job, "--entity", "invoice", "--yes")
     assert (refused.code, pins.said(refused.err)) == (2, True)
 
 

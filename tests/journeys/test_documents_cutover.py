@@ -116,7 +116,7 @@ def test_the_end_is_told_with_the_calls_of_aws_and_a_late_write_is_seen(shop: Sh
     assert (late.code, lines["verify"]["verdict"]) == (1, "no")
     assert pins.said(lines["verify"]["found"], "orders")
     made.done("capture", "uninstall", job, "--discard-marks")
-    made.done("decommission", "strip", job, "--yes")
+    made.done("clean", "--attributes", job, "--yes")
     item = shop.tables.client.get_item(
         TableName=made.table, Key={"PK": {"S": "USER#u4"}, "SK": {"S": "PROFILE"}}
     )

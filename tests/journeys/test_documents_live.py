@@ -158,11 +158,11 @@ def test_every_command_of_live_change_runs(shop: Shop) -> None:
     shop.delete("Users", id="u7")
     made.done("relay", job, "--once")
     # 1: its tombstone stays for as long as a request may be on its way.
-    assert made.run("forget", job, "--entity", "user", "--key", "u7", "--yes").code in (0, 1)
+    assert made.run("clean", "--row", job, "--entity", "user", "--key", "u7", "--yes").code in (0, 1)
     for command in ("status", "doctor"):
         ended = made.run(command, job)
         assert ended.code in (0, 1), (command, ended.out, ended.err)
-    made.done("undo", job, "--yes")
+    made.done("clean", "--all-items", job, "--yes")
     assert not [item for item in shop.items() if not item["type"]["S"].startswith("_")]
     assert pins.said(made.run("doctor", job).out, "streams")
     uninstalled = made.done("capture", "uninstall", job, "--force", "--discard-marks")

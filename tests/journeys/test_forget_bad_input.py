@@ -1,4 +1,4 @@
-"""`migrator forget` in wrong use, and keys in every way in which they may be written."""
+"""`migrator clean --row` in wrong use, and keys in every way in which they may be written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def test_a_composite_key_is_written_in_either_way(shop: Project) -> None:
     change(shop, "DELETE FROM seat")
     shop.done("relay", str(shop.job), "--once")
     for keys in (["--key", "hall=1", "--key", "number=2"], ["--key", "[1,2]"], ["--key", "[1, 2]"]):
-        counted = shop.done("forget", str(shop.job), "--entity", "seat", *keys, "--dry-run", "--json").data
+        counted = shop.done(
+            "clean", "--row", str(shop.job), "--entity", "seat", *keys, "--dry-run", "--json"
+        ).data
         assert counted["found"]["tombstones"] == 1
 
 
@@ -68,7 +70,7 @@ def test_a_composite_key_is_written_in_either_way(shop: Project) -> None:
     ],
 )
 def test_wrong_use_is_told(shop: Project, words: list[str]) -> None:
-    ended = shop.run("forget", str(shop.job), *words, "--yes")
+    ended = shop.run("clean", "--row", str(shop.job), *words, "--yes")
     assert (ended.code, pins.said(ended.err)) == (2, True), ended.err
 
 

@@ -30,7 +30,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
         ["mapping", "check", "mapping.yaml"],
         ["table", "check", "shop.yaml"],
         ["backfill", "shop.yaml", "--entity", "nobody"],
-        ["undo", "shop.yaml"],
+        ["clean", "--all-items", "shop.yaml"],
         ["no-such-command"],
     ],
 )

@@ -56,7 +56,7 @@ def test_another_job_of_one_name_moves_nothing(
         ["backfill", job],
         ["status", job],
         ["findings", job],
-        ["undo", job, "--yes"],
+        ["clean", "--all-items", job, "--yes"],
         ["capture", "install", job],
     ):
         refused = production.run(*words)

@@ -83,11 +83,11 @@ AFTER = (
     "cutover history shop.yaml",
     "cutover watch shop.yaml --once",
     "decommission check shop.yaml",
-    "decommission strip shop.yaml --yes",
-    "purge shop.yaml",
-    "undo shop.yaml --dry-run",
-    "undo shop.yaml --yes --force",
-    "forget shop.yaml --entity customer --key 999 --yes",
+    "clean shop.yaml --attributes --yes",
+    "clean shop.yaml --tombstones",
+    "clean shop.yaml --all-items --dry-run",
+    "clean shop.yaml --all-items --yes --force",
+    "clean shop.yaml --row --entity customer --key 999 --yes",
     "capture uninstall shop.yaml --discard-marks",
     "completion bash",
     "local status",
@@ -144,7 +144,7 @@ def test_a_command_in_a_message_can_be_copied_whole(tmp_path: Path, dynamodb_url
 def test_a_dry_run_is_told_as_the_same_command(tmp_path: Path, dynamodb_url: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     shop.job.write_text(shop.job.read_text().replace(shop.endpoint, "http://127.0.0.1:1"))
-    ended = shop.run("undo", str(shop.job), "--dry-run")
+    ended = shop.run("clean", "--all-items", str(shop.job), "--dry-run")
     assert pins.said(ended.err, job=shop.job)
 
 

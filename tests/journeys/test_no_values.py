@@ -62,7 +62,7 @@ def said(made: Project) -> str:
         made.run("verify", str(made.job), "--json"),
         made.run("findings", str(made.job)),
         made.run("findings", str(made.job), "--json"),
-        made.run("undo", str(made.job), "--dry-run"),
+        made.run("clean", "--all-items", str(made.job), "--dry-run"),
         made.run("query", str(made.job), "nobody"),
     ]
     assert [run.code for run in runs] == [0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 2]

@@ -241,7 +241,7 @@ def take(made: Project, command: str) -> None:
         made.run(*words)
         made.done("relay", str(made.job), "--once")
     elif words[0] != "shadow":
-        made.done(*words, *(["--yes"] if words[0] == "undo" else []))
+        made.done(*words, *(["--yes"] if words[0] == "clean" else []))
 
 
 def fresh(made: Project) -> list[tuple[str, str]]:
@@ -283,7 +283,7 @@ def test_the_items_of_an_entity_that_is_gone_are_deleted_by_the_newest_file_alon
     shop.prepared("table create", "capture install", "backfill")
     without = MAPPING[: MAPPING.index("  invoice: {")] + MAPPING[MAPPING.index("access_patterns") :]
     write(shop, without[: without.index("  invoices_of_customer:")])
-    undo = ("undo", job, "--entity", "invoice", "--yes")
+    undo = ("clean", "--all-items", job, "--entity", "invoice", "--yes")
     refused = shop.run(*undo)
     assert (refused.code, pins.said(refused.err, "works")) == (2, True)
     shop.done("capture", "install", job)
@@ -291,7 +291,7 @@ def test_the_items_of_an_entity_that_is_gone_are_deleted_by_the_newest_file_alon
         job_journal.phases.move(Move(OTHER, PatternPhase(OTHER).state, State("live"), "a test"), 0)
     assert pins.said(shop.run(*undo).err, "callers", other=OTHER)
     shop.done("cutover", "rollback", job, OTHER)
-    assert pins.said(shop.run("undo", job, "--entity", "pet", "--yes").err, "did")
+    assert pins.said(shop.run("clean", "--all-items", job, "--entity", "pet", "--yes").err, "did")
     shop.done(*undo)
     shop.done("verify", job)
 

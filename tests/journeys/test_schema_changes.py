@@ -190,7 +190,7 @@ def test_a_table_is_dropped(shop: Changing) -> None:
     shop.go_on()
     shop.service.deploy(remark=())
     shop.end_relay()
-    shop.give("undo JOB --entity remark")
+    shop.give("clean JOB --all-items --entity remark")
     shop.relay_anew()
     shop.sql("DROP TABLE remark")
     shop.repair()

@@ -93,7 +93,7 @@ def test_ctrl_c_at_a_question_changes_nothing(tmp_path: Path, dynamodb_url: str)
     shop.done("backfill", str(shop.job))
     keyboard, typed = pty.openpty()
     process = Python(
-        ["-m", "migrator", "undo", shop.job],
+        ["-m", "migrator", "clean", "--all-items", shop.job],
         cwd=shop.folder,
         env=shop.environment,
         stdin=typed,

@@ -14,8 +14,8 @@ from tests.journeys.command import Project
 from tests.journeys.small import small_shop
 
 WRITERS = {
-    "table create", "backfill", "undo", "relay", "purge", "capture install", "capture uninstall", "capture epoch",
-    "table import", "table change", "migrate-mapping", "forget", "cutover advance", "cutover ramp", "decommission strip", "verify", "reverse start", "reverse verify",
+    "table create", "backfill", "clean", "relay", "capture install", "capture uninstall", "capture epoch",
+    "table import", "table change", "migrate-mapping", "cutover advance", "cutover ramp", "verify", "reverse start", "reverse verify",
 }  # fmt: skip
 """Commands that change the table or what is in it, the source, or the side that answers."""
 OTHERS = {
@@ -78,8 +78,8 @@ def test_dry_runs_change_nothing_and_twice_is_once(tmp_path: Path, dynamodb_url:
     made.done("verify", job)
     assert items(made) == once
 
-    assert made.done("undo", job, "--dry-run", "--json").data["items"] == 150
+    assert made.done("clean", "--all-items", job, "--dry-run", "--json").data["items"] == 150
     assert items(made) == once
-    made.done("undo", job, "--yes")
-    assert made.done("undo", job, "--yes", "--json").data["deleted"] == 0
+    made.done("clean", "--all-items", job, "--yes")
+    assert made.done("clean", "--all-items", job, "--yes", "--json").data["deleted"] == 0
     assert items(made) == []

@@ -35,20 +35,20 @@ EVERYTHING = Counter({"Customer": 30, "Invoice": 60, "InvoiceById": 60, "Note": 
 
 
 def test_the_items_of_another_writer_survive(shop: Project) -> None:
-    counted = shop.done("undo", str(shop.job), "--dry-run", "--json").data
+    counted = shop.done("clean", "--all-items", str(shop.job), "--dry-run", "--json").data
     assert (counted["items"], counted["deleted"], counted["left_alone"]) == (150, 0, 3)
     assert types(shop) == EVERYTHING
 
-    shop.done("undo", str(shop.job), "--yes")
+    shop.done("clean", "--all-items", str(shop.job), "--yes")
     assert sorted(shop.items(), key=lambda one: str(one["PK"])) == FOREIGN
-    assert shop.done("undo", str(shop.job), "--yes", "--json").data["deleted"] == 0
+    assert shop.done("clean", "--all-items", str(shop.job), "--yes", "--json").data["deleted"] == 0
 
     shop.done("backfill", str(shop.job))
     assert types(shop) == EVERYTHING
 
 
 def test_one_entity_goes_and_comes_back(shop: Project) -> None:
-    ended = shop.done("undo", str(shop.job), "--entity", "invoice", "--yes")
+    ended = shop.done("clean", "--all-items", str(shop.job), "--entity", "invoice", "--yes")
     assert pins.said(ended.out)
     assert types(shop) == EVERYTHING - Counter({"Invoice": 60, "InvoiceById": 60})
     again = shop.done("backfill", str(shop.job), "--json").data
@@ -57,9 +57,9 @@ def test_one_entity_goes_and_comes_back(shop: Project) -> None:
 
 
 def test_no_terminal_to_ask_is_wrong_use(shop: Project) -> None:
-    refused = shop.run("undo", str(shop.job))
+    refused = shop.run("clean", "--all-items", str(shop.job))
     assert (refused.code, pins.said(refused.err, "count")) == (2, True)
-    unknown = shop.run("undo", str(shop.job), "--entity", "invoices", "--yes")
+    unknown = shop.run("clean", "--all-items", str(shop.job), "--entity", "invoices", "--yes")
     assert (unknown.code, pins.said(unknown.err, "mean")) == (2, True)
     assert types(shop) == EVERYTHING
 
@@ -69,23 +69,28 @@ def test_what_the_journal_does_not_know_stays(shop: Project, tmp_path: Path) -> 
     own = {"MIGRATOR_HOME": str(tmp_path / "elsewhere")}
     stranger = replace(shop, environment={**shop.environment, **own})
     for words in (["--yes"], ["--dry-run"], ["--yes", "--entity", "customer"]):
-        refused = stranger.run("undo", str(shop.job), *words)
+        refused = stranger.run("clean", "--all-items", str(shop.job), *words)
         assert (refused.code, pins.said(refused.err)) == (2, True)
     assert types(shop) == EVERYTHING
-    assert stranger.done("undo", str(shop.job), "--force", "--yes", "--json").data["deleted"] == 150
+    assert (
+        stranger.done("clean", "--all-items", str(shop.job), "--force", "--yes", "--json").data["deleted"]
+        == 150
+    )
 
 
 def test_only_entities_that_the_job_wrote_are_deleted(tmp_path: Path, dynamodb_url: str) -> None:
     shop = small_shop(tmp_path, dynamodb_url)
     shop.done("backfill", str(shop.job), "--entity", "invoice")
     shop.store().put([{"PK": "C#1", "SK": "META", "type": "Customer", "_src": "customer:[1]"}])
-    refused = shop.run("undo", str(shop.job), "--yes", "--entity", "customer")
+    refused = shop.run("clean", "--all-items", str(shop.job), "--yes", "--entity", "customer")
     assert (refused.code, pins.said(refused.err)) == (2, True)
-    assert shop.done("undo", str(shop.job), "--yes", "--json").data["deleted"] == 120
+    assert shop.done("clean", "--all-items", str(shop.job), "--yes", "--json").data["deleted"] == 120
     assert types(shop) == Counter({"Customer": 1})
     shop.done("backfill", str(shop.job), "--entity", "invoice", "--restart", "--into-existing")
-    assert shop.done("undo", str(shop.job), "--force", "--yes", "--json").data["deleted"] == 120
-    named = ("undo", str(shop.job), "--force", "--yes", "--json", "--entity", "customer")
+    assert (
+        shop.done("clean", "--all-items", str(shop.job), "--force", "--yes", "--json").data["deleted"] == 120
+    )
+    named = ("clean", "--all-items", str(shop.job), "--force", "--yes", "--json", "--entity", "customer")
     assert shop.done(*named).data["deleted"] == 1
 
 
@@ -96,6 +101,11 @@ def test_an_entity_of_two_jobs_stays(shop: Project) -> None:
     other.write_text(shop.job.read_text())
     shop.done("backfill", str(shop.job), "--into-existing")
     shop.done("backfill", str(other), "--into-existing", "--entity", "customer")
-    refused = shop.run("undo", str(shop.job), "--yes")
+    refused = shop.run("clean", "--all-items", str(shop.job), "--yes")
     assert (refused.code, "job crm wrote customer into this table, too" in refused.err) == (2, True)
-    assert shop.done("undo", str(shop.job), "--yes", "--entity", "invoice", "--json").data["deleted"] == 120
+    assert (
+        shop.done("clean", "--all-items", str(shop.job), "--yes", "--entity", "invoice", "--json").data[
+            "deleted"
+        ]
+        == 120
+    )

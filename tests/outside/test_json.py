@@ -92,10 +92,10 @@ relay JOB --dry-run
 relay JOB --once
 relay JOB --discard-failed
 findings JOB
-throttle JOB
-throttle JOB --max-write-units 200
-pause JOB
-resume JOB
+pace JOB
+pace JOB --max-write-units 200
+pace JOB --pause
+pace JOB --resume
 status JOB
 cutover advance JOB {PATTERN} --dry-run
 cutover advance JOB {PATTERN} --override tried
@@ -107,16 +107,16 @@ cutover rollback JOB {PATTERN}
 cutover history JOB
 report JOB
 decommission check JOB
-forget JOB --entity customer --key 3 --dry-run
-undo JOB --dry-run
-undo JOB --yes
-purge JOB
+clean JOB --row --entity customer --key 3 --dry-run
+clean JOB --all-items --dry-run
+clean JOB --all-items --yes
+clean JOB --tombstones
 reverse check JOB
 reverse status JOB
 reverse verify JOB
 reverse stop JOB
 capture uninstall JOB --discard-marks
-decommission strip JOB --dry-run
+clean JOB --attributes --dry-run
 """
 _OLDER = """\
 mapping: 1
@@ -158,7 +158,7 @@ def documents(
     printed: dict[tuple[str, ...], list[Any]] = {}
     for line in _SCRIPT.strip().splitlines():
         words = tuple(str(shop.job) if word == "JOB" else word for word in line.split())
-        if line.startswith("decommission strip"):
+        if line.startswith("clean JOB --attributes"):
             _complete(shop)
         ended = shop.run(*words, "--json")
         assert ended.code in (0, 1), (line, ended.err)

@@ -167,7 +167,7 @@ def only_by_evidence(shop: Project) -> None:
 def would_strip(shop: Project) -> str:
     """A relay that was stopped amid a request that failed counts as a writer until its requests cannot land any more."""
     ends_at = time.monotonic() + 120
-    while (ended := shop.run("decommission", "strip", str(shop.job), "--dry-run")).code:
+    while (ended := shop.run("clean", "--attributes", str(shop.job), "--dry-run")).code:
         assert time.monotonic() < ends_at, ended.err
         time.sleep(1)
     return ended.out

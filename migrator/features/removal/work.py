@@ -1,4 +1,4 @@
-"""`migrator undo` and `migrator forget`: items of a job, or all that is kept of one row, deleted."""
+"""`migrator clean` and `decommission check`: items, tombstones, attributes, or what is kept of one row, deleted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from threading import Event
+from typing import Any
 
 import click
 
+from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import direct_line, instance_label
 from migrator.cli.options import (
     belonging,
@@ -39,8 +41,9 @@ from migrator.cli.text import (
     undo_data,
     what_remains,
 )
+from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import DynamoStripping
-from migrator.dynamodb.store import reads_only
+from migrator.dynamodb.store import by_condition, reads_only
 from migrator.journal.lease import RunLease
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters, newest_of
@@ -53,11 +56,20 @@ from migrator.mapping.model.live import Root
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.mapping.model.table import SourceKey
-from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError, StoppedError, did_you_mean
+from migrator.runtime.errors import (
+    CLEAN,
+    DIFFERENT,
+    Interrupted,
+    MappingError,
+    SettingsError,
+    StoppedError,
+    did_you_mean,
+)
 from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping, sound_mapping
 from migrator.stages.core.removal import AnyRevision, Forget, Strip, StripCounts, Undo
 from migrator.stages.cutover.dependence import before_the_end
+from migrator.stages.live.writers import Purge
 from migrator.stages.process.session import begin
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live
@@ -117,12 +129,12 @@ def _steps(evidence_sources: EvidenceSources, job: str, unfinished: list[str]) -
 
 @belonging()
 def strip(command_job: CommandJob, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """The exit code of `migrator decommission strip`."""
+    """The exit code of `migrator clean --attributes`."""
     read = command_job.job
     mapping = sound_mapping(read.mapping).mapping
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
-            "strip changes every item, and there is no terminal to ask at; say --yes, or --dry-run to count"
+            "--attributes changes every item, and there is no terminal to ask at; say --yes, or --dry-run to count"
         )
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
@@ -198,17 +210,17 @@ def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
     return CLEAN
 
 
-# ── `migrator undo`: what a job wrote, taken out of the table again ──
+# ── `migrator clean --all-items`: what a job wrote, taken out of the table again ──
 
 
 @belonging()
 def undo(command_job: CommandJob, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
-    """The exit code of `migrator undo`."""
+    """The exit code of `migrator clean --all-items`."""
     read, dry_run = command_job.job, how["dry_run"]
     mapping = _mapping(read)
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
-            "undo deletes items, and there is no terminal to ask at; say --yes, or --dry-run to count"
+            "--all-items deletes items, and there is no terminal to ask at; say --yes, or --dry-run to count"
         )
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
@@ -364,15 +376,15 @@ def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
         print_undo(stdout(), counts, dry_run=dry_run)
 
 
-# ── `migrator forget`: what is kept of one row, taken away for good ──
+# ── `migrator clean --row`: what is kept of one row, taken away for good ──
 
 
 @belonging()
 def forget(command_job: CommandJob, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
-    """The exit code of `migrator forget`."""
+    """The exit code of `migrator clean --row`."""
     read = command_job.job
     if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
-        what = "forget takes traces away for good, and there is no terminal to ask at"
+        what = "--row removes traces for good, and there is no terminal to ask at"
         raise SettingsError(f"{what}; say --yes, or --dry-run to count")
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
@@ -464,3 +476,72 @@ def _print_forgotten(
         return
     lines = traces_lines(traces) if done is None else forgotten_lines(done)
     print_folded("\n".join([*lines, *hint_lines(traces), *remaining_lines(remaining)]))
+
+
+# ── `migrator clean --tombstones` ──
+
+
+@belonging()
+def purge(command_job: CommandJob, dry_run: bool, as_json: bool) -> int:
+    """The exit code of `migrator clean --tombstones`."""
+    read = command_job.job
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        design = sound_mapping(read.mapping).mapping.table
+        target = job_wiring.open_target(read, design, stop.is_set)
+        table_id = target.table_id()
+        journal = command_job.journal(stop.is_set)
+        writers = SqlWriters(journal.database, table_id)
+        lifetimes = live_wiring.lifetimes_of(read)
+        removed = 0
+
+        def check() -> None:
+            if stop.is_set():
+                progress_text = f"{removed:,} tombstone(s) {'were counted' if dry_run else 'are taken away'}"
+                raise Interrupted(f"stopped; {progress_text} by now, and the same command goes on")
+
+        # A tombstone is deleted by its ticket, so a request that arrives an hour late deletes nothing else.
+        store = ConditionalWrites(target.store if dry_run else target.store.fenced(by_condition))
+        stage = Purge(store, writers, target.design, lifetimes, check, dry_run=dry_run)
+        for count in stage.run(target.pages(), writers.now_s()):
+            removed += count
+            check()
+    if as_json:
+        print_json({"tombstones": removed, "dry_run": dry_run})
+    else:
+        print_folded(f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}")
+    return 0
+
+
+# ── `migrator clean` ──
+
+
+def clean(
+    all_items: bool,
+    row: bool,
+    tombstones: bool,
+    attributes: bool,
+    entities: tuple[str, ...],
+    keys: tuple[str, ...],
+    yes: bool,
+    force: bool,
+    **given: Any,
+) -> int:
+    """The exit code of `migrator clean`."""
+    if all_items + row + tombstones + attributes != 1:
+        raise click.UsageError("give one of --all-items, --row, --tombstones and --attributes")
+    if row and (len(entities) != 1 or not keys):
+        raise click.UsageError("--row goes with one --entity and with the row's --key")
+    unfit = {"--key": keys and not row, "--entity": entities and not (row or all_items)}
+    unfit |= {"--force": force and not (row or all_items)}
+    if named := [option for option, is_given in unfit.items() if is_given]:
+        raise click.UsageError(
+            f"{named[0]} does not go with {'--tombstones' if tombstones else '--attributes' if attributes else '--all-items'}"
+        )
+    if tombstones:
+        return purge(**given)
+    if attributes:
+        return strip(yes=yes, **given)
+    if row:
+        return forget(entity=entities[0], keys=keys, yes=yes, force=force, **given)
+    return undo(entities=entities, yes=yes, force=force, **given)

@@ -81,7 +81,7 @@ def _steps(found: Difference) -> Iterator[Step]:
     gone = [entity.name for entity in found.entities if entity.effect == "gone"]
     if gone:
         what = f"delete the items of {', '.join(gone)}, while no relay and no strict service is at work"
-        yield Step(what, f"migrator undo JOB {' '.join(f'--entity {name}' for name in gone)}")
+        yield Step(what, f"migrator clean JOB --all-items {' '.join(f'--entity {name}' for name in gone)}")
     if found.entities:
         what = "mark what differs, and items that their rows make no more, for the relay; then prove it"
         yield Step(what, "migrator verify JOB --repair")

@@ -320,7 +320,13 @@ def _tombstones(dependence: Dependence) -> Iterator[Line]:
         return
     counts = dependence.tombstones
     observed = f"{counts.all:,} of them, {counts.ripe:,} ripe"
-    mend = "run `migrator purge`" if counts.ripe else "they ripen by themselves" if counts.all else ""
+    mend = (
+        "run `migrator clean --tombstones`"
+        if counts.ripe
+        else "they ripen by themselves"
+        if counts.all
+        else ""
+    )
     yield Line("tombstones", "no tombstone is left", observed, verdict(not counts.all), mend=mend)
 
 

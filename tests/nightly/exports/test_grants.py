@@ -44,7 +44,7 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
         "cutover status JOB",
         "cutover advance JOB customer_by_id --override tried",
         "cutover rollback JOB customer_by_id",
-        "forget JOB --entity customer --key 2 --yes --force",
+        "clean JOB --row --entity customer --key 2 --yes --force",
         "decommission check JOB",
         "capture epoch JOB --raise",
     ),

@@ -39,7 +39,7 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
         "cutover status JOB",
         "cutover advance JOB profile --override tried",
         "cutover rollback JOB profile",
-        "forget JOB --entity user --key u3 --yes --force",
+        "clean JOB --row --entity user --key u3 --yes --force",
     ),
 }
 _SELDOM = {

@@ -57,7 +57,7 @@ def line_of(name: str) -> list[str]:
             words.append(NEEDED.get(str(param.name), "none.yaml"))
         elif isinstance(param, click.Option) and param.required:
             words += [param.opts[0], NEEDED_OPTIONS[param.opts[0]]]
-    return words
+    return [*words, "--tombstones"] if name == "clean" else words
 
 
 def ran(tmp_path: Path, *words: str) -> Ended:

@@ -55,7 +55,7 @@ def test_patterns_of_the_jobs_mapping_are_offered(command: str) -> None:
     [
         "backfill jobs/ecommerce.yaml --entity",
         "backfill --limit 5 jobs/ecommerce.yaml --entity",
-        "forget jobs/ecommerce.yaml --entity",
+        "clean jobs/ecommerce.yaml --row --entity",
         "mapping try mappings/ecommerce.yaml --entity",
     ],
 )
