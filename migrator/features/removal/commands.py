@@ -69,8 +69,8 @@ def clean() -> Work:
     --attributes takes _src, _tk and _rev out of the items, and tombstones and the control item out of the table, once every
     pattern is complete and nothing of ours writes. From then on `verify` and `clean` know no item.
 
-    Exit code 0: done; 1: you said no, or something of the row must stay for a while (run the same command again); 2: it is too
-    early, still needed, or nobody could be asked; 3 and 130: stopped, the same command goes on.
+    Exit code 0: done; 1: you said no, or something of the row must stay for a while (run the same command again); 2: it is
+    too early, still needed, or it cannot ask without a terminal; 3 and 130: stopped, the same command goes on.
     """
     from migrator.features.removal.work import clean
 

@@ -532,12 +532,14 @@ def clean(
         raise click.UsageError("give one of --all-items, --row, --tombstones and --attributes")
     if row and (len(entities) != 1 or not keys):
         raise click.UsageError("--row goes with one --entity and with the row's --key")
-    unfit = {"--key": keys and not row, "--entity": entities and not (row or all_items)}
-    unfit |= {"--force": force and not (row or all_items)}
-    if named := [option for option, is_given in unfit.items() if is_given]:
-        raise click.UsageError(
-            f"{named[0]} does not go with {'--tombstones' if tombstones else '--attributes' if attributes else '--all-items'}"
-        )
+    kinds = {"--all-items": all_items, "--row": row, "--tombstones": tombstones, "--attributes": attributes}
+    (kind,) = [option for option, is_given in kinds.items() if is_given]
+    taken = {"--all-items": ("--entity", "--force"), "--row": ("--entity", "--key", "--force")}.get(kind, ())
+    named = [
+        option for option, value in (("--entity", entities), ("--key", keys), ("--force", force)) if value
+    ]
+    if unfit := [option for option in named if option not in taken]:
+        raise click.UsageError(f"{unfit[0]} does not go with {kind}")
     if tombstones:
         return purge(**given)
     if attributes:
