@@ -18,6 +18,8 @@ from migrator.mapping.model.instances import Advance
 from migrator.mapping.model.journal import Progress, Tally
 from migrator.mapping.model.live import MarksState
 from migrator.runtime.measures import Answers, Counts, Histogram, Histograms, Labels
+from migrator.stages.core.pace import Pace
+from migrator.stages.reads.metrics import ReadTotals
 
 # ── What is measured, as the metrics see it ──
 
@@ -31,13 +33,6 @@ class Requests(Protocol):
     throttled: Counts
 
 
-class ReadTotals(Protocol):
-    answers: Histograms
-    errors: Counts
-    comparisons: Counts
-    dropped: Counts
-
-
 class Marked(Protocol):
     """What a relay counts."""
 
@@ -47,23 +42,6 @@ class Marked(Protocol):
 
     @property
     def totals(self) -> Mapping[str, int]: ...
-
-
-class Paced(Protocol):
-    """How fast a process may go. `held`: why it waits; '' where it does not."""
-
-    @property
-    def held(self) -> str: ...
-
-    @property
-    def held_s(self) -> float: ...
-
-    @property
-    def max_write_units(self) -> float | None: ...
-
-    @property
-    def strains(self) -> Mapping[str, tuple[float, float]]:
-        """What the source is measured by: (now, at most)."""
 
 
 # ── Families of one process ──
@@ -201,7 +179,7 @@ def phases_part(phases: Callable[[], Mapping[str, PatternPhase]]) -> Part:
     return part
 
 
-def pace_part(pace: Paced) -> Part:
+def pace_part(pace: Pace) -> Part:
     def part(families: Families) -> Iterator[Metric]:
         yield families.gauge(
             "migrator_held",

@@ -25,7 +25,6 @@ from migrator.mapping.model.table import (
     TableDesign,
     item_key_text,
     key_order,
-    split_source,
 )
 from migrator.mapping.patterns.diff import differences
 from migrator.mapping.patterns.key_lookups import AskedKey
@@ -181,16 +180,10 @@ class Look:
         """The rows that stored items name as theirs, by entity."""
         named: dict[str, dict[SourceKey, None]] = defaultdict(dict)
         for item in items:
-            root = self._root(item)
+            root = self.table.root_of(item)
             if root is not None:
                 named[root[0]][root[1]] = None
         return {entity: list(keys) for entity, keys in named.items()}
-
-    def _root(self, item: Item) -> Root | None:
-        try:
-            return split_source(str(item.get(self.table.source_attribute, "")))
-        except ValueError:
-            return None
 
     def _order(self, asked: AskedKey) -> Any:
         names = [attribute.name for attribute in (*asked.index.sort, *self.table.key)]
@@ -204,7 +197,7 @@ class Look:
 
     def _compare(self, entity: CompiledEntity, made: Item, items: Mapping[ItemKey, Item]) -> Compared:
         findings = compare_item(entity, made, items)
-        key, root = self.table.key_of(made), self._root(made)
+        key, root = self.table.key_of(made), self.table.root_of(made)
         return Compared(
             state=_state(findings),
             key=key,
@@ -254,7 +247,7 @@ class Look:
             state, reason = "control" if is_control else "tombstone", ""
         elif expired is not None:
             state, reason = "expired", ""
-        return Compared(state, key, self._root(item), expired, item, reason=reason)
+        return Compared(state, key, self.table.root_of(item), expired, item, reason=reason)
 
 
 def _state(findings: Sequence[Finding]) -> LookState:

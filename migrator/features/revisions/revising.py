@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,9 +27,9 @@ from migrator.mapping.items.wire import Estimate
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import ItemStore
 from migrator.mapping.model.instances import ChangeStep, RevisionChange, Share
-from migrator.mapping.model.journal import Page, Run, RunIdentity, SegmentState
+from migrator.mapping.model.journal import Page, Run, RunIdentity
 from migrator.mapping.model.live import OpenFindings, Outcome, Root
-from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey, TableDesign, split_source
+from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey, TableDesign
 from migrator.runtime.errors import Interrupted, SettingsError, StoppedError
 from migrator.settings.job import Job
 from migrator.stages.backfill.only import Only, only_changed
@@ -76,24 +77,11 @@ class Gone:
         refresh = self.refresh
         # Before the look: what is found by it was read from rows under a lower ticket.
         ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
-        return sum(self._walk.each(lambda number: self._segment(journal, run, number, ticket)))
-
-    @property
-    def _walk(self) -> TableWalk:
         stopped = "stopped; what is done stays, and the same command goes on from there"
-        return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
-
-    def _segment(self, journal: SqlJournal, run: Run, number: int, ticket: int) -> int:
-        state = journal.segment(run, number)
-        replaced = int(state.tally.get("replaced", 0))
-        if state.done:
-            return replaced
-        for page in self._walk.pages(number, state.start):
-            replaced += self._replace(page.items, ticket)
-            # After the writes: a crash between them repeats a page, where nothing is left to replace.
-            done = SegmentState(page.next_start, page.next_start is None, {"replaced": replaced})
-            journal.save_segment(run, number, done, [])
-        return replaced
+        walk = TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+        return walk.resumed(journal, run, lambda items: Counter(replaced=self._replace(items, ticket)))[
+            "replaced"
+        ]
 
     def _replace(self, items: Sequence[Item], ticket: int) -> int:
         refresh, table = self.refresh, self.table
@@ -129,11 +117,8 @@ class Gone:
 
     def _root(self, item: Item) -> Root | None:
         """The row that an item or a tombstone of these entities is of; None for every other item."""
-        try:
-            root = split_source(str(item.get(self.table.source_attribute, "")))
-        except ValueError:
-            return None
-        return root if root[0] in self.entities else None
+        root = self.table.root_of(item)
+        return root if root is not None and root[0] in self.entities else None
 
 
 _AT_ONCE = 200

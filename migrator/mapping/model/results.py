@@ -155,9 +155,6 @@ class UndoCounts:
     gone: int = 0
     others: int = 0
 
-    def __add__(self, other: UndoCounts) -> UndoCounts:
-        return UndoCounts(self.types + other.types, self.gone + other.gone, self.others + other.others)
-
     @property
     def items(self) -> int:
         return self.types.total()

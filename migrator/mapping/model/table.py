@@ -114,6 +114,13 @@ class TableDesign:
         """Whether the item is our own, a tombstone or the control item, so that readers skip it."""
         return item.get(self.type_attribute) in OWN_TYPES
 
+    def root_of(self, item: Item) -> tuple[str, SourceKey] | None:
+        """The entity and the key of the row that an item is of; None where no row of ours is named."""
+        try:
+            return split_source(str(item.get(self.source_attribute, "")))
+        except ValueError:
+            return None
+
     def asked(self, index: str | None) -> Index | None:
         """The index of this name, or the table itself seen as one (None); None where there is no such index."""
         if index is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from migrator.mapping.model.edges import UNREPAIRED, Control, ControlState, Identity, Kept, TableState
 from migrator.mapping.model.evidence import Phases
 from migrator.mapping.model.live import Memory, Root, Writers
-from migrator.mapping.model.table import Item, ItemKey, TableDesign, split_source
+from migrator.mapping.model.table import Item, ItemKey, TableDesign
 from migrator.stages.core.ownership import OnRecord
 
 # ── Raising the epoch: the highest known tickets, and no writing before the table was repaired ──
@@ -58,14 +58,8 @@ class KeysOfItems:
 
     def _root(self, item: Item) -> Root | None:
         """The root whose key must be remembered; None for an item without one."""
-        source = item.get(self.design.source_attribute)
-        if self.design.is_hidden(item) or not isinstance(source, str):
-            return None
-        try:
-            root = split_source(source)
-        except ValueError:
-            return None
-        return root if root[0] in self.remembered else None
+        root = None if self.design.is_hidden(item) else self.design.root_of(item)
+        return root if root is not None and root[0] in self.remembered else None
 
 
 # ── Adoption: a journal becomes the table's, and learns remembered keys, phases and direct entities again ──

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -13,8 +14,8 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.edges import ItemStore, ScanPage
-from migrator.mapping.model.journal import Page, Run, Tally
-from migrator.mapping.model.table import ItemKey
+from migrator.mapping.model.journal import Page, Run, SegmentState, Tally
+from migrator.mapping.model.table import Item, ItemKey
 from migrator.runtime.errors import Interrupted, MigratorError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker
@@ -23,6 +24,7 @@ from migrator.runtime.system import Ticker
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
+Counted = TypeVar("Counted")
 
 
 def in_parallel(
@@ -179,3 +181,28 @@ class TableWalk:
             if self.stop.is_set():
                 raise Interrupted(self.stopped)
             yield page
+
+    def total(self, work: Callable[[list[Item]], Counter[Counted]]) -> Counter[Counted]:
+        """What `work` counts of each page of the table. Raises: as `each`."""
+
+        def segment(number: int) -> Counter[Counted]:
+            return sum((work(page.items) for page in self.pages(number)), Counter())
+
+        return sum(self.each(segment), Counter())
+
+    def resumed(
+        self, journal: SqlJournal, run: Run, work: Callable[[list[Item]], Counter[str]]
+    ) -> Counter[str]:
+        """The same for a run that may be stopped: it begins behind the last page of each segment on record."""
+
+        def segment(number: int) -> Counter[str]:
+            state = journal.segment(run, number)
+            counted = Counter(state.tally)
+            for page in () if state.done else self.pages(number, state.start):
+                counted += work(page.items)
+                # After the work: a crash between them repeats a page, where nothing is left to do.
+                done = SegmentState(page.next_start, page.next_start is None, dict(counted))
+                journal.save_segment(run, number, done, [])
+            return counted
+
+        return sum(self.each(segment), Counter())

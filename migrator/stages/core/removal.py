@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from threading import Event, Lock
 
 from migrator.journal.runs import SqlJournal
@@ -13,10 +13,10 @@ from migrator.mapping.items.items import CompiledEntity, key_text
 from migrator.mapping.model.edges import ItemStore, Stripping
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.instances import Lifetimes
-from migrator.mapping.model.journal import Run, SegmentState
+from migrator.mapping.model.journal import Run
 from migrator.mapping.model.live import ConditionalStore, Image, Mark, Marks, Root, Writer, Writers
 from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
-from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign, encode_key, source_text, split_source
+from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign, encode_key, source_text
 from migrator.stages.core.parallel import TableWalk
 from migrator.stages.live.refresh import TOMBSTONE_DAYS
 from migrator.stages.live.rounds import RowReader
@@ -62,40 +62,27 @@ class Undo:
 
     def count(self) -> UndoCounts:
         """What a delete would remove: `types` per (entity, item type); `gone` is 0."""
-        return self._all(self._count_segment)
+        return self._all(lambda items: 0)
 
     def delete(self) -> UndoCounts:
         """Deletes our items. An item whose `_src` changes before its delete stays, so `gone` can be fewer.
 
         Raises: StoppedError when the table gave up, Interrupted after `stop`; the same call again deletes the rest.
         """
-        return self._all(self._delete_segment)
+        return self._all(self._delete)
 
-    @property
-    def _walk(self) -> TableWalk:
+    def _all(self, work: Callable[[list[Item]], int]) -> UndoCounts:
         stopped = "stopped; the same command goes on"
-        return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+        walk = TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+        counted = walk.total(lambda page: self._page(page, work))
+        gone, others = counted.pop(_GONE, 0), counted.pop(_OTHERS, 0)
+        return UndoCounts(counted, gone, others)
 
-    def _all(self, segment: Callable[[int], UndoCounts]) -> UndoCounts:
-        total = UndoCounts()
-        for counts in self._walk.each(segment):
-            total = total + counts
-        return total
-
-    def _count_segment(self, number: int) -> UndoCounts:
-        return self._segment(number, lambda items: 0)
-
-    def _delete_segment(self, number: int) -> UndoCounts:
-        return self._segment(number, self._delete)
-
-    def _segment(self, number: int, work: Callable[[list[Item]], int]) -> UndoCounts:
-        total = UndoCounts()
-        for page in self._walk.pages(number):
-            items = [item for item in page.items if not self.table.is_hidden(item)]
-            ours = [item for item in items if self._entity(item) in self.entities]
-            types = Counter((self._entity(item), self.table.type_of(item)) for item in ours)
-            total = total + UndoCounts(types, work(ours), len(items) - len(ours))
-        return total
+    def _page(self, page: list[Item], work: Callable[[list[Item]], int]) -> Counter[tuple[str, str]]:
+        items = [item for item in page if not self.table.is_hidden(item)]
+        ours = [item for item in items if self._entity(item) in self.entities]
+        types = Counter((self._entity(item), self.table.type_of(item)) for item in ours)
+        return types + Counter({_GONE: work(ours), _OTHERS: len(items) - len(ours)})
 
     def _delete(self, items: list[Item]) -> int:
         self.check()
@@ -106,10 +93,12 @@ class Undo:
 
     def _entity(self, item: Item) -> str:
         """The entity that the item belongs to; '' for an item that migrator did not write."""
-        try:
-            return split_source(str(item.get(self.table.source_attribute, "")))[0]
-        except ValueError:
-            return ""
+        root = self.table.root_of(item)
+        return root[0] if root is not None else ""
+
+
+_GONE, _OTHERS = ("", "gone"), ("", "others")
+"""Beside entities and types of items in what is counted; no entity is ''."""
 
 
 # ── Strip: removes our own attributes and items from the table, once no process of ours works on it ──
@@ -126,15 +115,6 @@ class StripCounts:
     removed: int = 0
     others: int = 0
 
-    def __add__(self, other: StripCounts) -> StripCounts:
-        return StripCounts(
-            self.items + other.items,
-            self.stripped + other.stripped,
-            self.own + other.own,
-            self.removed + other.removed,
-            self.others + other.others,
-        )
-
 
 @dataclass
 class Strip:
@@ -150,47 +130,30 @@ class Strip:
     stop: Event = field(default_factory=Event)
 
     def count(self) -> StripCounts:
-        return self._all(self._count_segment)
+        return StripCounts(**self._walk.total(self._counted))
 
     def run(self, journal: SqlJournal, run: Run) -> StripCounts:
         """Strips what is not stripped yet. An item that changes meanwhile belongs to another writer, and stays.
 
         Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run goes on later.
         """
-        return self._all(lambda number: self._strip_segment(journal, run, number))
+        return StripCounts(**self._walk.resumed(journal, run, self._strip))
 
     @property
     def _walk(self) -> TableWalk:
         stopped = "stopped; what is stripped stays so, and the same command goes on from there"
         return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
 
-    def _all(self, segment: Callable[[int], StripCounts]) -> StripCounts:
-        total = StripCounts()
-        for counts in self._walk.each(segment):
-            total = total + counts
-        return total
+    def _counted(self, items: list[Item]) -> Counter[str]:
+        ours, own, others = self._sorted(items)
+        return Counter(items=len(ours), own=len(own), others=others)
 
-    def _count_segment(self, number: int) -> StripCounts:
-        total = StripCounts()
-        for page in self._walk.pages(number):
-            ours, own, others = self._sorted(page.items)
-            total = total + StripCounts(items=len(ours), own=len(own), others=others)
-        return total
-
-    def _strip_segment(self, journal: SqlJournal, run: Run, number: int) -> StripCounts:
-        state = journal.segment(run, number)
-        total = StripCounts(**state.tally)
-        if state.done:
-            return total
-        for page in self._walk.pages(number, state.start):
-            self.check()
-            ours, own, others = self._sorted(page.items)
-            stripped, removed = self.stripping.strip(ours), self.stripping.remove(own)
-            total = total + StripCounts(len(ours), stripped, len(own), removed, others)
-            # After the writes: a crash between them repeats a page, where nothing is left to strip.
-            done = SegmentState(page.next_start, page.next_start is None, asdict(total))
-            journal.save_segment(run, number, done, [])
-        return total
+    def _strip(self, items: list[Item]) -> Counter[str]:
+        self.check()
+        ours, own, _ = self._sorted(items)
+        return self._counted(items) + Counter(
+            stripped=self.stripping.strip(ours), removed=self.stripping.remove(own)
+        )
 
     def _sorted(self, items: list[Item]) -> tuple[list[Item], list[Item], int]:
         """Items of ours, items that are our own, and how many are others'."""
@@ -199,10 +162,8 @@ class Strip:
         return ours, own, len(items) - len(own) - len(ours)
 
     def _is_ours(self, item: Item) -> bool:
-        try:
-            return split_source(str(item.get(self.table.source_attribute, "")))[0] in self.entities
-        except ValueError:
-            return False
+        root = self.table.root_of(item)
+        return root is not None and root[0] in self.entities
 
 
 # ── Forget: all that is kept of a deleted row, removed as soon as no writer needs it any more ──

@@ -17,7 +17,7 @@ from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts, k
 from migrator.mapping.model.journal import Finding, FindingKind, Run, SegmentState
 from migrator.mapping.model.mapping import Condition, ItemDesign, Ref
 from migrator.mapping.model.results import NotCompared
-from migrator.mapping.model.table import Item, ItemKey, SourceKey, TableDesign, encode_key, split_source
+from migrator.mapping.model.table import Item, ItemKey, SourceKey, TableDesign, encode_key
 from migrator.runtime.errors import NotCountedError, RowError, TooSlowError
 from migrator.stages.core.parallel import TableWalk
 
@@ -163,14 +163,13 @@ class Tracer:
         findings: list[Finding] = []
         by_entity: dict[str, list[tuple[SourceKey, Item]]] = defaultdict(list)
         for item in items:
-            try:
-                name, key = split_source(str(item.get(self.table.source_attribute, "")))
-            except ValueError:
+            root = self.table.root_of(item)
+            if root is None:
                 what = f"it has no {self.table.source_attribute}: migrator did not write it"
                 advice = "delete it, or name its key in the job (docs/incidents.md, Foreign items)"
                 findings.append(self._finding("foreign", "", item, f"{what}; {advice}"))
                 continue
-            by_entity[name].append((key, item))
+            by_entity[root[0]].append((root[1], item))
         for name, traced in by_entity.items():
             findings += self._unexpected(name, traced)
         return findings
