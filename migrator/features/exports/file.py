@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -34,6 +35,7 @@ def construct_name(definition: Definition) -> str:
     return named if named.endswith("Table") else f"{named}Table"
 
 
+@cache
 def template(package: str, name: str, **filters: Callable[..., str]) -> Template:
     """A template that stands beside the modules of a package."""
     environment = Environment(
