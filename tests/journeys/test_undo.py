@@ -109,3 +109,18 @@ def test_an_entity_of_two_jobs_stays(shop: Project) -> None:
         ]
         == 120
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "give one of --all-items"),
+        (("--all-items", "--tombstones"), "give one of --all-items"),
+        (("--tombstones", "--key", "1"), "--key does not go with --tombstones"),
+        (("--attributes", "--force"), "--force does not go with --attributes"),
+        (("--row", "--key", "1"), "--row goes with one --entity"),
+    ],
+)
+def test_a_kind_is_named_and_takes_its_own_options(shop: Project, words: tuple[str, ...], said: str) -> None:
+    refused = shop.run("clean", str(shop.job), *words, "--yes")
+    assert (refused.code, said in refused.err) == (2, True), refused.err

@@ -104,7 +104,7 @@ ROLES = {
         asks=True,
     ),
     "operator": Role(
-        "capture, shadow, cutover, query, look, undo, forget, purge, decommission",
+        "capture, shadow, cutover, query, look, clean, decommission",
         (*_OPEN, "BatchGetItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"),
         asks=True, old_tables=(*_READ_OLD, "UpdateTable"), old_streams=_COPY_OLD,
     ),
