@@ -73,7 +73,7 @@ def test_no_writer_begins_while_it_deletes(filled: Race) -> None:
 def began(race: Race, kind: WriterKind) -> tuple[int, bool]:  # noqa: F811
     with pytest.raises(StoppedError) as told:
         race.heartbeats.enter(kind)
-    return told.value.exit_code, "an undo is deleting items of this table" in str(told.value)
+    return told.value.exit_code, "clean --all-items is deleting items of this table" in str(told.value)
 
 
 def test_an_undo_leaves_the_fast_path_as_it_was(filled: Race) -> None:

@@ -252,10 +252,12 @@ def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetime
             sorted(f"a {_NAMED[writer.kind]}" for writer in living if writer.kind != "undo")
         ):
             advice = f"stop them, and wait {lifetimes.gone_s:g} s for those that were killed"
-            raise SettingsError(f"undo deletes, and these write to the same table: {named}; {advice}")
+            raise SettingsError(
+                f"clean --all-items deletes, and these write to the same table: {named}; {advice}"
+            )
     elif any(writer.kind == "undo" for writer in living):
         raise StoppedError(
-            "an undo is deleting items of this table; the same command goes on when it has ended"
+            "clean --all-items is deleting items of this table; the same command goes on when it has ended"
             f" (one that was killed counts for {lifetimes.gone_s:g} s)"
         )
 
