@@ -27,13 +27,13 @@ from migrator.mapping.language.redaction import json_text
 from migrator.mapping.model.edges import Questions
 from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Mapping
-from migrator.mapping.model.questions import Question, Statement
+from migrator.mapping.model.questions import Clauses
 from migrator.runtime.errors import CLEAN, DIFFERENT, Fault, MigratorError, RowError, SettingsError
 from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.source.sql.spelling import Speller
-from migrator.source.workload.reading import question_of
+from migrator.source.workload.clauses import clauses_of
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.session import job
 from migrator.stages.verify.scan import tables_read
@@ -55,8 +55,8 @@ def check_on_source(
         unread = unread_tables(facts, checked.plans, source.views())
         hidden = list(_hidden(source.hidden_fault, parsed, checked.plans))
         doubts += _zeros(cast("Questions", source), parsed, checked.plans, facts.dialect)
-    asked = _questions(checked.mapping, facts)
-    doubts += question_warnings(checked.mapping, parsed.document, checked.plans, asked)
+    clauses = _clauses(checked.mapping, facts)
+    doubts += question_warnings(checked.mapping, parsed.document, checked.plans, clauses)
     faults = [
         parsed.document.fault(
             ("access_patterns", refusal.pattern, "sql", *([refusal.part] if refusal.part else [])),
@@ -110,13 +110,15 @@ def _is_zero_somewhere(source: Questions, plan: EntityPlan, column: Column, dial
         return False  # a table that takes too long to look through, say
 
 
-def _questions(mapping: Mapping, facts: SchemaFacts) -> dict[str, Question]:
-    """By pattern, what its statement asks of the tables, where it has one and that can be read."""
-    statements = {name: pattern.statements.get("") for name, pattern in mapping.patterns.items()}
-    asked = {
-        name: question_of(Statement(sql), facts) for name, sql in statements.items() if isinstance(sql, str)
+def _clauses(mapping: Mapping, facts: SchemaFacts) -> dict[tuple[str, str], Clauses]:
+    """By pattern and part, what the clauses of its statement name, of SQL that can be read."""
+    read = {
+        (name, part): clauses_of(statement, facts)
+        for name, pattern in mapping.patterns.items()
+        for part, statement in pattern.statements.items()
+        if isinstance(statement, str)
     }
-    return {name: question for name, question in asked.items() if isinstance(question, Question)}
+    return {of: clauses for of, clauses in read.items() if clauses is not None}
 
 
 def _settings(source: str) -> SourceSettings:

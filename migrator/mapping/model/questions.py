@@ -97,6 +97,37 @@ class Question:
         return tuple(condition for condition in self.conditions if not condition.params)
 
 
+TableColumn = tuple[str, str]
+"""(table, column), by written names."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTerm:
+    """One term of an ORDER BY. `columns`: those in it; `is_column`: whether it is one column, but for `filters`, functions
+    that the mapping has as filters."""
+
+    sql: str
+    columns: tuple[TableColumn, ...]
+    is_column: bool
+    filters: tuple[str, ...] = ()
+    descends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Clauses:
+    """What the clauses of a statement of any shape name: columns that decide which rows it gives.
+
+    `equal`: columns with one value in all rows; `groups`: a HAVING that names no column; `limit`: a number, :name or ''.
+    """
+
+    filters: tuple[TableColumn, ...] = ()
+    equal: frozenset[TableColumn] = frozenset()
+    groups: str = ""
+    order: tuple[OrderTerm, ...] = ()
+    offset: bool = False
+    limit: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Unserved:
     """A statement that no access pattern answers: `reason` is one of REASONS, `what` says more of this one."""

@@ -347,7 +347,7 @@ class _Reader:
         if not isinstance(side, exp.Column):
             raise NoQuestion("function")
         path = self.scope.path(side)
-        number = _mark_of(value)
+        number = mark_of(value)
         if number is not None:
             suffix = {"<": "to_", "<=": "to_", ">": "from_", ">=": "from_"}.get(bound, "")
             self._param(number, suffix + plain_name(path[1]), self._type(side))
@@ -358,7 +358,7 @@ class _Reader:
 
     def _listed(self, part: exp.In) -> Condition:
         values = [value.unnest() for value in part.expressions]
-        numbers = [_mark_of(value) for value in values]
+        numbers = [mark_of(value) for value in values]
         if part.args.get("query") is not None:
             raise NoQuestion("shape")
         if not isinstance(part.this, exp.Column) or len(numbers) != 1 or numbers[0] is None:
@@ -450,7 +450,7 @@ class _Reader:
         value = limit.args.get("expression")
         if isinstance(value, exp.Literal) and value.is_int and int(value.this) > 0:
             return str(int(value.this))
-        number = _mark_of(value) if value is not None else None
+        number = mark_of(value) if value is not None else None
         if number is None:
             raise NoQuestion("limit", "LIMIT is no number and no parameter")
         self._param(number, "n", "integer")
@@ -517,10 +517,10 @@ def _reason_of(part: exp.Expr) -> str:
 
 
 def _is_value(side: exp.Expr) -> bool:
-    return isinstance(side.unnest(), (exp.Literal, exp.Boolean)) or _mark_of(side) is not None
+    return isinstance(side.unnest(), (exp.Literal, exp.Boolean)) or mark_of(side) is not None
 
 
-def _mark_of(value: exp.Expr) -> int | None:
+def mark_of(value: exp.Expr) -> int | None:
     """The number of the parameter that the value is, casts around it apart; None for anything else."""
     value = value.unnest()
     while isinstance(value, exp.Cast):

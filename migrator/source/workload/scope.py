@@ -47,7 +47,7 @@ class Scope:
         places = [
             (name, fact)
             for name in named
-            if name in self.tables and (fact := _column(self.tables[name], column.this)) is not None
+            if name in self.tables and (fact := column_named(self.tables[name], column.this)) is not None
         ]
         if len(places) != 1:
             raise NoQuestion("ambiguous")
@@ -129,15 +129,21 @@ def _add_table(scope: Scope, table: exp.Expr, facts: SchemaFacts) -> str:
         or table.args.get("joins")
     ):
         raise NoQuestion("shape")
-    real = {known.real: known for known in facts.tables.values()}
-    named = folded(real, table.this) or folded(real, exp.to_identifier(table.name))
+    named = table_named(facts, table)
     if named is None:
         raise NoQuestion("ambiguous", "a table that the source does not have")
     name = table.alias_or_name.lower()
     if name in scope.tables:
         raise NoQuestion("ambiguous", "one name for two tables")
-    scope.tables[name] = real[named]
+    scope.tables[name] = named
     return name
+
+
+def table_named(facts: SchemaFacts, table: exp.Table) -> TableFacts | None:
+    """The table of the source that a statement names."""
+    real = {known.real: known for known in facts.tables.values()}
+    named = folded(real, exp.to_identifier(table.this)) or folded(real, exp.to_identifier(table.name))
+    return None if named is None else real[named]
 
 
 def _pairs_of(scope: Scope, join: exp.Join, name: str) -> list[Pair]:
@@ -151,7 +157,7 @@ def _pairs_of(scope: Scope, join: exp.Join, name: str) -> list[Pair]:
 def _using(scope: Scope, column: exp.Expr, name: str) -> Pair:
     if not isinstance(column, exp.Identifier):
         raise NoQuestion("join", "USING names no column")
-    owners = [other for other, table in scope.tables.items() if other != name and _column(table, column)]
+    owners = [other for other, table in scope.tables.items() if other != name and column_named(table, column)]
     if len(owners) != 1:
         raise NoQuestion("ambiguous", "a column of USING")
     return exp.column(column.copy(), owners[0]), exp.column(column.copy(), name)
@@ -164,7 +170,7 @@ def _pair(part: exp.Expr) -> Pair:
     return part.left, part.right  # type: ignore[attr-defined]
 
 
-def _column(table: TableFacts, identifier: exp.Identifier) -> Column | None:
+def column_named(table: TableFacts, identifier: exp.Identifier) -> Column | None:
     """The column that is meant; names of columns in any case, as most engines have them."""
     columns = {column.real: column for column in table.columns if column.sql is None}
     any_case = {real.lower(): column for real, column in columns.items()}

@@ -1,0 +1,219 @@
+"""What the clauses of a statement of any shape name: columns that filter and order its rows, OFFSET and LIMIT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from migrator.mapping.model.facts import SchemaFacts
+from migrator.mapping.model.questions import Clauses, OrderTerm, TableColumn
+from migrator.source.adapter.statement import quietly
+from migrator.source.sql.spelling import sqlglot_dialect
+from migrator.source.workload.reading import mark_of, marked
+from migrator.source.workload.scope import column_named, table_named
+
+_FILTERS_OF: dict[type[exp.Expr], str] = {exp.Lower: "lower", exp.Upper: "upper", exp.Trim: "trim"}
+"""By function, the mapping's filter that orders as it does."""
+_COARSER = (exp.Collate, exp.Date, exp.DateTrunc, exp.TimestampTrunc, exp.TsOrDsToDate, exp.Year)
+"""Rows in the order of a column are in the order of these functions of it."""
+
+
+def clauses_of(sql: str, facts: SchemaFacts) -> Clauses | None:
+    """None if the statement cannot be read."""
+    text, names = marked(sql.strip().rstrip(";"), facts.dialect)
+    try:
+        with quietly():
+            (tree,) = sqlglot_dialect(facts.dialect).parse(text)
+            scopes = traverse_scope(tree) if isinstance(tree, exp.Query) else []
+    except (SqlglotError, RecursionError, ValueError):
+        return None
+    return _Reader(facts, names, scopes).clauses() if scopes else None
+
+
+class _Reader:
+    """Reads the clauses of one statement. `scopes`: of its SELECTs, the outermost last."""
+
+    def __init__(self, facts: SchemaFacts, names: tuple[str, ...], scopes: list[Scope]) -> None:
+        self.facts = facts
+        self.names = names
+        self.scopes = scopes
+        self.outermost = scopes[-1]
+        self.joined: dict[TableColumn, set[TableColumn]] = {}
+        self.filters: dict[TableColumn, None] = {}
+        self.equal: set[TableColumn] = set()
+        self.groups = ""
+        self.offset = False
+        self.limit = ""
+
+    def clauses(self) -> Clauses:
+        for scope in self.scopes:
+            self._read(scope)
+        order = tuple(self._order())
+        return Clauses(
+            filters=tuple(self._same(self.filters)),
+            equal=frozenset(self._same(self.equal)),
+            groups=self.groups,
+            order=order,
+            offset=self.offset,
+            limit=self.limit,
+        )
+
+    def _read(self, scope: Scope) -> None:
+        """The walk: each node of a scope by the clause that it is in."""
+        for node in scope.walk():
+            if isinstance(node, exp.EQ):
+                self._equality(scope, node)
+            elif isinstance(node, exp.Column) and _filters(node):
+                places = self._places(scope, node)
+                if not (isinstance(node.parent, exp.EQ) and self._is_join(scope, node.parent)):
+                    self.filters |= dict.fromkeys(places)
+            elif isinstance(node, exp.Having) and node.find(exp.Column) is None:
+                self.groups = self._text(node.this)
+            elif isinstance(node, (exp.Limit, exp.Fetch)) and node.parent is not None:
+                value = node.expression if isinstance(node, exp.Limit) else node.args.get("count")
+                self.offset |= bool(node.args.get("offset"))
+                if _gives_rows(node.parent):
+                    limit = self._text(value) if value is not None else "1"
+                    self.limit = "" if limit in ("ALL", "NULL") else limit
+            elif isinstance(node, exp.Offset):
+                self.offset |= not (isinstance(node.expression, exp.Literal) and node.expression.name == "0")
+
+    def _equality(self, scope: Scope, node: exp.EQ) -> None:
+        if self._is_join(scope, node):
+            left, right = self._columns(scope, node.left), self._columns(scope, node.right)
+            for ours, theirs in product(left, right):
+                if ours[0] != theirs[0]:
+                    self.joined.setdefault(ours, set()).add(theirs)
+                    self.joined.setdefault(theirs, set()).add(ours)
+            return
+        for side, other in ((node.left.unnest(), node.right), (node.right.unnest(), node.left)):
+            # An equality below OR or NOT does not hold for every row.
+            if isinstance(side, exp.Column) and not list(other.find_all(exp.Column)) and _always_holds(node):
+                self.equal |= set(self._places(scope, side))
+
+    def _is_join(self, scope: Scope, node: exp.EQ) -> bool:
+        if not (isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)):
+            return False
+        if node.left.table and node.right.table:
+            return node.left.table.lower() != node.right.table.lower()
+        left, right = self._places(scope, node.left), self._places(scope, node.right)
+        return bool(left) and bool(right) and {table for table, _ in left} != {table for table, _ in right}
+
+    def _same(self, places: dict[TableColumn, None] | set[TableColumn]) -> Iterator[TableColumn]:
+        """The columns, and those that joins make equal to them."""
+        yield from dict.fromkeys(one for place in places for one in (place, *self.joined.get(place, ())))
+
+    # ── columns ──
+
+    def _places(self, scope: Scope | None, column: exp.Column, depth: int = 0) -> list[TableColumn]:
+        """The columns of tables that the name stands for, through derived tables and aliases of outputs."""
+        if scope is None or not isinstance(column.this, exp.Identifier):
+            return []
+        sources = {alias.lower(): source for alias, source in scope.sources.items()}
+        named = [column.table.lower()] if column.table else list(sources)
+        for alias in named:
+            source = sources.get(alias)
+            found = self._in_source(source, column.this, depth) if source is not None else []
+            if found:
+                return found
+        if not column.table and (output := _output(scope.expression, column.name)) is not None and depth < 9:
+            return self._columns(scope, output, depth + 1)
+        return self._places(scope.parent, column, depth)
+
+    def _in_source(self, source: exp.Expr | Scope, name: exp.Identifier, depth: int) -> list[TableColumn]:
+        if isinstance(source, exp.Table):
+            table = table_named(self.facts, source)
+            column = column_named(table, name) if table is not None else None
+            return [(table.name, column.name)] if table is not None and column is not None else []
+        if not isinstance(source, Scope) or depth > 9:
+            return []
+        output = _output(source.expression, name.name)
+        if output is not None:
+            return self._columns(source, output, depth + 1)
+        if any(isinstance(one.unalias(), exp.Star) for one in _outputs(source.expression)):
+            return self._places(source, exp.column(name.copy()), depth + 1)
+        return []
+
+    def _columns(self, scope: Scope, value: exp.Expr, depth: int = 0) -> list[TableColumn]:
+        return [
+            place for column in value.find_all(exp.Column) for place in self._places(scope, column, depth)
+        ]
+
+    # ── the order ──
+
+    def _order(self) -> Iterator[OrderTerm]:
+        tree, scope = self.outermost.expression, self.outermost
+        while isinstance(scope.expression, exp.SetOperation) and scope.set_operation_scopes:
+            scope = scope.set_operation_scopes[0]
+        order = tree.args.get("order")
+        for ordered in order.expressions if order is not None else ():
+            written = ordered.this.unnest()
+            value = self._ordered_by(scope, written)
+            filters = []
+            while isinstance(value, (*_COARSER, *_FILTERS_OF)) or _is_day(value):
+                filters += [_FILTERS_OF[type(value)]] if type(value) in _FILTERS_OF else []
+                value = value.this.unnest()
+            places = tuple(self._same(dict.fromkeys(self._columns(scope, value))))
+            # What a subquery gives has another name in the item, as a parent's columns have.
+            if (places or isinstance(value, exp.Rand)) and value.find(exp.Query) is None:
+                is_column = isinstance(value, exp.Column)
+                descends = bool(ordered.args.get("desc"))
+                yield OrderTerm(self._text(written), places, is_column, tuple(filters), descends)
+
+    def _ordered_by(self, scope: Scope, value: exp.Expr) -> exp.Expr:
+        outputs = _outputs(scope.expression)
+        output = None
+        if isinstance(value, exp.Literal) and value.is_int and 0 < int(value.this) <= len(outputs):
+            output = outputs[int(value.this) - 1]
+        elif isinstance(value, exp.Column) and not value.table:
+            output = _output(scope.expression, value.name)
+        return value if output is None else output.unalias().unnest()
+
+    def _text(self, value: exp.Expr) -> str:
+        """As it is written, a parameter as :name."""
+        return value.transform(self._named).sql(dialect=sqlglot_dialect(self.facts.dialect))
+
+    def _named(self, node: exp.Expr) -> exp.Expr:
+        number = mark_of(node)
+        return node if number is None else exp.var(f":{self.names[number] or '?'}")
+
+
+def _is_day(value: exp.Expr) -> bool:
+    return isinstance(value, exp.Cast) and value.to.is_type(exp.DataType.Type.DATE)
+
+
+def _filters(column: exp.Column) -> bool:
+    """Whether rows without a fitting value of the column are left out."""
+    clause = column.find_ancestor(exp.Where, exp.Having, exp.Join, exp.Order, exp.Group, exp.Select)
+    if isinstance(clause, exp.Join):
+        return (clause.side or "").upper() not in ("LEFT", "FULL")
+    return isinstance(clause, (exp.Where, exp.Having))
+
+
+def _always_holds(node: exp.Expr) -> bool:
+    parent = node.parent
+    while isinstance(parent, (exp.And, exp.Paren)):
+        parent = parent.parent
+    return isinstance(parent, (exp.Where, exp.Join))
+
+
+def _gives_rows(query: exp.Expr) -> bool:
+    """Whether the rows of this SELECT are the answer's, and not those of a condition or of one value."""
+    return query.find_ancestor(exp.Where, exp.Having, exp.Exists) is None and not any(
+        query in one.walk() for outer in [query.find_ancestor(exp.Select)] if outer for one in outer.selects
+    )
+
+
+def _outputs(query: exp.Expr) -> list[exp.Expr]:
+    return query.selects if isinstance(query, exp.Query) else []
+
+
+def _output(query: exp.Expr, name: str) -> exp.Expr | None:
+    """The output that has the name."""
+    named = (one for one in _outputs(query) if one.alias_or_name.lower() == name.lower())
+    output = next((one for one in named if not isinstance(one, exp.Star)), None)
+    return None if output is None else output.unalias()

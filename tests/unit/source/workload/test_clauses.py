@@ -1,0 +1,70 @@
+"""Columns that the clauses of a statement name, in the SQL of each engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.mapping.model.facts import SchemaFacts
+from migrator.mapping.model.questions import Clauses
+from migrator.source.workload.clauses import clauses_of
+from tests.support_design import SHOP, source_with
+
+QUOTES = {"postgresql": '"', "mysql": "`", "sqlite": '"'}
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> SchemaFacts:
+    with source_with(tmp_path_factory.mktemp("shop"), SHOP) as source:
+        return source.facts()
+
+
+def read(sql: str, facts: SchemaFacts) -> Clauses:
+    clauses = clauses_of(sql, facts)
+    assert clauses is not None
+    return clauses
+
+
+@pytest.mark.parametrize("dialect", sorted(QUOTES))
+def test_clauses_are_read_in_the_sql_of_each_engine(facts: SchemaFacts, dialect: str) -> None:
+    quote = QUOTES[dialect]
+    sql = (
+        f"SELECT o.{quote}id{quote} FROM orders AS o JOIN customers c ON c.id = o.customer_id"
+        f" WHERE c.id = :c AND lower(o.{quote}status{quote}) = :s ORDER BY o.placed_at DESC LIMIT :n OFFSET 3"
+    )
+    clauses = read(sql, replace(facts, dialect=dialect))
+    own = {column for table, column in clauses.filters if table == "orders"}
+    assert own == {"customer_id", "status"}
+    assert ("orders", "customer_id") in clauses.equal
+    assert [(term.columns, term.descends) for term in clauses.order] == [((("orders", "placed_at"),), True)]
+    assert (clauses.limit, clauses.offset) == (":n", True)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "end", "limit", "offset"),
+    [
+        ("postgresql", "FETCH FIRST 5 ROWS ONLY", "5", False),
+        ("postgresql", "FETCH FIRST ROW ONLY", "1", False),
+        ("postgresql", "LIMIT CAST(:n AS BIGINT)", ":n", False),
+        ("postgresql", "LIMIT ALL", "", False),
+        ("mysql", "LIMIT 3, 5", "5", True),
+        ("sqlite", "LIMIT 5 OFFSET 0", "5", False),
+    ],
+)
+def test_a_limit_of_any_form_is_read(
+    facts: SchemaFacts, dialect: str, end: str, limit: str, offset: bool
+) -> None:
+    clauses = read(f"SELECT id FROM orders ORDER BY id {end}", replace(facts, dialect=dialect))
+    assert (clauses.limit, clauses.offset) == (limit, offset)
+
+
+@pytest.mark.parametrize("sql", ["SELECT FROM WHERE", "DELETE FROM orders", "SELECT 1; SELECT 2", "(" * 3000])
+def test_what_is_no_query_has_no_clauses(facts: SchemaFacts, sql: str) -> None:
+    assert clauses_of(sql, facts) is None
+
+
+def test_names_that_the_source_does_not_have_are_left_out(facts: SchemaFacts) -> None:
+    assert (
+        read("WITH a AS (SELECT * FROM nothing) SELECT x FROM a WHERE x = y ORDER BY z", facts) == Clauses()
+    )
