@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 NOTES = """\
 mapping: 1
@@ -14,18 +15,77 @@ table:
   name: Notes
   key: [PK, SK]
   type: type
-  indexes: {ByTotal: [TotalPK, TotalSK]}
+  indexes: {ByTotal: [TotalPK, TotalSK], ByCost: {key: [CostPK, {name: cost, type: number}]}}
 entities:
   note:
     items:
       Note:
         key: ["{owner}", "{name}"]
         ByTotal: ["{owner}", "T#{total:06.2f}"]
+        ByCost: ["{owner}", "{total}"]
         keep: [owner, name, total, n]
   visit:
     items:
       Visit: {key: ["{place}#{at|month}", "{at|iso:s}"], keep: [n]}
+  token:
+    items:
+      Token: {key: ["TOKEN#{id}", META], keep: [n]}
 access_patterns:
+  token:
+    params: {owner: text, id: uuid}
+    get: {key: ["TOKEN#{id}", META]}
+    returns: [n]
+    sql: SELECT n FROM token WHERE id = :id AND :owner <> ''
+  tokens:
+    params: {owner: text, ids: list of uuid}
+    batch_get: {key: ["TOKEN#{ids}", META]}
+    returns: [n]
+    sql: SELECT n FROM token WHERE id IN :ids AND :owner <> ''
+  labelled:
+    params: {owner: text, label: text}
+    query: {key: ["{owner}"], filter: {name: label}}
+    returns: [n]
+    sql: SELECT n FROM note WHERE owner = :owner AND name = :label
+  labels:
+    params: {owner: text, label: text}
+    query: {key: ["{owner}"], filter: {name: {ge: label}}}
+    returns: [n]
+    sql: SELECT n FROM note WHERE owner = :owner AND name >= :label
+  beginning:
+    params: {owner: text, label: text}
+    query: {key: ["{owner}"], filter: {name: {begins_with: label}}}
+    returns: [n]
+    sql: SELECT n FROM note WHERE owner = :owner AND substr(name, 1, length(:label)) = :label
+  priced:
+    params: {owner: text, total: number}
+    query: {key: ["{owner}"], filter: {total: {le: total}}}
+    returns: [n]
+    sql: SELECT n FROM note WHERE owner = :owner AND total <= :total
+  costed:
+    params: {owner: text, total: number}
+    query: {index: ByCost, key: ["{owner}", {ge: "{total}"}]}
+    returns: [n]
+    sql: SELECT n FROM note WHERE owner = :owner AND total >= :total
+  first:
+    params: {owner: text, most: integer}
+    query: {key: ["{owner}"], limit: most}
+    returns: [n]
+    sql: SELECT n FROM note WHERE owner = :owner ORDER BY name LIMIT :most
+  ranged:
+    params: {owner: text, low: optional integer, high: optional integer}
+    query: {key: ["{owner}"], filter: {n: {between: [low, high]}}}
+    returns: [n]
+    sql: SELECT n FROM note WHERE owner = :owner AND (:low IS NULL OR n BETWEEN :low AND :high)
+  spanned:
+    params: {owner: text, from: optional text, to: optional text}
+    query: {key: ["{owner}", {between: ["{from}", "{to}"]}]}
+    returns: [n]
+    sql: SELECT n FROM note WHERE owner = :owner AND (:from IS NULL OR name BETWEEN :from AND :to)
+  visited:
+    params: {owner: text, day: date}
+    query: {key: ["{owner}#{day|month}"]}
+    returns: [n]
+    sql: SELECT n FROM visit WHERE place = :owner AND at >= :day AND at < date(:day, '+1 month')
   one:
     params: {owner: text, name: text}
     get: {key: ["{owner}", "{name}"]}
@@ -96,10 +156,13 @@ SCRIPT = """
 CREATE TABLE note (owner TEXT NOT NULL, name TEXT NOT NULL, total NUMERIC(5, 2) NOT NULL, n INTEGER NOT NULL,
     PRIMARY KEY (owner, name));
 CREATE TABLE visit (place TEXT NOT NULL, at TIMESTAMP NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (place, at));
+CREATE TABLE token (id UUID NOT NULL PRIMARY KEY, n INTEGER NOT NULL);
+INSERT INTO token VALUES ('0b3f2a52-7a8e-4d53-9e0c-6a1f00000001', 7);
 INSERT INTO visit VALUES ('ann', '2026-01-01 00:00:00', 1), ('ann', '2026-01-20 10:00:00', 2), ('ann', '2026-02-03 00:00:00', 3);
 INSERT INTO note VALUES ('ann', 'a', 0, 1), ('ann', 'b', 9.99, 2), ('ann', 'c', 10, 3), ('bo', 'a', 9.99, 4);
 """
 REFUSED = "refused"
+Found = list[int] | str
 
 
 @dataclass(frozen=True)
@@ -108,10 +171,17 @@ class Question:
 
     pattern: str
     params: Mapping[str, Any]
-    found: list[int] | str
+    found: Found
+
+    def __str__(self) -> str:
+        values = {
+            name: type(one).__name__ if isinstance(one, int) else f"{one}"[:40]
+            for name, one in self.params.items()
+        }
+        return f"{self.pattern} {values}"
 
 
-def _asked(pattern: str, found: list[int] | str, **params: Any) -> Question:
+def _asked(pattern: str, found: Found, **params: Any) -> Question:
     return Question(pattern, {"owner": "ann"} | params, found)
 
 
@@ -147,6 +217,55 @@ QUESTIONS = [
     *(_asked("dear", found, total=n) for n, found in [(-1, [1, 2, 3]), (Decimal("9.999"), [3]), (1000, [])]),
     *(_asked("cheap", found, total=n) for n, found in [(-1, []), (Decimal("9.999"), [1, 2]), (1000, [1, 2, 3])]),
 ]  # fmt: skip
+HUGE = "x" * 3_000_000
+TOKEN = UUID("0b3f2a52-7a8e-4d53-9e0c-6a1f00000001")
+BOUNDED: list[tuple[int | None, Found]] = [(3, [2, 3]), (None, REFUSED)]
+QUESTIONS += [
+    *(_asked("token", [7], id=str(id_)) for id_ in (TOKEN, str(TOKEN).upper())),
+    *(_asked("token", REFUSED, id=id_) for id_ in (None, "", "x", 5, str(TOKEN)[:-1])),
+    _asked("tokens", [7], ids=[str(TOKEN), str(TOKEN)]),
+    *(_asked("tokens", REFUSED, ids=ids) for ids in ([str(TOKEN), ""], str(TOKEN), [None])),
+    _asked("labelled", [2], label="b"),
+    *(_asked("labelled", [], label=label) for label in ("", LONG, HUGE, "\0")),
+    *(_asked("labelled", REFUSED, label=label) for label in (None, 5)),
+    *(
+        _asked("labels", found, label=label)
+        for label, found in [("", [1, 2, 3]), ("b", [2, 3]), ("c" + LONG, [])]
+    ),
+    *(_asked("labels", REFUSED, label=label) for label in (HUGE, None)),
+    *(
+        _asked("beginning", found, label=label)
+        for label, found in [("", [1, 2, 3]), ("b", [2]), (LONG, []), (HUGE, [])]
+    ),
+    *(
+        _asked("priced", found, total=n)
+        for n, found in [(-1, []), (Decimal("9.999"), [1, 2]), (1e14, [1, 2, 3])]
+    ),
+    *(
+        _asked("costed", found, total=n)
+        for n, found in [(-1, [1, 2, 3]), (Decimal("9.999"), [3]), (1e14, [])]
+    ),
+    *(_asked("priced", REFUSED, total=n) for n in (None, "1", True)),
+    *(_asked("costed", REFUSED, total=n) for n in (None, "1", True)),
+    _asked("first", [1, 2], most=2),
+    _asked("first", [1, 2, 3], most=2**40),
+    *(_asked("first", REFUSED, most=most) for most in (0, -1, None, "2", True)),
+    *(_asked("ranged", found, low=2, high=high) for high, found in BOUNDED),
+    _asked("ranged", REFUSED, low=None, high=3),
+    _asked("ranged", [1, 2, 3], low=None, high=None),
+    *(_asked("spanned", REFUSED, **{"from": low, "to": high}) for low, high in [("b", None), (None, "b")]),
+    *(_asked("spanned", [1, 2, 3], **{"from": low, "to": high}) for low, high in [("a", "c"), (None, None)]),
+    *(_asked("visited", REFUSED, day=day) for day in (None, "", "x", 5, "2026-13-01", "2026-01-32")),
+    _asked("visited", [1, 2], day="2026-01-01"),
+    *(
+        _asked("month", [1, 2], at=at)
+        for at in ("2026-01-01T00:00:00", "2026-01-01 00:00:00.000", "2026-01-01")
+    ),
+    *(
+        _asked("month", REFUSED, at=at)
+        for at in ("2026-01-01T00:00:01", "2026-13-01T00:00:00", "2026-01-01T25:00:00")
+    ),
+]
 DAY = timedelta(days=1)
 NEW_YEAR = datetime(2026, 1, 1)
 QUESTIONS += [
@@ -156,10 +275,32 @@ QUESTIONS += [
     _asked("days", [2], **{"from": NEW_YEAR + DAY, "to": NEW_YEAR + 20 * DAY}),
     _asked("days", REFUSED, **{"from": NEW_YEAR + DAY / 2, "to": NEW_YEAR + 20 * DAY}),
 ]
+EAST = timezone(14 * timedelta(hours=1))
 NOT_IN_JSON = [
     _asked("costing", REFUSED, total=Decimal("NaN")),
     _asked("dear", REFUSED, total=Decimal("Infinity")),
     _asked("filtered", REFUSED, low=10**30, high=3),
+    *(
+        _asked(pattern, REFUSED, total=n)
+        for pattern in ("costing", "dear", "priced", "costed")
+        for n in (
+            Decimal("NaN"),
+            Decimal("sNaN"),
+            float("inf"),
+            10**5000,
+            Decimal("1e200"),
+            [1],
+        )
+    ),
+    *(_asked(pattern, found, total=1e30) for pattern, found in [("priced", [1, 2, 3]), ("costed", [])]),
+    _asked("first", REFUSED, most=2**64),
+    _asked("token", [7], id=TOKEN),
+    _asked("visited", [1, 2], day=NEW_YEAR.date()),
+    _asked("visited", REFUSED, day=NEW_YEAR),
+    *(
+        _asked("month", REFUSED, at=at)
+        for at in ("", "x", 5, None, NEW_YEAR.date(), datetime.min.replace(tzinfo=EAST))
+    ),
     _asked("one", REFUSED, name=b"b"),
     _asked("one", REFUSED, name="\ud800"),
 ]

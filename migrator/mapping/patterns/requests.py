@@ -27,6 +27,7 @@ from migrator.mapping.model.mapping import (
 from migrator.mapping.model.results import Nearby, Request
 from migrator.mapping.model.table import (
     BATCH_GET_KEYS,
+    ITEM_BYTES,
     PARTITION_KEY_BYTES,
     QUERY_LIMIT,
     SORT_KEY_BYTES,
@@ -388,14 +389,20 @@ def _of_keys(pattern: Pattern, test: KeyTest) -> KeyTest | None:
         return test if can_be else None
     if _is_reversed(test) or (operator in ("between", "le", "lt") and not values[-1]):
         return None
-    if any(_size(value) > SORT_KEY_BYTES for value in values):
-        if operator == "begins_with":
-            return None
-        what = f"{pattern.name}: a parameter makes a bound of {test.attribute} longer than a key can be"
-        raise SettingsError(f"{what} ({SORT_KEY_BYTES} bytes)")
+    if not _can_be(pattern, test, SORT_KEY_BYTES):
+        return None
     if values[0]:
         return test
     return KeyTest(test.attribute, "le", values[1:]) if operator == "between" else replace(test, values=[])
+
+
+def _can_be(pattern: Pattern, test: KeyTest, most: int) -> bool:
+    """Whether a value of at most so many bytes can pass the test. Raises: SettingsError for a range with a longer bound."""
+    is_longer = any(_size(value) > most for value in test.values if isinstance(value, (str, bytes)))
+    if is_longer and test.operator not in ("equal", "begins_with"):
+        what = f"{pattern.name}: a parameter makes a bound of {test.attribute} longer than it can be"
+        raise SettingsError(f"{what} ({most} bytes)")
+    return not is_longer and not _is_reversed(test)
 
 
 def _is_set(pattern: Pattern, attribute: str, bounds: Sequence[Expression], values: Sequence[Any]) -> bool:
@@ -447,7 +454,7 @@ def _filters(pattern: Pattern, render: Renderer) -> list[KeyTest] | None:
         values = [render.value(value) for value in comparison.values]
         if _is_set(pattern, comparison.attribute, comparison.values, values):
             given.append(KeyTest(comparison.attribute, comparison.operator, values))
-    return None if any(map(_is_reversed, given)) else given
+    return given if all(_can_be(pattern, test, ITEM_BYTES) for test in given) else None
 
 
 def _clauses(

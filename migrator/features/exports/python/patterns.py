@@ -21,7 +21,7 @@ from migrator.features.exports.python.expressions import (
 from migrator.features.exports.python.rows import Field, Record, named_fields, restoring
 from migrator.mapping.items.filters import FILTERS, unit_of
 from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.mapping import Param, SortCondition, Template, paths_in
+from migrator.mapping.model.mapping import FilterCondition, Param, SortCondition, Template, paths_in
 from migrator.mapping.model.table import PARTITION_KEY_BYTES, KeyAttribute
 from migrator.mapping.patterns.requests import MOVED_UP, cut_params
 
@@ -178,7 +178,7 @@ def _arguments(model: Model, pattern: PatternModel) -> Iterator[str]:
             for attribute, condition in zip(pattern.index.sort, asked.sort, strict=False)
         ]
         filters = [
-            f"({literal(one.attribute)}, {literal(one.operator)}, [{', '.join(map(code.attribute, one.values))}])"
+            f"({literal(one.attribute)}, {literal(one.operator)}, {_bounds(one, map(code.attribute, one.values))})"
             for one in asked.filters
         ]
         position = dict.fromkeys(
@@ -224,9 +224,15 @@ def _test(attribute: KeyAttribute, condition: SortCondition, code: Code) -> str:
         code.key(value, attribute, up=up)
         for value, up in zip(condition.values, directions, strict=True)
     ]
-    return (
-        f"({literal(attribute.name)}, {literal(condition.operator)}, lambda: [{', '.join(values)}])"
-    )
+    made = _bounds(FilterCondition(attribute.name, condition.operator, condition.values), values)
+    return f"({literal(attribute.name)}, {literal(condition.operator)}, lambda: {made})"
+
+
+def _bounds(condition: FilterCondition, values: Iterable[str]) -> str:
+    """The values of a condition; of two bounds with parameters none may be unset alone."""
+    listed = f"[{', '.join(values)}]"
+    is_pair = len(condition.values) > 1 and all(any(paths_in([one])) for one in condition.values)
+    return f"_both({literal(condition.attribute)}, {listed})" if is_pair else listed
 
 
 def _limit(limit: str | None) -> str:

@@ -39,6 +39,7 @@ _Test = tuple[str, str, Sequence[Any]]
 _SortTest = tuple[str, str, Callable[[], Sequence[Any]]]
 """The same with what makes the values."""
 _MOST = 2**31 - 1
+_ITEM_BYTES = 400 * 1024
 _TESTS = {
     "equal": "{0} = {1}",
     "begins_with": "begins_with({0}, {1})",
@@ -104,7 +105,7 @@ class _Question:
         if sort is None:
             return []
         filters = [test for test in self.filters if None not in test[2]]
-        if any(_is_reversed(operator, values) for _, operator, values in filters):
+        if not all(_can_be(*test, _ITEM_BYTES) for test in filters):
             return []
         return [self._query(partition, sort, filters) for partition in self.keys]
 
@@ -155,15 +156,21 @@ def _possible(name: str, operator: str, values: Sequence[Any]) -> _Test | None:
         return (name, operator, values) if is_possible else None
     if _is_reversed(operator, values) or (operator in ("between", "le", "lt") and not values[-1]):
         return None
-    if any(_size(value) > 1024 for value in values):
-        if operator == "begins_with":
-            return None
-        raise RefusedError(
-            f"a parameter makes a bound of {name} longer than a key can be (1024 bytes)"
-        )
+    if not _can_be(name, operator, values, 1024):
+        return None
     if values[0]:
         return name, operator, values
     return (name, "le", values[1:]) if operator == "between" else (name, operator, [])
+
+
+def _can_be(name: str, operator: str, values: Sequence[Any], most: int) -> bool:
+    """Whether a value of at most so many bytes can pass the test. Raises: RefusedError for a range with a longer bound."""
+    is_longer = any(_size(value) > most for value in values if isinstance(value, (str, bytes)))
+    if is_longer and operator not in ("equal", "begins_with"):
+        raise RefusedError(
+            f"a parameter makes a bound of {name} longer than it can be ({most} bytes)"
+        )
+    return not is_longer and not _is_reversed(operator, values)
 
 
 def _is_reversed(operator: str, values: Sequence[Any]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -175,6 +175,18 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "uuid": (UUID,),
     "binary": (bytes,),
 }
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "date": dt.date.fromisoformat,
+    "timestamp": dt.datetime.fromisoformat,
+    "uuid": UUID,
+}
+
+
+def _both(name: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Two bounds that have parameters. Raises: RefusedError if only one is set."""
+    if values.count(None) == 1:
+        raise RefusedError(f"of {name} one bound is set and the other is not; give both or neither")
+    return values
 
 
 def _listed(value: Any) -> Any:
@@ -186,17 +198,22 @@ def _listed(value: Any) -> Any:
 
 
 def _checked(given: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-    """The parameters of a question. Raises: RefusedError for None if one is required, and for a value of another type."""
+    """The parameters of a question; dates, times and UUIDs may be given as texts. Raises: RefusedError for None if one is
+    required, and for a value of another type."""
+    checked: dict[str, Any] = {}
     for name, type_ in types.items():
         wanted, value = type_.removeprefix("optional "), given[name]
         of = wanted.removeprefix("list of ")
-        values = [value] if of == wanted else value
-        is_unset = value is None and wanted != type_
-        if not is_unset and not (
-            isinstance(values, list) and all(_is_of(of, one) for one in values)
-        ):
-            raise RefusedError(f"{name}: the parameter must be of the type {wanted}")
-    return given
+        try:
+            if value is None and wanted != type_:
+                checked[name] = None
+            elif of == wanted:
+                checked[name] = _param(of, value)
+            else:
+                checked[name] = [_param(of, one) for one in _list(value)]
+        except (ValueError, TypeError, ArithmeticError):
+            raise RefusedError(f"{name}: the parameter must be of the type {wanted}") from None
+    return checked
 
 
 def _refuse_cut(given: Mapping[str, Any], units: Mapping[str, str]) -> None:
@@ -212,17 +229,26 @@ def _refuse_cut(given: Mapping[str, Any], units: Mapping[str, str]) -> None:
                 raise RefusedError(f"{name}: the key holds only its {unit}")
 
 
-def _is_of(type_: str, given: Any) -> bool:
-    value = given
-    if not isinstance(given, _TYPES[type_]) or (isinstance(value, bool) and type_ != "boolean"):
-        return False
-    if isinstance(value, str):
-        return not any("\ud800" <= char <= "\udfff" for char in value)
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
+
+
+def _param(type_: str, given: Any) -> Any:
+    """A value of the type. Raises: TypeError, ValueError or OverflowError for another one."""
+    value: Any = _READ[type_](given) if isinstance(given, str) and type_ in _READ else given
+    if type(value) is bool and type_ != "boolean":
+        raise TypeError
+    if not issubclass(type(value), _TYPES[type_]):
+        raise TypeError
+    if type_ == "text":
+        value.encode()
     if type_ == "number":
         _decimal(value)
-    if type_ == "integer":
-        return bool(-(2**63) <= value < 2**64)
-    return type_ != "date" or not isinstance(value, dt.datetime)
+    if type_ == "integer" and not -(2**63) <= value < 2**64:
+        raise ValueError
+    return _day(value) if type_ == "date" else _moment(value) if type_ == "timestamp" else value
 
 
 def _padded(value: Any, width: int, decimals: int) -> str:

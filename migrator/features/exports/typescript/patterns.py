@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -91,12 +91,19 @@ def asked_of(model: PatternModel, function: str, title: str, around: Around) -> 
 
 
 def checked_type(param: Param) -> str:
-    return f"{type_of(Kind(param.type))}{'[]' if param.many else ''}{'?' if param.optional else ''}"
+    return f"{param.type}{'[]' if param.many else ''}{'?' if param.optional else ''}"
 
 
 def param_type(param: Param) -> str:
     one = type_of(Kind(param.type))
     return f"{f'readonly {one}[]' if param.many else one}{' | null' if param.optional else ''}"
+
+
+def _bounds(name: str, values: Sequence[Expression], made: Iterable[str]) -> str:
+    """The values of a condition; of two bounds with parameters none may be unset alone."""
+    listed_values = f"[{', '.join(made)}]"
+    is_pair = len(values) > 1 and all(any(paths_in([one])) for one in values)
+    return f"both({quoted(name)}, {listed_values})" if is_pair else listed_values
 
 
 def _needed(name: str) -> str:
@@ -125,8 +132,9 @@ class _Writer:
         if pattern.sort:
             (sort,), (condition,) = index.sort, pattern.sort
             bounds = zip(condition.values, MOVED_UP.get(condition.operator, (None,)), strict=True)
-            values = ", ".join(self._key(value, sort, up=up) for value, up in bounds)
-            yield f"sort: sortedBy({quoted(sort.name)}, {quoted(_OPERATORS[condition.operator])}, () => [{values}])"
+            parts = [self._key(value, sort, up=up) for value, up in bounds]
+            sort_values = _bounds(sort.name, condition.values, parts)
+            yield f"sort: sortedBy({quoted(sort.name)}, {quoted(_OPERATORS[condition.operator])}, () => {sort_values})"
         yield f"order: {listed(attribute.name for attribute in index.sort)}"
         if pattern.descending:
             yield "descending: true"
@@ -163,9 +171,9 @@ class _Writer:
 
     def _filters(self) -> Iterator[str]:
         for condition in self.pattern.filters:
-            values = ", ".join(map(self._value, condition.values))
+            values = _bounds(condition.attribute, condition.values, map(self._value, condition.values))
             is_ = quoted(_OPERATORS[condition.operator])
-            yield f"{{ name: {quoted(condition.attribute)}, is: {is_}, values: [{values}] }}"
+            yield f"{{ name: {quoted(condition.attribute)}, is: {is_}, values: {values} }}"
 
     def _value(self, value: Expression) -> str:
         match value:

@@ -64,9 +64,15 @@ function moment(value: string): [string, string, string] {
   if (!found) throw new RefusedError("not a date or a time as ISO 8601, such as 2026-06-10T14:32:00");
   const [, date = "", minutes = "00:00", seconds = "00", fraction = "", zone = ""] = found;
   const micros = fraction.padEnd(6, "0");
+  const written = new Date(`${date}T${minutes}:${seconds}Z`);
+  // JavaScript takes the 31st of February for a day of March.
+  const isReal = !Number.isNaN(written.getTime()) && written.toISOString().startsWith(date) && date >= "0001";
+  if (!isReal) throw new RefusedError("a date or a time that there is not");
   if (zone === "") return [date, `${minutes}:${seconds}.${micros}`, ""];
   const offset = zone === "Z" ? "Z" : `${zone.slice(0, 3)}:${zone.length > 3 ? zone.slice(-2) : "00"}`;
-  const utc = new Date(`${date}T${minutes}:${seconds}${offset}`).toISOString();
+  const moved = new Date(`${date}T${minutes}:${seconds}${offset}`);
+  const utc = Number.isNaN(moved.getTime()) ? "" : moved.toISOString();
+  if (utc.length !== 24) throw new RefusedError("a time outside of the years 1 to 9999");
   return [utc.slice(0, 10), `${utc.slice(11, 19)}.${micros}`, "Z"];
 }
 
@@ -291,16 +297,32 @@ interface Question {
 
 type Page = { items: Item[]; next?: unknown };
 
-/** Refuses a parameter that is not of its type: `string`, `string?` for an optional one, `string[]` for a list. */
+/** By type of a parameter whether a value is one. */
+const FITS: Record<string, (one: unknown) => boolean> = {
+  boolean: (one) => typeof one === "boolean",
+  integer: (one) => Number.isSafeInteger(one),
+  number: (one) => typeof one === "number" && Math.abs(one) <= Number.MAX_SAFE_INTEGER && (one === 0 || Math.abs(one) >= 1e-130),
+  text: (one) => typeof one === "string" && !/\p{Surrogate}/u.test(one),
+  uuid: (one) => typeof one === "string" && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(one),
+  date: (one) => typeof one === "string" && one.length === 10 && unlessRefused(() => moment(one)) !== undefined,
+  timestamp: (one) => typeof one === "string" && unlessRefused(() => moment(one)) !== undefined,
+};
+
+/** Refuses a parameter that is not of its type: `text`, `text?` for an optional one, `text[]` for a list. */
 function checkParams(params: object, types: Record<string, string>): void {
   for (const [name, type] of Object.entries(types)) {
     const value = (params as Item | null | undefined)?.[name];
     if (type.endsWith("?") && (value === null || value === undefined)) continue;
-    const of = type.replace(/\[\]|\?/g, "");
+    const fits = FITS[type.replace(/\[\]|\?/g, "")] as (one: unknown) => boolean;
     const values = type.includes("[]") ? value : [value];
-    const fits = (one: unknown): boolean => typeof one === of && (of !== "number" || Number.isFinite(one));
     if (!Array.isArray(values) || !values.every(fits)) throw new RefusedError(`${name}: the parameter must be of the type ${type}`);
   }
+}
+
+/** Two bounds that have parameters: none may be unset alone. */
+function both<T>(name: string, values: (T | undefined)[]): (T | undefined)[] {
+  if (values.filter((value) => value === undefined).length === 1) throw new RefusedError(`of ${name} one bound is set and the other is not; give both or neither`);
+  return values;
 }
 
 /** Refuses a time that is more than its key holds of it: so many characters. */
@@ -349,15 +371,18 @@ function sortedBy(name: string, is: Condition["is"], make: () => (KeyValue | und
   if (made === undefined) return null;
   if (made.some((value) => value === undefined)) return undefined;
   const values = made as KeyValue[];
-  if (isReversed({ is, values })) return null;
   const last = values[values.length - 1];
-  if (last === "" && ["=", "between", "<=", "<"].includes(is)) return null;
-  if (values.some((value) => bytesOf(value) > 1024)) {
-    if (is === "=" || is === "begins_with") return null;
-    throw new RefusedError(`a parameter makes a bound of ${name} longer than a key can be (1024 bytes)`);
-  }
+  if (isReversed({ is, values }) || (last === "" && ["=", "between", "<=", "<"].includes(is))) return null;
+  if (!canBe({ name, is, values }, 1024)) return null;
   if (values[0] !== "") return { name, is, values };
   return is === "between" ? { name, is: "<=", values: values.slice(1) } : undefined;
+}
+
+/** Whether a value of at most so many bytes can meet the condition; a range with a longer bound is refused. */
+function canBe({ name, is, values }: Filter, most: number): boolean {
+  const isLonger = values.some((value) => typeof value === "string" && bytesOf(value) > most);
+  if (isLonger && is !== "=" && is !== "begins_with") throw new RefusedError(`a parameter makes a bound of ${name} longer than it can be (${most} bytes)`);
+  return !isLonger && !isReversed({ is, values });
 }
 
 /** Whether nothing can lie between the bounds. */
@@ -422,7 +447,7 @@ async function sideBySide<T, R>(pieces: readonly T[], work: (piece: T) => Promis
 /** The items of the answer, of all partitions in the order of the sort key, each once. */
 async function ask(question: Question, page: (partition: KeyValue, next: unknown, size: number | undefined) => Promise<Page>): Promise<Item[]> {
   const { sort, filters = [] } = question;
-  if (sort === null || filters.some((filter) => isReversed(filter))) return [];
+  if (sort === null || !filters.every((filter) => canBe(filter, 400 * 1024))) return [];
   const fits = (item: Item): boolean => filters.every(({ name, is, values }) => meets(item[name], is, values));
   const read = async (key: Record<string, KeyValue>): Promise<Item[]> => {
     const partition = key[question.hash] as KeyValue;

@@ -177,7 +177,9 @@ _VOLATILE = CLOCKS | {"random", "randomblob", "changes", "total_changes", "last_
 
 
 def _number(value: Decimal) -> int | float:
-    return int(value) if value == value.to_integral_value() else float(value)
+    """As SQLite reads it in a statement: a whole number beyond 64 bits is a float."""
+    is_whole = value == value.to_integral_value() and -(2**63) <= value < 2**63
+    return int(value) if is_whole else float(value)
 
 
 def _comparable(value: Any, kind: Kind) -> Any:
