@@ -19,7 +19,9 @@ from migrator.cli.options import (
     tell_masked,
 )
 from migrator.cli.text import finding_line
+from migrator.journal.changes import SqlChanges
 from migrator.journal.runs import SqlJournal
+from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.instances import ServiceRegistry
 from migrator.mapping.model.journal import Finding, Run
 from migrator.runtime import logs
@@ -70,6 +72,26 @@ def known_revision(job: Job) -> str | None:
         return load_transforms(sound_mapping(job.mapping))[0].mapping.revision
     except MigratorError:
         return None
+
+
+def kept_mapping(changes: SqlChanges, job: Job, revision: str) -> ParsedMapping:
+    """A revision as the journal keeps it. Raises: SettingsError if it does not."""
+    text = changes.text(revision)
+    if text is None:
+        what = f"journal: the text of mapping {revision} is missing"
+        raise SettingsError(f"{what}. Run `migrator capture install JOB`, then `migrator backfill JOB`")
+    # Beside the job's file, where modules of its transforms are looked for.
+    parsed = examine_mapping(text, older_file(job, revision))
+    if (now := load_transforms(parsed)[0].mapping.revision) != revision:
+        say(
+            f"warning: mapping {revision} is {now} by the transforms as they are now: what only they changed is not seen"
+        )
+    return parsed
+
+
+def older_file(job: Job, revision: str) -> str:
+    """The place next to the job's mapping file for another revision of it."""
+    return str(job.mapping.with_name(f"{job.mapping.stem}.{revision}{job.mapping.suffix}"))
 
 
 def print_instances(service_registry: ServiceRegistry, revision: str | None) -> None:

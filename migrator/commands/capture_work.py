@@ -85,12 +85,12 @@ def install(
         "services" if by_services else "log" if from_log else "triggers" if by_triggers else None
     )
     with _session(command_job, "install", marked_by) as session:
-        if form == "alembic" and session.stage.marked_by == "log":
-            what = "a migration of Alembic is one transaction, and a slot cannot be made in one that writes"
-            raise SettingsError(f"{what}; use --as sql, in which each step is a transaction of its own")
+        if not form:
+            need_unanswered(
+                session.context, session.command_job.journal(), say, goes_back=go_back, force=force
+            )
         if dry_run or form:
             return _print_install(session, form or "sql", as_json=as_json)
-        need_unanswered(session.context, session.command_job.journal(), say, goes_back=go_back, force=force)
         _need_direct(session, take_back=take_back, as_json=as_json)
         session.stage.refuse(session.plans)
         journal = session.command_job.journal()
@@ -120,6 +120,9 @@ def install(
 
 
 def _print_install(session: _Session, form: str, *, as_json: bool) -> int:
+    if form == "alembic" and session.stage.marked_by == "log":
+        what = "a migration of Alembic is one transaction, and a slot cannot be made in one that writes"
+        raise SettingsError(f"{what}; use --as sql, in which each step is a transaction of its own")
     for refusal in session.stage.refusals(session.plans):
         click.echo(f"warning: {refusal}", err=True)
     steps = session.stage.steps(session.plans)

@@ -20,10 +20,13 @@ from migrator.cli.lag import lag_watch
 from migrator.cli.metrics import relay_part
 from migrator.cli.options import belonging, print_folded, say, shown_live, stop_on_signals
 from migrator.cli.relay_text import RelayReport, lag_line, open_line
-from migrator.cli.runs import RunEnd
+from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.processes import Others, Part, end_with_parent, options_of
+from migrator.journal.changes import SqlChanges
 from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import newest_of
+from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run
 from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, StoppedError
@@ -139,7 +142,9 @@ def relay(
         stop = stack.enter_context(stop_on_signals())
         if part:
             end_with_parent(stop)
-        context = stack.enter_context(job_wiring.open_job(read, "relay", workers=workers, stop=stop.is_set))
+        parsed = _mapping_gone_back_to(read, command_job.journal(stop.is_set))
+        opened = job_wiring.open_job(read, "relay", workers=workers, stop=stop.is_set, parsed=parsed)
+        context = stack.enter_context(opened)
         need_bucket(read, context.checked.entities)
         if is_marks_alone:
             as_json = options["as_json"]
@@ -152,6 +157,21 @@ def _job_of(job: Job, asked: _Asked) -> Job:
     if asked.part is None:
         return divided(job, asked.processes)
     return replace(with_connections(job, asked.part.connections), hooks=())
+
+
+def _mapping_gone_back_to(job: Job, journal: SqlJournal) -> ParsedMapping | None:
+    """The journal's mapping, if the job has gone back from that of its file: a supervisor starts the relay again while the
+    file is still the one that was left. None for the file's."""
+    own, newest = known_revision(job), newest_of(journal.database, job.name)
+    changes = SqlChanges(journal.database, job.name)
+    if own is None or newest is None or newest.revision.mapping == own or not changes.is_left(own):
+        return None
+    revision = newest.revision.mapping
+    say(
+        f"warning: {job.mapping}: the job has gone back from this mapping to {revision}, and the relay works by that one."
+        f" Put its file in place ({older_file(job, revision)})"
+    )
+    return kept_mapping(changes, job, revision)
 
 
 def _work(stack: ExitStack, command_job: CommandJob, context: JobContext, asked: _Asked, stop: Event) -> int:

@@ -396,7 +396,6 @@ def test_the_same_mapping_in_other_words_is_no_other_one(shop: Project) -> None:
 # ── one gate at every door ──
 
 _REFUSED = {
-    "an entity has another name": ("  invoice: {", "  bill: {table: invoice, "),
     "the table has another key": ("key: [PK, SK]", "key: [PK, SORT]"),
     "types stand elsewhere": ("type: type", "type: kind"),
 }
@@ -422,3 +421,30 @@ def test_what_mapping_diff_refuses_no_command_takes(shop: Project, case: str) ->
     write(shop, MAPPING)
     shop.done("relay", job, "--once")
     assert "clean" in shop.done("verify", job, "--settle", "0").out
+
+
+def test_renamed_entity_is_left_to_migrate_mapping(shop: Project) -> None:
+    job = str(shop.job)
+    filled(shop)
+    write(shop, MAPPING, "older.yaml")
+    write(shop, MAPPING.replace("  invoice: {", "  bill: {table: invoice, "))
+    said = json.loads(diff(shop, "older.yaml", *SOURCE, "--json"))
+    assert (said["renamed"], [fault["warning"] for fault in said["faults"]]) == ({"bill": "invoice"}, [True])
+    assert [step["command"] for step in said["steps"]] == ["migrator migrate-mapping JOB"]
+    for words in (
+        ["capture", "install", "--force"],
+        ["capture", "install", "--dry-run"],
+        ["backfill"],
+        ["relay", "--once"],
+    ):
+        refused = shop.run(*words, job)
+        assert (refused.code, standing(shop)) == (2, "new"), words
+        assert f"run `migrator migrate-mapping {job}`" in refused.err
+    change(shop, "DELETE FROM invoice WHERE id = 1")
+    change(shop, "UPDATE invoice SET total = 77 WHERE id = 2")
+    shop.done("migrate-mapping", job, "--settle", "0")
+    shop.done("relay", job, "--once")
+    assert "clean" in shop.done("verify", job, "--settle", "0").out
+    invoices = [item for item in shop.items() if item["type"] == "Invoice"]
+    assert {item["_src"].partition(":")[0] for item in invoices} == {"bill"}
+    assert len(invoices) == 59

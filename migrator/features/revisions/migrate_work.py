@@ -14,7 +14,7 @@ from typing import Any
 from migrator.cli.command_line import print_json
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed
 from migrator.cli.options import belonging, print_folded, say, stop_on_signals, stopped_says
-from migrator.cli.runs import known_revision
+from migrator.cli.runs import kept_mapping, known_revision, older_file
 from migrator.features.revisions.diff_work import Side, measured_work
 from migrator.features.revisions.revising import Flags, Revising, rewritten
 from migrator.features.revisions.text import work_lines
@@ -23,7 +23,7 @@ from migrator.journal.lease import RunLease
 from migrator.journal.phases import SqlPhases
 from migrator.journal.writers import newest_of
 from migrator.mapping.difference.difference import Difference, Revision
-from migrator.mapping.difference.faults import Compared, refusals
+from migrator.mapping.difference.faults import Compared
 from migrator.mapping.difference.steps import (
     ORDER,
     Asked,
@@ -35,14 +35,14 @@ from migrator.mapping.difference.steps import (
     refuse_direct,
     way_of,
 )
-from migrator.mapping.language.parse import ParsedMapping, examine_mapping
+from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.instances import ChangeStep, RevisionChange
 from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError
 from migrator.settings.job import Job
-from migrator.settings.transforms import load_transforms, read_mapping
+from migrator.settings.transforms import read_mapping
 from migrator.stages.backfill.estimate import estimate
 from migrator.stages.live.capture import owned
-from migrator.stages.process.write_path import refuse_changed
+from migrator.stages.process.write_path import need_both, refuse_changed
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import CommandJob, JobContext, write_ownership
@@ -140,9 +140,9 @@ def _way(command_job: CommandJob, changes: SqlChanges, file: JobContext, flags: 
 def _sides(stack: ExitStack, changes: SqlChanges, file: JobContext, way: Way, stop: Event) -> _Sides:
     """Raises: SettingsError where the text of a revision is not known; MappingError where it does not fit the source."""
     job = file.job
-    old = _kept(changes, job, way.before)
+    old = kept_mapping(changes, job, way.before)
     is_of_file = way.after == file.checked.mapping.revision or not way.goes_back
-    new = read_mapping(job.mapping) if is_of_file else _kept(changes, job, way.after)
+    new = read_mapping(job.mapping) if is_of_file else kept_mapping(changes, job, way.after)
     contexts = []
     for parsed in (old,) if is_of_file else (old, new):
         if parsed.faults:
@@ -152,27 +152,9 @@ def _sides(stack: ExitStack, changes: SqlChanges, file: JobContext, way: Way, st
     return _Sides(contexts[0], file if is_of_file else contexts[1], old, new, is_of_file)
 
 
-def _kept(changes: SqlChanges, job: Job, revision: str) -> ParsedMapping:
-    text = changes.text(revision)
-    if text is None:
-        what = f"journal: the text of mapping {revision} is missing"
-        raise SettingsError(f"{what}. Run `migrator capture install JOB`, then `migrator backfill JOB`")
-    # Beside the job's file, where modules of its transforms are looked for.
-    parsed = examine_mapping(text, _older(job, revision))
-    if (now := load_transforms(parsed)[0].mapping.revision) != revision:
-        say(
-            f"warning: mapping {revision} is {now} by the transforms as they are now: what only they changed is not seen"
-        )
-    return parsed
-
-
-def _older(job: Job, revision: str) -> str:
-    return str(job.mapping.with_name(f"{job.mapping.stem}.{revision}{job.mapping.suffix}"))
-
-
 def _written(job: Job, context: JobContext) -> str:
     """The file that relays and services are to be started by, written beside the job's own, which stays as it is."""
-    place, text = _older(job, context.checked.mapping.revision), context.checked.mapping.text.encode()
+    place, text = older_file(job, context.checked.mapping.revision), context.checked.mapping.text.encode()
     unfinished = f"{place}.unfinished"
     try:
         if os.path.lexists(place):
@@ -200,13 +182,7 @@ def _written(job: Job, context: JobContext) -> str:
 def _gated(command_job: CommandJob, sides: _Sides, way: Way, flags: Flags, stop: Event) -> Difference:
     """What changes. Raises: MappingError, SettingsError, RefusedError with all that stands against it."""
     job, journal = command_job.job, command_job.journal()
-    compared = sides.compared()
-    difference = compared.difference()
-    faults = refusals(compared, difference)
-    if any(not fault.warning for fault in faults):
-        raise MappingError(faults)
-    for fault in faults:
-        say(str(fault))
+    difference = need_both(sides.compared(), say)
     refuse_direct(difference, job.direct)
     if not way.goes_back:
         _need_capture(sides.new, stop)
@@ -303,7 +279,7 @@ class _Result:
 
 def _nothing(job: Job, there: There, *, as_json: bool) -> int:
     revision = there.revision
-    place = _older(job, revision)
+    place = older_file(job, revision)
     file = place if there.advice and os.path.isfile(place) else ""
     if as_json:
         _Result(revision, revision, file=file).print_json()
@@ -323,7 +299,9 @@ def _print_planned(sides: _Sides, way: Way, difference: Difference, *, as_json: 
         work = measured_work(job, sides.measured(), difference, _ROWS_EXACT, None, tries_inserts=False)
     steps = list(_planned(difference))
     if as_json:
-        planned = (0, 0.0, None) if work is None else (sum(work.rows.values()), work.units, work.usd)
+        read = {entity.name for entity in difference.entities if entity.effect != "gone"}
+        rows = 0 if work is None else sum(number for name, number in work.rows.items() if name in read)
+        planned = (0, 0.0, None) if work is None else (rows, work.units, work.usd)
         _Result(way.before, way.after, steps, *planned).print_json()
         return DIFFERENT
     for number, (_, said) in enumerate(steps, 1):

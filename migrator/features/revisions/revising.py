@@ -11,8 +11,9 @@ from functools import cached_property, partial
 from threading import Event
 
 from migrator.cli.cost import Bill, bill_of
-from migrator.cli.options import progress, say
+from migrator.cli.options import findings_to_print, progress, say
 from migrator.cli.runs import RunEnd
+from migrator.cli.text import SHOWN, finding_line
 from migrator.cli.watched import Watched, signs_of
 from migrator.commands.table_change import may_remove, refuse_asked
 from migrator.commands.verify_work import begun_run, recheck_of, stage_of
@@ -21,7 +22,7 @@ from migrator.journal.lease import RunLease
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
 from migrator.mapping.difference.difference import Difference
-from migrator.mapping.difference.steps import Verified, proven
+from migrator.mapping.difference.steps import ROUNDS, Verified, proven
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.wire import Estimate
 from migrator.mapping.model.capture import Installation
@@ -30,7 +31,7 @@ from migrator.mapping.model.instances import ChangeStep, RevisionChange, Share
 from migrator.mapping.model.journal import Page, Run, RunIdentity
 from migrator.mapping.model.live import OpenFindings, Outcome, Root
 from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey, TableDesign
-from migrator.runtime.errors import Interrupted, SettingsError, StoppedError
+from migrator.runtime.errors import Interrupted, RefusedError, SettingsError, StoppedError
 from migrator.settings.job import Job
 from migrator.stages.backfill.only import Only, only_changed
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
@@ -335,9 +336,13 @@ class Revising:
     def _only(self) -> dict[str, Callable[[Page], Only]]:
         former = {entity.name: entity for entity in self.old.checked.entities}
         source, live = self.old.source.at_primary(), self.edges.entities
+        renamed = self.difference.renamed
         return {
             changed.name: only_changed(
-                *(changed, live[changed.name].together, former.get(changed.name), source),
+                changed,
+                live[changed.name].together,
+                former.get(renamed.get(changed.name, changed.name)),
+                source,
                 is_first=self.is_first,
             )
             for changed in self.difference.entities
@@ -385,17 +390,39 @@ class Revising:
 
     def _verify(self) -> str:
         need_bucket(self.job, self.context.checked.entities)
-        verified, rows = proven(self._verified, self._refresh)
+        # Seen before the first row is read: what they stand for is compared with the table as a whole.
+        marks = self.edges.live.marks
+        unreadable = list(self.edges.relay(self.lease.check).unreadable())
+        first = self._verified()
+        verified, rows = proven(first, self._refresh, partial(self._rechecked, first.items))
         if verified.confirmed:
-            what = f"{len(verified.confirmed):,} row(s) still differ from their items"
-            raise StoppedError(
-                f"{what}: start the relay where none is at work, and give the same command again"
+            raise RefusedError("\n".join(self._differing(len(verified.confirmed))))
+        if unreadable:
+            with self._writing() as check:
+                check()
+                marks.finish(unreadable)
+            say(
+                f"{len(unreadable):,} mark(s) of the mapping before acknowledged: the verify covers their rows"
             )
         self.rows += rows
         self.findings = sum(verified.left.values())
         kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(verified.left.items()))
         written = f", {rows:,} row(s) that had changed meanwhile written" if rows else ""
         return f"{verified.items:,} item(s) of the table, {kinds or 'clean'}{written}"
+
+    def _differing(self, rows: int) -> Iterator[str]:
+        """The rows that the last verify found different, with masked keys, and what to do."""
+        journal, mapping = self.edges.journal, self.context.checked.mapping
+        found = journal.findings(self._last_verify(), SHOWN)
+        yield from map(finding_line, findings_to_print(found, mapping, whole_keys=False))
+        yield (
+            f"{rows:,} row(s) still differ from their items after {ROUNDS} rounds (above; all: `migrator findings"
+            f" {self.job.path}`). Start the relay if none is running, and give the same command again"
+        )
+
+    def _last_verify(self) -> Run:
+        runs = self.edges.journal.runs(self.job.name)
+        return next(run for run in reversed(runs) if run.identity.kind == "verify")
 
     def _verified(self) -> Verified:
         edges, journal, context = self.edges, self.edges.journal, self.context
@@ -410,6 +437,12 @@ class Revising:
             keep_look(partial(live_wiring.changes_counted, edges.live, context), keep)
             result = stage.run(run, context.checked.entities)
         return Verified(result.scanned, result.confirmed, result.findings)
+
+    def _rechecked(self, items: int) -> Verified:
+        run, journal = self._last_verify(), self.edges.journal
+        recheck = recheck_of(self.edges.live, self.context, self.target, journal, self.stop, 0.0)
+        confirmed = recheck.confirm(run)
+        return Verified(items, confirmed, journal.finding_counts(run))
 
     def _refresh(self, confirmed: Mapping[Root, set[ItemKey]]) -> None:
         roots = list(confirmed)

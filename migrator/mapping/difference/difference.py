@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from migrator.mapping.difference.meaning import (
@@ -115,12 +115,16 @@ class TableDifference:
 
 @dataclass(frozen=True)
 class Difference:
-    """All of it. Empty where both revisions make the same items and ask the same questions of them."""
+    """All of it. Empty where both revisions make the same items and ask the same questions of them.
+
+    `renamed`: entities that are new, by the name that the old revision has for the same rows with the same base keys.
+    """
 
     entities: tuple[EntityDifference, ...]
     patterns: tuple[PatternDifference, ...]
     schema: SchemaDifference
     table: tuple[TableDifference, ...]
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -143,10 +147,26 @@ def difference(old: Revision, new: Revision) -> Difference:
         ),
         _schema(before, after, old.plans, new.plans),
         table,
+        dict(_renamed(before, after)),
     )
 
 
 # ── entities and their items ──
+
+
+def _renamed(
+    before: Mapping[str, EntityMeaning], after: Mapping[str, EntityMeaning]
+) -> Iterator[tuple[str, str]]:
+    """Each new entity whose rows and base keys are those of an entity that is gone, with that one's name."""
+    gone = {_identity(entity): name for name, entity in before.items() if name not in after}
+    for name, entity in after.items():
+        if name not in before and (former := gone.get(_identity(entity))):
+            yield name, former
+
+
+def _identity(entity: EntityMeaning) -> tuple[frozenset[tuple[str, Meant]], frozenset[Meant]]:
+    """What names the rows of an entity and their items, apart from its own name."""
+    return frozenset(entity.rows.items()), frozenset(one.parts[BASE_KEY] for one in entity.types.values())
 
 
 def _entity(before: EntityMeaning | None, after: EntityMeaning | None) -> EntityDifference | None:

@@ -34,7 +34,7 @@ class Compared:
 
 def refusals(compared: Compared, found: Difference) -> list[Fault]:
     """Why writers of both revisions cannot be at work on one table; warnings where only a source, or a person, can tell."""
-    faults = [*_of_table(compared, found), *_of_rows(compared, found), *_of_keys(compared)]
+    faults = [*_of_table(compared, found), *_of_rows(compared, found), *_of_keys(compared, found)]
     return sorted(dict.fromkeys(faults), key=lambda fault: (fault.warning, fault.line, fault.where))
 
 
@@ -87,12 +87,16 @@ def _of_rows(compared: Compared, found: Difference) -> Iterator[Fault]:
                     f"{what}: both must have the same rows as long as both are at work",
                     warning=True,
                 )
+        if former := found.renamed.get(entity.name):
+            what = f"it has the rows and keys of {former} in the old revision"
+            why = f"only `migrator migrate-mapping JOB` gives the items of {former} the new name"
+            yield compared.new_document.fault(at, f"{what}: {why}", warning=True)
 
 
 # ── keys that both revisions could claim, for different rows ──
 
 
-def _of_keys(compared: Compared) -> Iterator[Fault]:
+def _of_keys(compared: Compared, found: Difference) -> Iterator[Fault]:
     table = compared.new.mapping.table
     planned = bool(compared.old.plans or compared.new.plans)
     for old_entity, old in _of_one_alone(compared.old, compared.new):
@@ -100,6 +104,8 @@ def _of_keys(compared: Compared) -> Iterator[Fault]:
             if not keys_may_meet(old, new, table):
                 continue
             if old_entity.name == new_entity.name and is_one_row(old, new, table):
+                continue
+            if old_entity.name == found.renamed.get(new_entity.name):
                 continue
             where: Path = ("entities", new_entity.written, "items", new[1].type, "key")
             other = f"{old_entity.written}.{old[1].type}"

@@ -20,7 +20,7 @@ newest, so what is written and deleted after that stays; the verify proves all o
 ANSWERED: tuple[Phase, ...] = ("ramp", "live", "complete")
 """Phases in which the table answers calls."""
 ROUNDS = 3
-"""How often the table is verified, and what differs written, before it is left to the next call."""
+"""How often rows that differ are written and compared again before they are left to the next call."""
 
 
 class ChangeBook(Protocol):
@@ -196,15 +196,21 @@ class Verified:
 
 
 def proven(
-    verify: Callable[[], Verified], refresh: Callable[[Mapping[Root, set[ItemKey]]], None]
+    verified: Verified,
+    refresh: Callable[[Mapping[Root, set[ItemKey]]], None],
+    recheck: Callable[[], Verified],
 ) -> tuple[Verified, int]:
-    """The last verify, and how many rows were written on the way: those that changed while their page was not written
-    yet, whose older keys neither that page nor a relay of the newer mapping knows any more."""
+    """What is left of a verify of the whole table, and how many rows were written on the way: those that changed while their
+    page was not written yet, whose older keys neither that page nor a relay of the newer mapping knows any longer.
+
+    `recheck`: the rows that are left, compared again. Services go on changing rows, so a row counts only if it differs each
+    time after it was written.
+    """
     rows = 0
-    for number in range(ROUNDS):
-        verified = verify()
-        if not verified.confirmed or number == ROUNDS - 1:
+    for _ in range(ROUNDS):
+        if not verified.confirmed:
             break
         refresh(verified.confirmed)
         rows += len(verified.confirmed)
+        verified = recheck()
     return verified, rows

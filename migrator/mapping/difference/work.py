@@ -61,6 +61,10 @@ def steps_of(found: Difference) -> list[Step]:
 
 
 def _steps(found: Difference) -> Iterator[Step]:
+    if found.renamed:
+        names = ", ".join(f"{former} the name {name}" for name, former in found.renamed.items())
+        yield Step(f"give the items of {names}, and make all other changes", "migrator migrate-mapping JOB")
+        return
     added = [part.index for part in found.table if part.way == "add"]
     removed = [part.index for part in found.table if part.way == "remove"]
     if added:

@@ -53,13 +53,15 @@ def only_changed(
     is_first: bool,
 ) -> Callable[[Page], Only]:
     """For each page of the entity. `former`: the entity as the older mapping has it, whose rows `source` reads; None for a
-    new one. `together`: item types that are written in one transaction, all of them or none. `is_first`: whether the job was
+    new one. If its name was another one, tombstones of that name take the place of its items before these are put.
+    `together`: item types that are written in one transaction, all of them or none. `is_first`: whether the job was
     never by the newer mapping; where it was, tombstones lie at the keys that it left, and each insert would fail."""
     effects = {difference.type: difference.effect for difference in changed.types}
     types = frozenset(type_ for type_, effect in effects.items() if effect != "gone")
-    is_new = is_first and all(effects[type_] in ("new", "moved") for type_ in types)
+    is_renamed = former is not None and former.name != changed.name
+    is_new = is_first and not is_renamed and all(effects[type_] in ("new", "moved") for type_ in types)
     types |= together if types & together else frozenset()
-    if former is None or not may_give_up(changed):
+    if former is None or not (is_renamed or may_give_up(changed)):
         return lambda page: Only(types, is_new, none_had)
     return lambda page: Only(types, is_new, partial(former_keys, former, source, page))
 

@@ -110,10 +110,9 @@ def follow(
     `intended`: the keys by the root of the page's items; asked only where a row is read again.
     """
     refuse_above(highest_above(outcomes, ticket), refresh.tickets, refresh.memory)
-    roots = {
-        *again,
-        *(_root(refresh, outcome.item) for outcome in outcomes if outcome.verdict not in _SETTLED),
-    }
+    left = (_root(refresh, outcome.item) for outcome in outcomes if outcome.verdict not in _SETTLED)
+    # A tombstone of an entity's former name that is refused has met what another writer put there by the new one.
+    roots = {*again, *(root for root in left if root[0] in refresh.entities)}
     page.unwritten = {
         refresh.table.key_of(outcome.item): outcome.why
         for outcome in outcomes

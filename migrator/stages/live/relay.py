@@ -294,6 +294,13 @@ class Relay:
                 return root_keys
             mark = replace(mark, cursor=work.cursor)
 
+    def unreadable(self) -> Iterator[int]:
+        """Ids of pending marks from which this mapping cannot see the rows: they were left for another one."""
+        after = 0
+        while marks := self.marks.look(after, PAGE):
+            yield from (mark.id for mark in marks if isinstance(self._reach(mark), str))
+            after = marks[-1].id
+
     def _work(self, reaches: Sequence[tuple[Mark, Reach]], worked: Worked) -> None:
         """Where it fails, in parts, so that a mark that cannot be worked stops no other."""
         try:

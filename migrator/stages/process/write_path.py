@@ -14,6 +14,7 @@ from migrator.journal.changes import SqlChanges
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import answers_of, newest_of
+from migrator.mapping.difference.difference import Difference
 from migrator.mapping.difference.difference import Revision as Mapped
 from migrator.mapping.difference.faults import Compared, refusals
 from migrator.mapping.difference.steps import ANSWERED
@@ -189,15 +190,28 @@ def need_unanswered(
     revisions = live.revisions_of(context, journal)
     standing = revisions.standing()
     if standing == "new" or (standing == "old" and goes_back):
-        _need_both(context, journal)
+        _refuse_unfit(context, journal, tell)
         phases = SqlPhases(journal.database, context.job.name).all()
         answered = {name: phase.state for name, phase in phases.items() if phase.state.phase in ANSWERED}
         known = answers_of(journal.database, context.job.name)
         refuse_changed(list(_changed(answered, known, revisions.own)), tell, force=force)
 
 
-def _need_both(context: JobContext, journal: SqlJournal) -> None:
-    """Raises: MappingError with all that `mapping diff` refuses, where the text of the newest mapping is known and fits."""
+def need_both(compared: Compared, tell: Tell) -> Difference:
+    """What changes between two mappings, the warnings of `mapping diff` printed. Raises: MappingError with all that it
+    refuses: writers of both cannot be at work on one table."""
+    difference = compared.difference()
+    faults = refusals(compared, difference)
+    if any(not fault.warning for fault in faults):
+        raise MappingError(faults)
+    for fault in faults:
+        tell(str(fault))
+    return difference
+
+
+def _refuse_unfit(context: JobContext, journal: SqlJournal, tell: Tell) -> None:
+    """Raises: as need_both does, compared with the mapping that the job works by, if its text is known; SettingsError for
+    what `migrate-mapping` alone can do."""
     job = context.job
     newest = newest_of(journal.database, job.name)
     changes = SqlChanges(journal.database, job.name)
@@ -205,16 +219,21 @@ def _need_both(context: JobContext, journal: SqlJournal) -> None:
     if text is None:
         return
     before = examine_mapping(text, "the mapping that the job works by")
-    try:
-        plans = () if before.faults else checked_on(context.source, before).read_plans
-    except MigratorError:
+    if before.faults:
         return
-    now = Mapped(context.checked.mapping, context.checked.read_plans)
-    compared = Compared(
-        Mapped(before.mapping, plans), now, before.document, read_mapping(job.mapping).document
-    )
-    if faults := [fault for fault in refusals(compared, compared.difference()) if not fault.warning]:
-        raise MappingError(faults)
+    now, documents = context.checked.mapping, (before.document, read_mapping(job.mapping).document)
+    try:
+        plans = checked_on(context.source, before).read_plans, context.checked.read_plans
+    except MigratorError:
+        # The source has changed since: the mappings are compared without it.
+        plans = (), ()
+    compared = Compared(Mapped(before.mapping, plans[0]), Mapped(now, plans[1]), *documents)
+    if renamed := need_both(compared, tell).renamed:
+        names = ", ".join(f"{former} to {name}" for name, former in renamed.items())
+        raise SettingsError(
+            f"{job.mapping}: the mapping renames {names}, and items of the former name would refuse those of the new one;"
+            f" run `migrator migrate-mapping {job.path}`"
+        )
 
 
 def _changed(

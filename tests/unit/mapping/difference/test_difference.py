@@ -509,8 +509,19 @@ def test_values_that_cannot_be_told_apart_in_a_key_name_no_row() -> None:
     assert [fault.where for fault in refused(old, new)] == ["entities.order.items.Order.key"]
 
 
-def test_an_entity_of_another_name_under_the_same_keys() -> None:
+def test_entity_of_another_name_with_the_same_rows_and_keys_is_renamed() -> None:
     new = unasked().replace("  order:\n", "  purchase:\n")
+    (found,) = refused(unasked(), new)
+    assert (found.where, found.warning) == ("entities.purchase", True)
+    assert difference(revision(unasked()), revision(new)).renamed == {"purchase": "order"}
+
+
+def test_entity_of_another_name_with_other_rows_may_not_have_the_keys() -> None:
+    new = (
+        unasked()
+        .replace("  order:\n", "  purchase:\n")
+        .replace("where: {status: [P, S]}", "where: {status: [P]}")
+    )
     found = [fault for fault in refused(unasked(), new) if not fault.warning]
     assert {fault.where for fault in found} == {
         "entities.purchase.items.Order.key",

@@ -25,8 +25,6 @@ from migrator.mapping.difference.steps import (
 )
 from migrator.mapping.model.evidence import PatternPhase, State
 from migrator.mapping.model.instances import ChangeStep, RevisionChange, Standing
-from migrator.mapping.model.live import Root
-from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import SettingsError
 from tests import pins
 
@@ -243,17 +241,16 @@ DIFFERS = Verified(3, {("user", "1"): {("A", "B")}}, {"different": 1})
 CLEAN = Verified(3, {}, {})
 
 
-def test_what_differs_is_written_and_verified_again() -> None:
-    verifies, refreshed = iter([DIFFERS, CLEAN]), []
+@pytest.mark.parametrize(("looks", "written"), [([], 0), ([CLEAN], 1), ([DIFFERS, CLEAN], 2)])
+def test_proven_writes_what_differs_and_compares_it_again(looks: list[Verified], written: int) -> None:
+    refreshed: list[object] = []
+    left = iter(looks)
+    first = DIFFERS if looks else CLEAN
+    assert proven(first, refreshed.append, lambda: next(left)) == (CLEAN, written)
+    assert refreshed == [DIFFERS.confirmed] * written
 
-    def refresh(confirmed: object) -> None:
-        refreshed.append(confirmed)
 
-    assert proven(lambda: next(verifies), refresh) == (CLEAN, 1)
-    assert refreshed == [DIFFERS.confirmed]
-
-
-def test_what_differs_for_ever_is_left_to_the_next_call() -> None:
-    refreshed: list[dict[Root, set[ItemKey]]] = []
-    last, _ = proven(lambda: DIFFERS, lambda confirmed: refreshed.append(dict(confirmed)))
-    assert (last, len(refreshed)) == (DIFFERS, ROUNDS - 1)
+def test_proven_row_that_always_differs_is_left_to_the_next_call() -> None:
+    refreshed: list[object] = []
+    assert proven(DIFFERS, refreshed.append, lambda: DIFFERS) == (DIFFERS, ROUNDS)
+    assert len(refreshed) == ROUNDS
