@@ -35,6 +35,8 @@ def difference_data(
     found: Difference, faults: Sequence[Fault], work: Work | None, steps: Sequence[Step]
 ) -> dict[str, Any]:
     data = {"equal": found.is_empty, **asdict(found)}
+    # A warning names them.
+    del data["renamed"]
     data["schema"] |= {"needs_install": found.schema.needs_install}
     data["work"] = None if work is None else _work_data(work)
     return data | {"steps": [asdict(step) for step in steps], "faults": [asdict(fault) for fault in faults]}
