@@ -345,6 +345,16 @@ def _live(
 def recheck_of(
     live: Live, context: JobContext, target: Target, journal: SqlJournal, stop: Event, settle_s: float | None
 ) -> RecheckEdges:
+    before = (live.tickets.highest(), live.marks.state().waiting)
+    return RecheckEdges(
+        confirm_of(context, target, journal, stop, settle_s),
+        lambda: before == (live.tickets.highest(), live.marks.state().waiting) and not before[1],
+    )
+
+
+def confirm_of(
+    context: JobContext, target: Target, journal: SqlJournal, stop: Event, settle_s: float | None
+) -> Confirm:
     entities = {entity.name: entity for entity in context.checked.entities}
     recheck = Recheck(
         *(context.source, target.store, journal, entities, target.design, time.time, target.objects)
@@ -355,11 +365,7 @@ def recheck_of(
             nap(DEFAULT_SETTLE_S if settle_s is None else settle_s, stop.is_set, time.sleep)
         return recheck.confirm(run)
 
-    before = (live.tickets.highest(), live.marks.state().waiting)
-    return RecheckEdges(
-        confirm,
-        lambda: before == (live.tickets.highest(), live.marks.state().waiting) and not before[1],
-    )
+    return confirm
 
 
 def _print(

@@ -16,7 +16,7 @@ from migrator.cli.runs import RunEnd
 from migrator.cli.text import SHOWN, finding_line
 from migrator.cli.watched import Watched, signs_of
 from migrator.commands.table_change import may_remove, refuse_asked
-from migrator.commands.verify_work import begun_run, recheck_of, stage_of
+from migrator.commands.verify_work import begun_run, confirm_of, recheck_of, stage_of
 from migrator.journal import run_starts
 from migrator.journal.lease import RunLease
 from migrator.journal.runs import SqlJournal
@@ -440,9 +440,8 @@ class Revising:
 
     def _rechecked(self, items: int) -> Verified:
         run, journal = self._last_verify(), self.edges.journal
-        recheck = recheck_of(self.edges.live, self.context, self.target, journal, self.stop, 0.0)
-        confirmed = recheck.confirm(run)
-        return Verified(items, confirmed, journal.finding_counts(run))
+        confirm = confirm_of(self.context, self.target, journal, self.stop, 0.0)
+        return Verified(items, confirm(run), journal.finding_counts(run))
 
     def _refresh(self, confirmed: Mapping[Root, set[ItemKey]]) -> None:
         roots = list(confirmed)
