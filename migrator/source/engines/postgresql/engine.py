@@ -218,11 +218,20 @@ def _comparable(value: Any, _: Kind) -> Any:
     return repr(value) if isinstance(value, float) else value
 
 
+def _text(value: str) -> str:
+    """Raises: SettingsError."""
+    if "\0" in value:
+        raise SettingsError(
+            "a parameter has a NUL character, which no text of PostgreSQL holds; leave it out"
+        )
+    return value
+
+
 SQL = Sql(
     reader=Postgres,
     quote='"',
     parameters=_PARAMETERS,
-    forms=AS_TEXT,
+    forms={**AS_TEXT, str: _text},
     comparable=_comparable,
     integer_bits=None,
     between=BETWEEN,

@@ -397,6 +397,14 @@ def test_a_list_after_not_in_must_not_be_empty() -> None:
     assert bound == {"ids_0": 2}
 
 
+@pytest.mark.parametrize("value", ["a\0", ["a", "a\0"]])
+def test_a_text_that_postgresql_cannot_hold_is_refused(value: str | list[str]) -> None:
+    sql = "SELECT 1 WHERE 'a' IN :name"
+    with pytest.raises(SettingsError):
+        bound_statement(CheckedStatement(sql, "postgresql"), {"name": value})
+    bound_statement(CheckedStatement(sql, "sqlite"), {"name": value})
+
+
 def test_a_list_elsewhere_is_the_drivers_to_bind() -> None:
     statement, bound = bound_statement(
         CheckedStatement("SELECT 1 = ANY(:ids)", "postgresql"), {"ids": [1, 2]}
