@@ -91,19 +91,23 @@ def _zeros(
     """A warning for each TTL column that is 0 in some row, where the mapping does not say what 0 means."""
     for plan in plans:
         for item in plan.entity.items:
-            column = plan.table.column(item.expiry.path) if item.expiry and not item.expiry.zero else None
+            if item.expiry is None or item.expiry.zero:
+                continue
+            alias, _, name = item.expiry.path.rpartition(".")
+            tables = {"": plan.table} | {join.alias: join.table for join in plan.joins}
+            column = tables[alias].column(name) if alias in tables else None
             if column is None or column.sql or column.kind.name != "integer":
                 continue
-            if _is_zero_somewhere(source, plan, column, dialect):
+            if _is_zero_somewhere(source, tables[alias], column, dialect):
                 what = f"'{column.name}' is 0 in some row, and its items count as expired and are not shown"
                 advice = "write ttl: {from: …, zero: never}, or zero: expired where they are"
                 at = ("entities", plan.entity.written, "items", item.type, "ttl")
                 yield parsed.document.fault(at, f"{what}; {advice}", warning=True)
 
 
-def _is_zero_somewhere(source: Questions, plan: EntityPlan, column: Column, dialect: str) -> bool:
+def _is_zero_somewhere(source: Questions, table: TableFacts, column: Column, dialect: str) -> bool:
     spell = Speller("", dialect).name
-    place = ".".join(map(spell, filter(None, (plan.table.schema, plan.table.real))))
+    place = ".".join(map(spell, filter(None, (table.schema, table.real))))
     try:
         return bool(source.query(f"SELECT 1 FROM {place} WHERE {spell(column.real)} = 0 LIMIT 1", {}, None))
     except MigratorError:

@@ -301,8 +301,12 @@ def _marked(
 
 
 def _tell_next(live: Live, result: VerifyResult) -> None:
-    """What to do about findings; while marks wait they may be nothing but changes on their way."""
-    if not result.findings:
+    """What to do about findings; while marks wait, differences may be nothing but changes on their way."""
+    if refused := result.findings.get("refused"):
+        say(
+            f"{refused:,} row(s) are refused and have no items; change the rows or the mapping, then run `migrator relay`"
+        )
+    if not any(result.findings.get(kind) for kind in LOOKED_AT):
         return
     state = live.marks.state()
     if state.waiting:

@@ -105,9 +105,15 @@ def test_every_command_ends_and_a_finding_names_the_row(shop: Shop) -> None:
     shop.project.done("capture", "install", job)
     assert run("backfill", job).code == 1
     assert shop.findings() == {("customer", "[2]"), ("named", r'["Z\udce9"]'), ("note", "[2]")}
-    assert run("verify", "--settle", "0s", job).code == 1
+    shop.run(CHANGES[1])
+    refused = run("verify", "--settle", "0s", job)
+    assert refused.code == 1
+    assert "3 row(s) are refused" in refused.err
+    assert "on its way" not in refused.err
     shop.run(*CHANGES)
     assert run("relay", "--once", job).code == 1
+    relay = next(one for one in run("report", job, "--json").data["runs"] if one["kind"] == "relay")
+    assert relay["refused"] == 4
     assert run("verify", "--settle", "0s", job).code == 1
     assert {item["PK"]: item["name"] for item in shop.project.items() if item["type"] == "Customer"} == {
         "C#1": "d"

@@ -400,7 +400,8 @@ class Report:
         patterns = windows.patterns(self.sides.mapping.patterns)
         budgets = {name: pattern.p99_ms for name, pattern in self.sides.mapping.patterns.items()}
         patterns = [replace(report, budget_ms=budgets[report.name]) for report in patterns]
-        groups, refused = self._groups(windows, since), self._refused()
+        refused = self._refused()
+        groups = self._groups(windows, since, sum(one.count for one in refused))
         views = Views(self.sides.mapping, self.sides.entities, self._showing, self._sampled())
         shown = [self._showing.view(view) for view in views.all()]
         return ReportModel(
@@ -438,7 +439,7 @@ class Report:
     def _sampled(self) -> Rows | None:
         return self.sides.source if self.options.values else None
 
-    def _groups(self, windows: Windows, since: float) -> list[Group]:
+    def _groups(self, windows: Windows, since: float, refused: int) -> list[Group]:
         """Groups in order: most differences first, shadow reads before runs, and last those that are history."""
         lag, backfill = self.around.lag, self._runs.get("backfill")
         around = Circumstances(
@@ -447,6 +448,7 @@ class Report:
             captured=lag.waiting is not None,
             oldest_s=lag.oldest_s,
             now_s=windows.now_s,
+            refused=refused,
         )
         made = Differences(self._showing, around, self.options.values, self._pairs)
         revision = self.sides.mapping.revision
@@ -520,7 +522,7 @@ class Report:
         return verdict_of(standings)
 
     def _run(self, run: Run) -> RunReport:
-        tally = self.records.journal.tally(run)
+        tally, findings = self.records.journal.tally(run), self._counts(run)
         plans = [entity.plan for entity in self.sides.entities]
         is_comparable = run.identity.kind == "verify" and bool(plans)
         return RunReport(
@@ -532,8 +534,9 @@ class Report:
             scope=run.identity.scope,
             rows=tally.rows,
             items=tally.items,
-            refused=tally.refused,
-            findings=self._counts(run),
+            # A relay refuses rows of marks, and keeps no tally of them.
+            refused=max(tally.refused, findings.get("refused", 0)),
+            findings=findings,
             current=run.identity.revision == columns_digest(self.sides.mapping.revision, plans)
             if is_comparable
             else None,

@@ -24,7 +24,7 @@ class Circumstances:
     """The state of the job around a difference. `waiting`: marks that no relay has worked yet, `oldest_s`: the age of the
     oldest at `now_s` (seconds since 1970); `backfilled`: whether a backfill has ended; `captured`: whether changes leave
     marks. `of_pattern`: the difference is between answers, not between a row and its item, so the pattern itself may be
-    wrong. `rows`: how many rows the examples come from, 0 where that is not known."""
+    wrong. `rows`: how many rows the examples come from, 0 where that is not known; `refused`: rows without items."""
 
     waiting: int = 0
     backfilled: bool = True
@@ -33,6 +33,7 @@ class Circumstances:
     oldest_s: float = 0.0
     now_s: float = 0.0
     rows: int = 0
+    refused: int = 0
 
     def of(self, found_at: float | None) -> Circumstances:
         """The circumstances of a difference last found at `found_at` (None: not known). In a busy source some mark nearly
@@ -118,6 +119,9 @@ def _of_attribute(kind: str, pairs: Sequence[Pair], around: Circumstances) -> Ca
 
 
 def _of_row(kind: str, around: Circumstances) -> Cause:
+    if kind == "missing" and around.of_pattern and around.refused:
+        what = f"{around.refused:,} row(s) are refused by the mapping and have no items"
+        return Cause(what, "`migrator findings JOB` prints why")
     if around.waiting:
         return Cause(_lagging(around), "`migrator relay JOB`, then compare again")
     if kind == "missing" and not around.backfilled:

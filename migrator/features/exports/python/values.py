@@ -472,9 +472,11 @@ def _expires(
     """Seconds since 1970 at which an item expires: of a moment, or of a number of which so many are a second."""
     if value is None or (zero_is_never and value == 0):
         return None
-    return (
-        value // per_s if isinstance(value, int) else _filter_epoch(value, zone)
-    ) + days * 86_400
+    if not isinstance(value, int):
+        return _filter_epoch(value, zone) + days * 86_400
+    if value // per_s >= 7_258_118_400:
+        raise RefusedError("an expiry beyond the year 2200; is it in another unit?")
+    return value // per_s + days * 86_400
 
 
 # ── values restored from items and answers ──

@@ -149,7 +149,7 @@ def test_an_order_that_is_not_compared_is_no_warning(tmp_path: Path) -> None:
 TTL = """mapping: 1
 table: {name: Shop, key: [PK, SK], type: type, ttl: ends}
 entities:
-  order: {table: orders, items: {Order: {key: ["O#{id}", M], ttl: %s}}}
+  order: {table: orders, join: {plan: plan_id}, items: {Order: {key: ["O#{id}", M], ttl: %s}}}
 """
 
 
@@ -161,6 +161,8 @@ entities:
         ("{from: until, zero: never}", "(1, 0)", False),
         ("{from: until, unit: milliseconds}", "(1, 0)", True),
         ("{from: until, zero: expired}", "(1, 0)", False),
+        ("plan.ends", "(1, 5)", True),
+        ("{from: plan.ends, zero: never}", "(1, 5)", False),
     ],
 )
 def test_a_ttl_of_zero_of_which_the_mapping_says_nothing_is_named(
@@ -168,7 +170,9 @@ def test_a_ttl_of_zero_of_which_the_mapping_says_nothing_is_named(
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
         connection.executescript(
-            f"CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, until BIGINT); INSERT INTO orders VALUES {rows}"
+            "CREATE TABLE plans (id INTEGER NOT NULL PRIMARY KEY, ends BIGINT); INSERT INTO plans VALUES (1, 0);"
+            "CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, until BIGINT, plan_id INTEGER REFERENCES plans (id));"
+            f"INSERT INTO orders (id, until) VALUES {rows}"
         )
     (tmp_path / "m.yaml").write_text(TTL % ttl, encoding="utf-8")
     faults, _ = check_on_source(f"sqlite:///{tmp_path / 's.db'}", read_mapping(tmp_path / "m.yaml"))

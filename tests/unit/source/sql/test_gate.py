@@ -450,7 +450,7 @@ def test_values_are_bound_as_each_driver_takes_them(
         assert bound == {"a": form, "b": None, "c_0": form}
 
 
-@pytest.mark.parametrize("given", [2**63, -(2**63) - 1, Decimal(10) ** 30, [1, 2**63]])
+@pytest.mark.parametrize("given", [2**63, -(2**63) - 1, [1, 2**63]])
 def test_sqlite_is_asked_for_no_integer_that_it_cannot_hold(given: Any) -> None:
     sql = "SELECT 1 WHERE 1 IN :n" if isinstance(given, list) else "SELECT 1 WHERE 1 = :n"
     with pins.refused(SettingsError):
