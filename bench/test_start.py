@@ -18,7 +18,7 @@ SHARES = {
     ("--help",): 0.1,
     ("backfill", "--help"): 0.1,
     ("cutover", "advance", "--help"): 0.1,
-    ("local", "status"): 0.15,
+    ("local"): 0.15,
     ("mapping", "check", str(MAPPING)): 0.3,
 }
 """The most that a command may take of the CPU time in which everything is loaded."""

@@ -42,7 +42,7 @@ def reported(folder: Path) -> Path:
         for step in STEPS:
             _run([*migrator, *step, "--quiet"], folder, environment)
     finally:
-        _run([*migrator, "local", "stop"], folder, environment)
+        _run([*migrator, "local", "--stop"], folder, environment)
     return folder / "report.html"
 
 

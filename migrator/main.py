@@ -17,7 +17,7 @@ import migrator.features.bulk.commands
 import migrator.features.spark.commands  # noqa: F401
 from migrator.cli.command_line import LOG, Branch, CommandLine, log_from
 from migrator.cli.inert import plain
-from migrator.commands.backfill import backfill, findings
+from migrator.commands.backfill import backfill
 from migrator.commands.capture import capture, relay
 from migrator.commands.cutover import cutover
 from migrator.commands.local import completion, local
@@ -25,8 +25,8 @@ from migrator.commands.mapping import mapping
 from migrator.commands.reverse import reverse
 from migrator.commands.status import pace, status
 from migrator.commands.table import doctor, table
-from migrator.commands.verify import query, shadow, verify
-from migrator.features.exports.commands import export, import_model
+from migrator.commands.verify import shadow, verify
+from migrator.features.exports.commands import export
 from migrator.features.init.commands import examples, init
 from migrator.features.look.commands import look, ui
 from migrator.features.plan.commands import plan
@@ -36,9 +36,9 @@ from migrator.features.revisions.commands import migrate_mapping
 from migrator.runtime.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 
 SECTIONS = {
-    "Design": (init, import_model, plan, mapping, query, examples),
+    "Design": (init, plan, mapping, examples),
     "Prepare": (doctor, table, export, capture, local),
-    "Move": (backfill, relay, verify, migrate_mapping, look, ui, status, findings, pace),
+    "Move": (backfill, relay, verify, migrate_mapping, look, ui, status, pace),
     "Cut over": (shadow, report, cutover, reverse, decommission),
     "Clean": (clean,),
     "Shell": (completion,),

@@ -124,7 +124,7 @@ class Demo(Story):
         until("the watch moves back", lambda: events.exists() and events.stat().st_size > 0, watch)
         stop(customers, watch)
         print((HOME / "watch.txt").read_text(), end="")
-        self.migrator("cutover", "history", JOB, "recent_orders")
+        self.migrator("cutover", "status", "--history", JOB, "recent_orders")
         self.migrator("verify", JOB, "--repair", "--settle", "1", says_no=True)
         self.caught_up()
         self.migrator("verify", JOB)

@@ -69,14 +69,14 @@ class Story:
         os.environ.pop("MIGRATOR_ENDPOINT_URL", None)
         # Stopped before its folder goes: a server that runs on would write into a folder that is no longer there.
         if self.home.exists():
-            self.answer("local", "stop")
+            self.answer("local", "--stop")
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(parents=True)
 
     def end(self) -> None:
         stop(*self.background)
         self.background.clear()
-        self.answer("local", "stop")
+        self.answer("local", "--stop")
 
     # ── Commands ──
 
@@ -126,7 +126,7 @@ class Story:
 
     def endpoint(self) -> str:
         """Where the embedded DynamoDB answers."""
-        return next(word for word in self.answer("local", "status").split() if word.startswith("http://"))
+        return next(word for word in self.answer("local").split() if word.startswith("http://"))
 
     def reported(self, page: str) -> list[str]:
         """What the report, which is written as a page, is judged by. Raises: Failed where it is not clean."""

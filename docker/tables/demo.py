@@ -130,7 +130,7 @@ class Demo(Story):
         self.migrator("relay", JOB, "--once")
         self.migrator("verify", JOB)
         self.migrator("shadow", "replay", JOB, "--questions", "10", "--seed", "2", "--settle", "1")
-        self.migrator("cutover", "history", JOB, PATTERNS[0])
+        self.migrator("cutover", "status", "--history", JOB, PATTERNS[0])
         return self.reported(REPORT)
 
     def asked(self, method: str, path: str, body: Any = None) -> Any:

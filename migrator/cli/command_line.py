@@ -57,14 +57,21 @@ class Leaf(click.Command):
     """A command that takes the options of the log, too, and refuses an option with one value that is given twice.
 
     Its callback returns the work, which it imports: so a help, a completion or wrong use waits for no SQL and no AWS.
-    `example`: the words of one use, behind the command's name. `for_words`: the option for words left over.
+    `example`: the words of one use, behind the command's name. `for_words`: from the given values, the option that extra
+    words belong to.
     """
 
-    def __init__(self, *args: Any, example: str = "", for_words: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        example: str = "",
+        for_words: Callable[[dict[str, Any]], str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.example = example
         self.for_words = for_words
-        self.allow_extra_args = bool(for_words)
+        self.allow_extra_args = for_words is not None
         self.params += _log_options()
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -79,7 +86,8 @@ class Leaf(click.Command):
             self._refuse_twice(ctx, args)
         words = super().parse_args(ctx, args)
         if words and self.for_words and not ctx.resilient_parsing:
-            told = " ".join(f"{self.for_words} {shlex.quote(word)}" for word in words)
+            option = self.for_words(ctx.params)
+            told = " ".join(f"{option} {shlex.quote(word)}" for word in words)
             raise click.UsageError(f"Got unexpected extra argument(s) ({' '.join(words)}); write {told}", ctx)
         return words
 

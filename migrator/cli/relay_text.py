@@ -198,7 +198,7 @@ def open_line(counts: Mapping[str, int]) -> str:
     if not counts:
         return ""
     listed = ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items()))
-    return f"{sum(counts.values()):,} finding(s) of live change are open ({listed}); see `migrator findings`"
+    return f"{sum(counts.values()):,} finding(s) of live change are open ({listed}); see `migrator status --findings`"
 
 
 def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
@@ -206,7 +206,7 @@ def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
     if not state.waiting + state.unripe:
         return "no mark waits" if counts else "no mark waits: every captured change is in the table"
     unripe = f", {state.unripe:,} not ripe yet" if state.unripe else ""
-    failed = f", {state.failed:,} failed before (see `migrator findings`)" if state.failed else ""
+    failed = f", {state.failed:,} failed before (see `migrator status --findings`)" if state.failed else ""
     least = "at least " if state.waiting + state.unripe > MARKS_COUNTED else ""
     rows = f" of {least}{state.rows:,} row(s)" if state.rows else ""
     return f"{state.waiting:,} mark(s){rows} wait, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"

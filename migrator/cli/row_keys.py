@@ -47,7 +47,9 @@ def _key_of_finding(entity: CompiledEntity, text: str) -> SourceKey:
         values, key = (), ""
     if len(values) != len(entity.plan.key):
         what = f"--key […] is no key of {entity.name}"
-        raise SettingsError(f"{what}; write it as `migrator findings --show-keys` shows it, such as '[42]'")
+        raise SettingsError(
+            f"{what}; write it as `migrator status --findings --show-keys` shows it, such as '[42]'"
+        )
     for column, value in zip(entity.plan.key, values, strict=True):
         if column.kind.name == "integer" and (type(value) is not int or not is_held(value)):
             raise SettingsError(f"the key column {column.name} is an integer of 64 bits")

@@ -1,4 +1,4 @@
-"""`migrator findings`, and how commands begin, resume and end a run of the journal."""
+"""`migrator status --findings`, and how commands begin, resume and end a run of the journal."""
 
 from __future__ import annotations
 
@@ -110,11 +110,11 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
         raise SettingsError(f"{what}\n{advice}")
 
 
-# ── `migrator findings`: what the journal of a job holds of what was found ──
+# ── `migrator status --findings`: what the journal of a job holds of what was found ──
 
 
-def findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:
-    """The exit code of `migrator findings`."""
+def print_findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:
+    """The exit code of `migrator status --findings`."""
     read = job_wiring.read_job(job)
     with job_wiring.open_journal(read) as journal:
         listed = list(_listed(read, journal, number, None if everything else 100))

@@ -78,7 +78,9 @@ def print_findings(console: Console, findings: Sequence[Finding], counts: Mappin
         console.print(finding_line(finding), markup=False, highlight=False, soft_wrap=True)
     rest = sum(counts.values()) - min(len(findings), SHOWN)
     if rest > 0:
-        console.print(f"… and {rest:,} more: see them with `migrator findings JOB --all`", markup=False)
+        console.print(
+            f"… and {rest:,} more: see them with `migrator status JOB --findings --all`", markup=False
+        )
 
 
 def finding_line(finding: Finding) -> str:
@@ -127,7 +129,7 @@ def hint_lines(traces: RowTraces) -> Iterator[str]:
     # Samples are there, or not, whatever row is meant.
     own = [number for kind, number in traces.counts.items() if kind != "samples"]
     if not any((*own, traces.items, traces.is_there)):
-        yield "If you expected something: is the key written as `migrator findings --show-keys` shows it?"
+        yield "If you expected something: is the key written as `migrator status --findings --show-keys` shows it?"
 
 
 def forgotten_lines(done: Forgotten) -> Iterator[str]:

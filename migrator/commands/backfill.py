@@ -1,10 +1,9 @@
-"""`migrator backfill`, and what it found: `migrator findings`."""
+"""`migrator backfill`, and what it found: `migrator status --findings`."""
 
 from __future__ import annotations
 
 import click
 
-from migrator.cli import names
 from migrator.cli.command_line import (
     MONEY,
     Leaf,
@@ -63,29 +62,9 @@ from migrator.cli.command_line import (
 def backfill() -> Work:
     """Write every row of the source into the table; go on where a run before this one stopped.
 
-    Exit code 0: all is written; 1: more rows were refused than --max-refused allows (see `migrator findings`);
+    Exit code 0: all is written; 1: more rows were refused than --max-refused allows (see `migrator status --findings`);
     3 and 130: stopped, the same command goes on.
     """
     from migrator.commands.backfill_work import backfill
 
     return backfill
-
-
-@click.command(cls=Leaf, example="jobs/shop.yaml")
-@job_argument
-@click.option("--run", "number", type=int, shell_complete=names.runs, help="The run (default: the newest).")
-@click.option("--all", "everything", is_flag=True, help="All findings, not only the first 100.")
-@keys_option
-@json_option
-def findings() -> Work:
-    """List what a run found: refused rows, collisions, differences; one line each.
-
-    Without --run first what relays found and still holds, whichever run found it: a finding of live change is open until
-    its row was worked well, by a relay or a backfill.
-
-    Of keys only what names nobody is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a
-    instead of the rest, unless --show-keys is given.
-    """
-    from migrator.cli.runs import findings
-
-    return findings

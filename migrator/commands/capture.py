@@ -149,7 +149,7 @@ def relay() -> Work:
     hosts with one journal.
 
     Exit code 0: with --once, no mark is left that is ripe; 1: some could not be worked, or rows were refused or met a
-    collision (see `migrator findings`), or another relay still has marks after the time of a lease (tuning.lease_s);
+    collision (see `migrator status --findings`), or another relay still has marks after a lease (tuning.lease_s);
     3: an edge gave up, the marks wait.
     """
     from migrator.commands.relay_work import relay

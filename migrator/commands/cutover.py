@@ -78,6 +78,11 @@ def cutover() -> None:
 @cutover.command(example="jobs/shop.yaml")
 @job_argument
 @click.argument("pattern", required=False, shell_complete=names.patterns)
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Show every move: who, when, from where to where, by what evidence, and why.",
+)
 @json_option
 @adopt_option
 def status() -> Work:
@@ -88,18 +93,6 @@ def status() -> Work:
     from migrator.commands.cutover_watch import status
 
     return status
-
-
-@cutover.command(example="jobs/shop.yaml")
-@job_argument
-@click.argument("pattern", required=False, shell_complete=names.patterns)
-@json_option
-@adopt_option
-def history() -> Work:
-    """Show every move: who, when, from where to where, by what evidence, and why."""
-    from migrator.commands.cutover_watch import history
-
-    return history
 
 
 @cutover.command(example="jobs/shop.yaml recent_orders --wait")

@@ -1,4 +1,4 @@
-"""`migrator cutover watch`: moves patterns back by itself when their limits are passed; `status` and `history`."""
+"""`migrator cutover watch`: moves patterns back by itself when their limits are passed; `cutover status`."""
 
 from __future__ import annotations
 
@@ -151,12 +151,16 @@ def _tell_back(job: Job, moved: MovedBack) -> None:
     tell(job.hooks, "rolled_back", job.name, pattern=moved.pattern, reason=moved.reason, **_data(moved))
 
 
-# ── `migrator cutover status` and `history`: where the patterns are, and how they came there ──
+# ── `migrator cutover status`: where the patterns are, and how they came there ──
+
+
+def status(history: bool, **asked: Any) -> int:
+    """The exit code of `migrator cutover status`."""
+    return _history(**asked) if history else _status(**asked)
 
 
 @belonging(keeps=True)
-def status(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
-    """The exit code of `migrator cutover status`."""
+def _status(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
     read = command_job.job
     patterns = pattern_names(read)
     if isinstance(patterns, MigratorError):
@@ -192,8 +196,7 @@ def status(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
 
 
 @belonging()
-def history(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
-    """The exit code of `migrator cutover history`."""
+def _history(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
     read = command_job.job
     moves = job_journal_of(read, command_job.journal()).phases.history(pattern)
     if pattern is not None and not moves:

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import Branch, Leaf, Work, json_option
+from migrator.cli.command_line import Leaf, Work, json_option
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.group(cls=Branch)
-def local() -> None:
-    """Look after the embedded DynamoDB on this machine; `target: embedded` (MiniStack) or `target: dynoxide` starts it."""
-
-
-@local.command(example="")
+@click.command(cls=Leaf, example="--stop")
+@click.option("--stop", is_flag=True, help="Stop it; its tables are kept for the next start.")
 @json_option
-def status() -> Work:
-    """Say whether it runs, and where."""
-    from migrator.commands.local_work import status
+def local() -> Work:
+    """Show whether the embedded DynamoDB runs on this machine, and where.
 
-    return status
+    A job with `target: embedded` (MiniStack) or `target: dynoxide` starts it.
+    """
+    from migrator.commands.local_work import local
 
-
-@local.command(example="")
-@json_option
-def stop() -> Work:
-    """Stop it; its tables are kept for the next start."""
-    from migrator.commands.local_work import stop
-
-    return stop
+    return local
 
 
 @click.command(cls=Leaf, example="bash >> ~/.bashrc")

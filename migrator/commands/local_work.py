@@ -16,8 +16,12 @@ def _folders() -> list[Path]:
     return [embedded.folder(name) for name in embedded.NAMES]
 
 
-def status(as_json: bool) -> int:
-    """The exit code of `migrator local status`."""
+def local(stop: bool, as_json: bool) -> int:
+    """The exit code of `migrator local`."""
+    return _stop(as_json) if stop else _status(as_json)
+
+
+def _status(as_json: bool) -> int:
     server = next(filter(None, map(embedded.running, _folders())), None)
     if as_json:
         fields = {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
@@ -27,8 +31,7 @@ def status(as_json: bool) -> int:
     return 0
 
 
-def stop(as_json: bool) -> int:
-    """The exit code of `migrator local stop`."""
+def _stop(as_json: bool) -> int:
     stopped = True in [embedded.stop(home) for home in _folders()]
     if as_json:
         print_json({"stopped": stopped})

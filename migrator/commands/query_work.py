@@ -1,4 +1,4 @@
-"""`migrator query` and `migrator shadow replay`: access patterns asked of both sides."""
+"""`migrator look --pattern` and `migrator shadow replay`: access patterns asked of both sides."""
 
 from __future__ import annotations
 
@@ -393,11 +393,11 @@ def _replay_cell(values: Mapping[str, Any] | None, name: str) -> str:
     return escape(plain(values[name]))
 
 
-# ── `migrator query`: one access pattern, asked of both sides ──
+# ── `migrator look --pattern`: one access pattern, asked of both sides ──
 
 
 def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_json: bool) -> int:
-    """The exit code of `migrator query`."""
+    """The exit code of `migrator look --pattern`."""
     read = job_wiring.read_job(job)
     texts = _param_texts(params)
     with job_wiring.open_job(read, "query") as context:

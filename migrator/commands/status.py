@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import (
     Leaf,
     Work,
     adopt_option,
     job_argument,
     json_option,
+    keys_option,
     some_seconds,
 )
 from migrator.commands.cutover import own_name
@@ -30,6 +32,20 @@ from migrator.commands.cutover import own_name
     help="With --watch: how often.",
 )
 @click.option(
+    "--findings",
+    is_flag=True,
+    help="List what a run found: refused rows, collisions, differences; first what relays found and is still open.",
+)
+@click.option(
+    "--run",
+    "number",
+    type=int,
+    shell_complete=names.runs,
+    help="With --findings: of this run (default: the newest).",
+)
+@click.option("--all", "everything", is_flag=True, help="With --findings: all, not only the first 100.")
+@keys_option
+@click.option(
     "--same-job",
     is_flag=True,
     help="Keep on record that the table or the source that the job names now is the job's, by one name more.",
@@ -42,6 +58,9 @@ def status() -> Work:
 
     A process is slow where it does less than half of its usual rate, and stalled where work waits and nothing was done for a
     minute.
+
+    A finding of live change is open until its row was written well, by a relay or a backfill. Of keys only what names nobody
+    is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a instead of the rest without --show-keys.
     """
     from migrator.commands.status_work import status
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ from migrator.cli.inert import plain
 from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import belonging, console_on, print_folded, shown_path, stdout, stop_on_signals
 from migrator.cli.relay_text import lag_line
-from migrator.cli.runs import known_revision, print_instances
+from migrator.cli.runs import known_revision, print_findings, print_instances
 from migrator.cli.tables import FittedTable
 from migrator.commands.status_text import (
     ProcessStanding,
@@ -220,8 +221,21 @@ def status_of(job: Job, journal: SqlJournal, table_away: str = "") -> JobStatus:
 # ── The command ──
 
 
-@belonging(applies=lambda options: not options["same_job"], tells=True)
 def status(
+    job: Path, findings: bool, number: int | None, everything: bool, whole_keys: bool, **asked: Any
+) -> int:
+    """The exit code of `migrator status`."""
+    if findings:
+        if asked["watch"] or asked["runs"] or asked["same_job"]:
+            raise click.UsageError("--findings goes without --watch, --runs and --same-job")
+        return print_findings(job, number, everything, whole_keys, asked["as_json"])
+    if number is not None or everything or whole_keys:
+        raise click.UsageError("--run, --all and --show-keys go with --findings")
+    return _status(job=job, **asked)
+
+
+@belonging(applies=lambda options: not options["same_job"], tells=True)
+def _status(
     command_job: CommandJob,
     as_json: bool,
     same_job: bool,
@@ -230,7 +244,6 @@ def status(
     every_s: float,
     table_away: str = "",
 ) -> int:
-    """The exit code of `migrator status`."""
     if watch and (as_json or same_job or runs):
         raise click.UsageError(
             "--watch goes alone; for programs, give `migrator status --json` again and again"

@@ -1,10 +1,9 @@
-"""`migrator verify`, `migrator query` and `migrator shadow`: both sides compared."""
+"""`migrator verify` and `migrator shadow`: both sides compared."""
 
 from __future__ import annotations
 
 import click
 
-from migrator.cli import names
 from migrator.cli.command_line import (
     Branch,
     Leaf,
@@ -71,29 +70,11 @@ def verify() -> Work:
     One that was stopped within the last hour goes on; what it looked at before it does not look at again.
     With --source-url the copy and its check do not share what one user is shown; marks are read by the job's own.
 
-    Exit code 0: clean; 1: differences (see `migrator findings`); 3 and 130: stopped, the same command goes on.
+    Exit code 0: clean; 1: differences (see `migrator status --findings`); 3 and 130: stopped, the same command goes on.
     """
     from migrator.commands.verify_work import verify
 
     return verify
-
-
-@click.command(cls=Leaf, example="jobs/shop.yaml recent_orders -p user_id=42", for_words="-p")
-@job_argument
-@click.argument("pattern", shell_complete=names.patterns)
-@click.option(
-    "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter of the pattern."
-)
-@click.option("--explain", is_flag=True, help="Show each request too, and what both sides took.")
-@json_option
-def query() -> Work:
-    """Run access pattern PATTERN on the table and print its answer beside SQL's. Exit code 1 when they differ.
-
-    A list is given with commas or as a JSON array: -p product_ids=1,2,3
-    """
-    from migrator.commands.query_work import query
-
-    return query
 
 
 @click.group(cls=Branch)

@@ -206,7 +206,7 @@ def _checked(row: Any) -> PatternPhase:
     )
     right = f"phase '{audited.phase}', percent {audited.percent}, version {row.audited}"
     way_out = f"`migrator cutover rollback JOB {row.pattern}` writes it anew and moves it back"
-    fault = f"{what}; its audit says {right} (see `migrator cutover history`), and {way_out}"
+    fault = f"{what}; its audit says {right} (see `migrator cutover status --history`), and {way_out}"
     return PatternPhase(row.pattern, audited, row.audited, row.at, fault)
 
 

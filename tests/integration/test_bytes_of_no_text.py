@@ -58,8 +58,8 @@ class Shop:
 
     def findings(self) -> set[tuple[str, str]]:
         """(entity, key) of each finding of the newest run."""
-        told = self.project.run("findings", str(self.project.job), "--json", "--show-keys")
-        return {(one["entity"], one["source_key"]) for one in told.data["findings"]}
+        told = self.project.run("status", "--findings", str(self.project.job), "--json", "--show-keys")
+        return {(one["entity"], one["source_key"]) for one in told.data["status", "--findings"]}
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -118,7 +118,12 @@ def test_every_command_ends_and_a_finding_names_the_row(shop: Shop) -> None:
     assert {item["PK"]: item["name"] for item in shop.project.items() if item["type"] == "Customer"} == {
         "C#1": "d"
     }
-    for words in (["status"], ["findings"], ["report"], ["query", "get_customer", "-p", "id=2"]):
+    for words in (
+        ["status"],
+        ["status", "--findings"],
+        ["report"],
+        ["look", "--pattern", "get_customer", "-p", "id=2"],
+    ):
         ended = run(words[0], job, *words[1:])
         assert ended.code in (0, 1), (words, ended.err)
     shop.run("UPDATE customer SET name = 'e'", "DELETE FROM named WHERE n = 3")

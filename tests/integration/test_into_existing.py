@@ -44,7 +44,7 @@ def own(shop: Project) -> int:
 
 def told(shop: Project) -> set[str]:
     """Partition keys of the findings of the last run."""
-    rows = shop.done("findings", str(shop.job), "--json", "--show-keys", "--all").data["findings"]
+    rows = shop.done("status", "--findings", str(shop.job), "--json", "--show-keys", "--all").data["findings"]
     assert {one["kind"] for one in rows} == {"collision"}
     return {part for part in IN_THE_WAY for one in rows if f'"{part}"' in one["item_key"]}
 

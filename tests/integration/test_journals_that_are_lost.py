@@ -72,7 +72,7 @@ def words_for(shop: Project) -> list[Sequence[str]]:
         ["clean", "--tombstones", job],
         ["clean", "--row", job, "--entity", "customer", "--key", "99", "--yes"],
         ["cutover", "status", job],
-        ["cutover", "history", job],
+        ["cutover", "status", "--history", job],
         ["cutover", "advance", job, PATTERN, "--override", "x"],
         ["cutover", "ramp", job, PATTERN, "5", "--override", "x"],
         ["cutover", "rollback", job, PATTERN],
@@ -122,7 +122,7 @@ def test_forced_it_takes_over_what_the_table_keeps(shop: Project) -> None:
     assert f"`migrator verify {shop.job} --repair`" in forced.err
     assert phase(shop) == "live"
     shop.done("cutover", "status", str(shop.job))
-    history = json.loads(shop.done("cutover", "history", str(shop.job), "--json").out)
+    history = json.loads(shop.done("cutover", "status", "--history", str(shop.job), "--json").out)
     assert "journal" in history[-1]["reason"]
     change(shop, "UPDATE customer SET name = 'three' WHERE id = 1")
     shop.done("relay", str(shop.job), "--once")

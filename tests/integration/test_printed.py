@@ -62,10 +62,10 @@ def test_no_terminal_obeys_a_row(made: Project) -> None:
     source = made.environment["MIGRATOR_SOURCE_URL"]
     told = [
         made.run("backfill", job, "--show-keys"),
-        made.run("findings", job, "--show-keys"),
+        made.run("status", "--findings", job, "--show-keys"),
         made.run("verify", job, "--show-keys"),
-        made.run("query", job, "by_id", "-p", "id=1", "--explain"),
-        made.run("query", job, "by_id", "-p", f"id={HOSTILE}"),
+        made.run("look", job, "--pattern", "by_id", "-p", "id=1", "--explain"),
+        made.run("look", job, "--pattern", "by_id", "-p", f"id={HOSTILE}"),
         made.run("mapping", "try", "mapping.yaml", "--source", source, "--entity", "t", "--key", "1"),
         made.run("mapping", "try", "mapping.yaml", "--source", source, "--entity", HOSTILE, "--key", "1"),
         made.run("report", job),
@@ -84,10 +84,10 @@ def test_no_terminal_obeys_a_row(made: Project) -> None:
 def test_json_stays_json(made: Project) -> None:
     job = str(made.job)
     made.run("backfill", job)
-    answered = made.run("query", job, "by_id", "-p", "id=1", "--json")
+    answered = made.run("look", job, "--pattern", "by_id", "-p", "id=1", "--json")
     assert is_plain(answered)
     assert HOSTILE in _texts(answered.data)
-    found = made.run("findings", job, "--show-keys", "--json")
+    found = made.run("status", "--findings", job, "--show-keys", "--json")
     assert is_plain(found)
     assert {one["kind"] for one in found.data["findings"]} == {"collision"}
 

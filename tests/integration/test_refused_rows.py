@@ -120,7 +120,7 @@ def test_a_relay_buries_the_items_of_a_row_that_is_refused(shop: Project) -> Non
         change(shop.folder, refusing)
         assert shop.run("relay", job, "--once").code == 1, name
         assert keys(shop) == left(refusing), name
-        assert "refused" in shop.done("findings", job).out
+        assert "refused" in shop.done("status", "--findings", job).out
         change(shop.folder, mending)
         shop.done("relay", job, "--once")
         assert keys(shop) == ALL, name

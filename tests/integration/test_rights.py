@@ -92,7 +92,7 @@ def test_grants_on_tables_are_enough_on_mariadb(
         server.run("UPDATE customer SET name = 'Eve' WHERE id = 1")
         shop.done("relay", job, "--once")
         shop.done("verify", job)
-        shop.done("query", job, "one_customer", "-p", "id=1")
+        shop.done("look", job, "--pattern", "one_customer", "-p", "id=1")
         shop.done("capture", "status", job)
         assert "Eve" in str(shop.items())
         found = shop.done("doctor", job, "--write", "--json").data["checks"]

@@ -203,7 +203,7 @@ def stays_true(keyed: Keyed) -> None:
     for change in (keyed.rows_change, keyed.children_change):
         keyed.each(change)
         ended = made.run("relay", str(made.job), "--once")
-        assert ended.code == 0, ended.out + made.run("findings", str(made.job)).out
+        assert ended.code == 0, ended.out + made.run("status", "--findings", str(made.job)).out
         assert keyed.wrong() == {}
     made.done("verify", str(made.job))
 

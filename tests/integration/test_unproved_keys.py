@@ -87,16 +87,16 @@ def ends_with_findings(made: Project, keys: int) -> None:
     assert ended.code == 2
     assert pins.said(ended.err, keys=keys)
     assert made.items() == []
-    told = made.run("findings", str(made.job), "--show-keys").out
+    told = made.run("status", "--findings", str(made.job), "--show-keys").out
     assert told.count("2 rows have this key") == keys
 
 
 def ends_so_again(made: Project) -> None:
     """The same findings once more, and verify does not call it clean."""
-    told = made.run("findings", str(made.job), "--show-keys").out
+    told = made.run("status", "--findings", str(made.job), "--show-keys").out
     again = made.run("backfill", str(made.job), "--yes")
     assert again.code == 2
-    assert made.run("findings", str(made.job), "--show-keys").out == told
+    assert made.run("status", "--findings", str(made.job), "--show-keys").out == told
     assert made.run("verify", str(made.job)).code == 2
 
 
@@ -143,7 +143,7 @@ def test_a_relay_writes_all_but_twins(place: Place) -> None:
     place.rows("t", [(3, 2), (4, 4)])
     assert made.run("relay", str(made.job), "--once").code == 1
     assert ids(made) == {1, 2, 4}
-    assert pins.said(made.run("findings", str(made.job)).out)
+    assert pins.said(made.run("status", "--findings", str(made.job)).out)
     place.run("DELETE FROM t WHERE id = 2")
     # A mark that failed comes again after a moment.
     until(lambda: not made.run("relay", str(made.job), "--once").code)

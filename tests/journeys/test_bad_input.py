@@ -146,8 +146,8 @@ def test_an_endpoint_that_does_not_answer(new: New) -> None:
             ["mapping", "try", "mapping.yaml", "--entity", "users", "--key", "a=1", "--key", "b=2"],
             id="key-name",
         ),
-        pytest.param(["query", "shop.yaml", "nothing"], id="pattern"),
-        pytest.param(["findings", "shop.yaml"], id="no-run"),
+        pytest.param(["look", "shop.yaml", "--pattern", "nothing"], id="pattern"),
+        pytest.param(["status", "--findings", "shop.yaml"], id="no-run"),
     ],
 )
 def test_wrong_words(new: New, words: list[str]) -> None:
@@ -207,7 +207,7 @@ def test_refused_rows_are_findings_and_the_others_are_written(new: New, shop: Pa
     made.done("table", "create", "shop.yaml")
     ended = made.run("backfill", "shop.yaml", "--json")
     assert (ended.code, ended.data["findings"], ended.data["total"]["items"]) == (1, {"refused": 2}, 2998)
-    found = made.done("findings", "shop.yaml").out.splitlines()
+    found = made.done("status", "--findings", "shop.yaml").out.splitlines()
     assert found == [
         f"refused: users [{n}]: users.User: column age: the value is no integer, though the column is declared as one"
         for n in (7, 8)

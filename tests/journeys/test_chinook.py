@@ -85,7 +85,7 @@ def test_the_tricky_rows(new: New, chinook_postgres_overlay: str) -> None:
     items = made.items()
     assert len(items) == 15_695
     assert [len(keys(items, index)) for index in ("GSI1", "GSI2", "GSI3")] == [15_597, 3_983, 1_985]
-    found = made.done("findings", str(made.job)).out
+    found = made.done("status", "--findings", str(made.job)).out
     assert "customer [60]" in found
     assert pins.said(found)
     assert made.run("backfill", str(made.job), "--max-refused", "1").code == 0

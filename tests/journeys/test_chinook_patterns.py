@@ -127,7 +127,7 @@ def test_all_three_parameter_sets_of_each_pattern_are_the_same_on_both_sides(
 
 def assert_same(here: Project, one: Golden) -> None:
     words = [word for name, value in one.params.items() for word in ("-p", f"{name}={value}")]
-    parts = here.done("query", str(here.job), one.pattern, *words, "--json").data["parts"]
+    parts = here.done("look", str(here.job), "--pattern", one.pattern, *words, "--json").data["parts"]
     assert all(part["same"] for part in parts)
     assert sum(len(part["items"]) for part in parts) == one.items, (one.pattern, one.params)
     # The README joins a parent with its children: as many rows as children, and one without any.
@@ -147,7 +147,7 @@ def test_invoices_of_a_time_that_begins_in_the_middle_of_a_month_are_those_of_sq
 ) -> None:
     here = replace(filled, own_process=False)
     words = ["-p", f"from={since}", "-p", f"to={until}", "--json"]
-    (part,) = here.done("query", str(here.job), "list_invoices_by_month", *words).data["parts"]
+    (part,) = here.done("look", str(here.job), "--pattern", "list_invoices_by_month", *words).data["parts"]
     assert part["same"]
 
 
@@ -177,7 +177,7 @@ def test_verify_finds_what_is_changed_missing_and_extra(filled: Project) -> None
     store.delete([("INVOICE#1", "META")])
     try:
         ended = here.run("verify", job, "--json")
-        found = here.done("findings", job, "--all", "--show-keys").out
+        found = here.done("status", "--findings", job, "--all", "--show-keys").out
     finally:
         store.put([track, invoice])
         store.delete([("TRACK#99999", "META"), ("X", "Y")])

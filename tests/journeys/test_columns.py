@@ -25,7 +25,7 @@ query shop.yaml {PATTERN} -p id=1
 shadow replay shop.yaml --questions 5 --settle 1
 cutover advance shop.yaml {PATTERN}
 cutover status shop.yaml
-cutover history shop.yaml
+cutover status shop.yaml --history
 status shop.yaml
 status shop.yaml --runs
 pace shop.yaml --pause

@@ -83,7 +83,7 @@ def test_a_pattern_goes_forward_on_evidence_and_back_without(shop: Project) -> N
             obey(job_journal, one)
             compared(job_journal, shop, PATTERN)
     assert phase(shop) == "live"
-    history = shop.done("cutover", "history", job, PATTERN)
+    history = shop.done("cutover", "status", "--history", job, PATTERN)
     assert [line.split("  ")[2] for line in history.out.splitlines()] == [
         "off -> shadow",
         "shadow -> ramp 1 %",
@@ -93,12 +93,12 @@ def test_a_pattern_goes_forward_on_evidence_and_back_without(shop: Project) -> N
     assert [line[line.index("(") :] for line in history.out.splitlines()] == [
         f"(evidence: {count} ok)" for count in (2, 13, 13, 14)
     ]
-    lines = shop.done("cutover", "history", job, "--json").data
+    lines = shop.done("cutover", "status", "--history", job, "--json").data
     assert {one["name"] for one in lines[-1]["evidence"]} >= {"verify", "lag", "p99", "confirmed"}
     assert lines[-1]["reason"] == "as planned"
     back = shop.done("cutover", "rollback", job, PATTERN, "--reason", "pager", "--who", "ada")
     assert "customer_by_id: live -> shadow (version 5)" in back.out
-    assert "by ada: pager" in shop.done("cutover", "history", job).out
+    assert "by ada: pager" in shop.done("cutover", "status", "--history", job).out
 
 
 def test_an_override_is_on_record_and_wants_a_reason(shop: Project) -> None:
@@ -107,11 +107,11 @@ def test_an_override_is_on_record_and_wants_a_reason(shop: Project) -> None:
     empty = shop.run("cutover", "advance", job, PATTERN, "--override", " ")
     assert (empty.code, pins.said(empty.err)) == (2, True)
     force(shop, "advance", job, PATTERN)
-    line = shop.done("cutover", "history", job, "--json").data[-1]
+    line = shop.done("cutover", "status", "--history", job, "--json").data[-1]
     assert (line["override"], line["reason"]) == (True, "a test's own way")
     verdicts = {one["name"]: one["verdict"] for one in line["evidence"]}
     assert (verdicts["comparisons"], verdicts["p99"], verdicts["verify"]) == ("no", "unknown", "ok")
-    told = shop.done("cutover", "history", job, PATTERN).out
+    told = shop.done("cutover", "status", "--history", job, PATTERN).out
     assert "against the evidence: a test's own way (evidence: 6 ok; no: relay, comparisons, " in told
 
 
@@ -125,7 +125,7 @@ def test_of_two_operators_at_once_one_wins_and_the_other_is_told(shop: Project) 
     # The later one may also begin after the first one's end; then it asks for the next step, which is refused.
     assert codes == [0, 1], told
     assert "moved it from off at" in told or "not proven" in told
-    assert len(shop.done("cutover", "history", *words, "--json").data) == 1
+    assert len(shop.done("cutover", "status", "--history", *words, "--json").data) == 1
 
 
 BAD = {
@@ -179,7 +179,7 @@ def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bar
         alive = bare.run("cutover", *words, "--evict", living.id)
         assert (alive.code, pins.said(alive.err, "heard")) == (2, True)
     bare.done("cutover", *words, "--evict", gone.id, "--override", "drill")
-    line = bare.done("cutover", "history", job, "--json").data[-1]
+    line = bare.done("cutover", "status", "--history", job, "--json").data[-1]
     assert line["reason"] == pins.text("killed")
     assert "silent" not in bare.done("cutover", "status", job).out
 
@@ -190,7 +190,7 @@ def test_a_move_back_evicts_each_instance_that_is_named(bare: Project) -> None:
     force(bare, "ramp", job, PATTERN, "50")
     gone = [word for instance in (dead(bare), dead(bare)) for word in ("--evict", instance.id)]
     bare.done("cutover", "ramp", job, PATTERN, "5", *gone)
-    line = bare.done("cutover", "history", job, "--json").data[-1]
+    line = bare.done("cutover", "status", "--history", job, "--json").data[-1]
     assert line["reason"].count("killed 1 on ") == 2
     with desk_of(bare) as job_journal:
         assert job_journal.instances.known() == []

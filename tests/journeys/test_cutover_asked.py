@@ -104,7 +104,7 @@ def test_a_move_back_strikes_whom_its_audit_names(bare: Project) -> None:
         force(bare, words[0], job, PATTERN, *words[1:])
     gone = dead(bare, DEAD_S)
     bare.done("cutover", "ramp", job, PATTERN, "5", "--evict", gone.id)
-    line = bare.done("cutover", "history", job, "--json").data[-1]
+    line = bare.done("cutover", "status", "--history", job, "--json").data[-1]
     assert line["reason"] == pins.text()
     assert gone.id not in known(bare)
 

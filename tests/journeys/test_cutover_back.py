@@ -90,7 +90,7 @@ def test_a_phase_that_was_edited_by_hand_is_refused_with_what_to_do(bare: Projec
         assert ended.code == 2, words
         assert pins.said(ended.err, "customer")
         assert "phase 'shadow', percent 0, version 1" in ended.err
-    assert "off -> shadow" in bare.done("cutover", "history", job).out
+    assert "off -> shadow" in bare.done("cutover", "status", "--history", job).out
     # It does not hold up other patterns: they move, and go back.
     force(bare, "advance", job, OTHER)
     force(bare, "advance", job, OTHER)
@@ -159,7 +159,7 @@ def test_the_way_down_asks_neither_table_nor_source_nor_mapping(bare: Project) -
     for percent in ("60", "5"):
         bare.done("cutover", "ramp", job, PATTERN, percent, "--reason", "slowly")
         assert phase(bare) == f"ramp {percent} %"
-    last = bare.done("cutover", "history", job, "--json").data[-1]
+    last = bare.done("cutover", "status", "--history", job, "--json").data[-1]
     assert (last["reason"], last["override"], last["evidence"]) == ("slowly", False, [])
 
 

@@ -42,7 +42,7 @@ def test_a_ramp_for_somebody_goes_forward_on_evidence_and_back_without(bare: Pro
     assert aimed(bare) == ["customer_id=7"]
     bare.done("cutover", "rollback", job, OTHER)
     assert (phase(bare, OTHER), aimed(bare)) == ("shadow", [])
-    history = bare.done("cutover", "history", job, OTHER, "--json").data
+    history = bare.done("cutover", "status", "--history", job, OTHER, "--json").data
     assert [line["to"] for line in history] == [
         "shadow",
         "ramp 0 % for customer_id=42",

@@ -33,7 +33,7 @@ def test_the_watch_takes_a_failing_pattern_back_and_tells_the_hook(tmp_path: Pat
         "ramp 1 %",
         "shadow",
     )
-    assert pins.said(bare.done("cutover", "history", job).out)
+    assert pins.said(bare.done("cutover", "status", "--history", job).out)
 
 
 def test_neither_a_slow_hook_nor_a_source_that_is_away_holds_up_the_watch(

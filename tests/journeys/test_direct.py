@@ -99,7 +99,7 @@ def test_writers_to_sql_and_marks_that_wait_stand_in_the_way(shop: Project) -> N
     # The mark is of a root that the service may have written since: it is told, and nothing is written by it.
     worked = shop.run("relay", str(shop.job), "--once")
     assert worked.code == 1
-    assert pins.said(shop.run("findings", str(shop.job)).out)
+    assert pins.said(shop.run("status", "--findings", str(shop.job)).out)
     assert invoice(shop) == before
 
 
@@ -137,7 +137,7 @@ def test_it_is_told_and_its_patterns_can_still_be_asked(direct: Project) -> None
     assert told in check.out
     assert pins.said(check.out, "migrated")
     assert direct.run("decommission", "check", job, "--json").data["direct"] == ["invoice"]
-    assert direct.done("query", job, OTHER, "-p", "customer_id=2", "--json").data["same"]
+    assert direct.done("look", job, "--pattern", OTHER, "-p", "customer_id=2", "--json").data["same"]
     assert pins.said(direct.done("capture", "install", job).out, "change")
 
 

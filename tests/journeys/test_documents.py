@@ -244,7 +244,7 @@ def test_a_document_of_another_type_is_a_finding_with_its_key(shop: Shop) -> Non
     made.done("table", "create", job)
     ended = made.run("backfill", job)
     assert ended.code == 1
-    found = made.done("findings", job, "--show-keys")
+    found = made.done("status", "--findings", job, "--show-keys")
     assert 'user:["odd"]' in found.out.replace(" ", "") or "odd" in found.out
     assert pins.said(found.out, "document")
     assert pins.said(found.out, "look")

@@ -62,7 +62,7 @@ def test_a_pattern_moves_there_and_back_and_there(shop: Shop) -> None:
         origins.append(answers(shop))
     assert [origin for origin, _ in origins] == ["sql", "sql", "table", "table", "sql", "sql", "table"]
     assert all(answer == PROFILE for _, answer in origins)
-    assert "profile" in shop.project.done("cutover", "history", shop.job, "profile").out
+    assert "profile" in shop.project.done("cutover", "status", "--history", shop.job, "profile").out
     shop.project.done("report", shop.job)
 
 

@@ -137,6 +137,6 @@ def test_once_the_old_tables_are_gone_what_asks_the_journal_and_the_new_table_wo
     gone = made.run("decommission", "check", job)
     assert gone.code == 3
     assert pins.said(gone.err, users=shop.real["Users"])
-    made.prepared("cutover status", "cutover history", "report", "status")
+    made.prepared("cutover status", "cutover status --history", "report", "status")
     made.done("clean", "--attributes", job, "--yes")
     assert "_src" not in item(shop, "USER#u4", "PROFILE")

@@ -21,7 +21,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
 
 
 def test_a_deleted_row_leaves_no_trace(shop: Project) -> None:
-    assert "collision" in shop.run("findings", str(shop.job), "--show-keys").out
+    assert "collision" in shop.run("status", "--findings", str(shop.job), "--show-keys").out
     deleted(shop, BOB)
     counted = forget(shop, BOB, "--dry-run", "--json").data
     assert (counted["row_in_source"], counted["items"], counted["forgotten"]) == (False, 0, None)
@@ -61,7 +61,9 @@ def test_nothing_of_another_row_goes(shop: Project) -> None:
 def test_the_row_that_owns_what_another_wants_is_forgotten_in_both_rows_findings(shop: Project) -> None:
     """The finding of the other row names the first one."""
     first = (
-        ANN if f'member ["{ANN}"] makes' in shop.run("findings", str(shop.job), "--show-keys").out else BOB
+        ANN
+        if f'member ["{ANN}"] makes' in shop.run("status", "--findings", str(shop.job), "--show-keys").out
+        else BOB
     )
     deleted(shop, first)
     shop.pass_time(RIPE_S)

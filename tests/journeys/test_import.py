@@ -153,7 +153,7 @@ def test_two_rows_of_one_key_are_never_published(shop: Project, s3: Any, bucket:
     found = shop.run("table", "export", job, "--to", place)
     assert found.code == 1
     assert pins.said(found.err, "published")
-    shown = " ".join(shop.run("findings", job, "--show-keys").out.split())
+    shown = " ".join(shop.run("status", "--findings", job, "--show-keys").out.split())
     assert "collision: customer [2] item Customer" in shown
     assert pins.said(shown, "customer")
     assert not [name for name in objects(s3, bucket) if "/pages/" not in name]
@@ -279,7 +279,7 @@ def test_items_that_dynamodb_does_not_take_are_findings(
     assert failed.code == 1
     assert pins.said(failed.err, "ended")
     assert pins.said(failed.err, "taken")
-    found = shop.run("findings", job, "--json", "--show-keys").data["findings"]
+    found = shop.run("status", "--findings", job, "--json", "--show-keys").data["findings"]
     assert [(one["kind"], one["entity"], one["source_key"], one["item_type"]) for one in found] == [
         ("unwritten", "", "", ""),
         ("unwritten", "customer", "[7]", "Customer"),

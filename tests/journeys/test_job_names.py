@@ -55,7 +55,7 @@ def test_another_job_of_one_name_moves_nothing(
         ["relay", "--once", job],
         ["backfill", job],
         ["status", job],
-        ["findings", job],
+        ["status", "--findings", job],
         ["clean", "--all-items", job, "--yes"],
         ["capture", "install", job],
     ):

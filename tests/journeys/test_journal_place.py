@@ -58,7 +58,7 @@ def words_for(shop: Project) -> list[Sequence[str]]:
     job = str(shop.job)
     return [
         ["cutover", "status", job],
-        ["cutover", "history", job],
+        ["cutover", "status", "--history", job],
         ["cutover", "advance", job, PATTERN, "--override", "x"],
         ["cutover", "ramp", job, PATTERN, "5", "--override", "x"],
         ["cutover", "rollback", job, PATTERN],

@@ -40,7 +40,7 @@ BEFORE = (
     "export --as python shop.yaml --after",
     "export --as workbench shop.yaml --out out",
     "export --as grants shop.yaml",
-    "import workbench out/workbench.json",
+    "init --from-workbench out/workbench.json",
     "capture install shop.yaml --dry-run",
     "capture install shop.yaml",
     "capture status shop.yaml",
@@ -65,10 +65,10 @@ AFTER = (
     "status shop.yaml",
     "table export shop.yaml --to items",
     "table import shop.yaml --from items",
-    "findings shop.yaml",
+    "status shop.yaml --findings",
     "look shop.yaml --pk C#1",
     "ui shop.yaml --for 0s",
-    f"query shop.yaml {PATTERN} -p id=1",
+    f"look shop.yaml --pattern {PATTERN} -p id=1",
     "shadow replay shop.yaml --questions 3",
     "report shop.yaml",
     "reverse check shop.yaml",
@@ -80,7 +80,7 @@ AFTER = (
     f"cutover advance shop.yaml {PATTERN}",
     f"cutover ramp shop.yaml {PATTERN} 5",
     f"cutover rollback shop.yaml {PATTERN}",
-    "cutover history shop.yaml",
+    "cutover status shop.yaml --history",
     "cutover watch shop.yaml --once",
     "decommission check shop.yaml",
     "clean shop.yaml --attributes --yes",
@@ -90,8 +90,8 @@ AFTER = (
     "clean shop.yaml --row --entity customer --key 999 --yes",
     "capture uninstall shop.yaml --discard-marks",
     "completion bash",
-    "local status",
-    "local stop",
+    "local",
+    "local --stop",
 )
 
 
@@ -119,7 +119,7 @@ def test_every_command_prints_one_document(tmp_path: Path, dynamodb_url: str) ->
 def test_findings_are_one_document_also_where_there_are_none(tmp_path: Path, dynamodb_url: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     documents(shop, BEFORE)
-    found = shop.done("findings", str(shop.job), "--json").data
+    found = shop.done("status", "--findings", str(shop.job), "--json").data
     assert [one.get("kind") for one in found["lists"]] == ["backfill"]
     assert (found["total"], found["findings"]) == (0, [])
 
@@ -154,7 +154,7 @@ def test_a_command_in_a_row_is_a_row_s_text(tmp_path: Path, dynamodb_url: str) -
         service.execute("UPDATE customer SET name = 'run `migrator status` now' WHERE id = 1")
         service.commit()
     documents(shop, BEFORE)
-    answered = shop.done("query", str(shop.job), PATTERN, "-p", "id=1", "--json").out
+    answered = shop.done("look", str(shop.job), "--pattern", PATTERN, "-p", "id=1", "--json").out
     assert pins.said(answered)
 
 

@@ -216,7 +216,7 @@ def test_a_mapping_changes_while_marks_wait(shop: Project) -> None:
     assert ended.code == 1
     assert pins.said(ended.out, "worked")
     assert pins.said(ended.out, "failed")
-    assert pins.said(shop.done("findings", job).out, "reads")
+    assert pins.said(shop.done("status", "--findings", job).out, "reads")
     assert shop.done("status", job, "--json").data["live"]["marks"]["failed"] == 2
     (shop.folder / "mapping.yaml").write_text(LIVE)
     assert pins.said(shop.run("relay", job, "--once").err, "gone")

@@ -16,7 +16,7 @@ BY_NAME = 'CustomerByName: {key: ["N#{name}", META]}'
 LIVE = MAPPING.replace("type: type", "type: type, ttl: expiresAt").replace(
     "keep: [name]}}}", f"keep: [name]}}, {BY_NAME}}}}}"
 )
-OPEN = "2 finding(s) of live change are open (1 collision, 1 refused); see `migrator findings "
+OPEN = "2 finding(s) of live change are open (1 collision, 1 refused); see `migrator status --findings "
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def opened(shop: Project) -> dict[str, int]:
 
 
 def listed(shop: Project) -> list[tuple[str, str]]:
-    found = shop.done("findings", str(shop.job), "--json").data["findings"]
+    found = shop.done("status", "--findings", str(shop.job), "--json").data["findings"]
     return sorted((one["kind"], one["source_key"]) for one in found)
 
 
@@ -63,7 +63,7 @@ def test_the_relay_says_what_it_refused_and_so_does_every_command_after_it(shop:
     assert "every captured change" not in status
     assert pins.said(shop.done("relay", job, "--dry-run").out, "finding-open-collision")
     assert listed(shop) == [("collision", "[2]"), ("refused", "[1]")]
-    assert pins.said(shop.done("findings", job).err, "open")
+    assert pins.said(shop.done("status", "--findings", job).err, "open")
     report = shop.done("report", job, "--json").data
     assert [(one["entity"], one["count"]) for one in report["refused"]] == [("customer", 1)]
     assert [(one["kind"], one["count"]) for one in report["groups"]] == [("collision", 1)]

@@ -67,7 +67,7 @@ def test_wrong_use_ends_with_2_and_a_side_that_is_away_with_3(shop: Project) -> 
     assert pins.said(without.err, "look")
     assert pins.said(without.err, "write", job=job)
     assert "write --pk 'C#1'" in shop.run("look", job, "C#1").err
-    assert "write -p id=1" in shop.run("query", job, "customer", "id=1").err
+    assert "write -p id=1" in shop.run("look", job, "--pattern", "customer", "id=1").err
     assert "--pk PK" in shop.run("look", job, "--pk", "a", "--pk", "b").err
     assert pins.said(shop.run("look", job, "--pk", "a", "--index", "GSI1").err, "index")
     shop.job.write_text(

@@ -54,16 +54,16 @@ def said(made: Project) -> str:
         made.run("backfill", str(made.job), "--dry-run"),
         made.run("backfill", str(made.job)),
         made.run("status", str(made.job)),
-        made.run("findings", str(made.job), "--all"),
+        made.run("status", "--findings", str(made.job), "--all"),
     ]
     spoiled(made)
     runs += [
         made.run("verify", str(made.job)),
         made.run("verify", str(made.job), "--json"),
-        made.run("findings", str(made.job)),
-        made.run("findings", str(made.job), "--json"),
+        made.run("status", "--findings", str(made.job)),
+        made.run("status", "--findings", str(made.job), "--json"),
         made.run("clean", "--all-items", str(made.job), "--dry-run"),
-        made.run("query", str(made.job), "nobody"),
+        made.run("look", str(made.job), "--pattern", "nobody"),
     ]
     assert [run.code for run in runs] == [0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 2]
     return "".join(run.out + run.err for run in runs).lower()
@@ -103,7 +103,7 @@ def test_a_run_on_sqlite_says_nothing_of_its_rows(tmp_path: Path, dynamodb_url: 
     assert re.search(r'item \w+ \["member#…', text)
 
     whole = (
-        made.run("findings", str(made.job), "--all", "--show-keys").out
+        made.run("status", "--findings", str(made.job), "--all", "--show-keys").out
         + made.run("verify", str(made.job), "--show-keys").out
     )
     assert (

@@ -67,7 +67,7 @@ def test_values_are_in_s3_and_verify_misses_one_that_is_gone(made: tuple[Project
     s3.delete_object(Bucket=bucket, Key=f"large/{gone}")
     found = shop.run("verify", str(shop.job))
     assert found.code == 1
-    listed = shop.run("findings", str(shop.job))
+    listed = shop.run("status", "--findings", str(shop.job))
     assert pins.said(" ".join(listed.out.split()), "points", gone=gone)
 
 

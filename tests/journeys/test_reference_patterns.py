@@ -81,7 +81,7 @@ def moved(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Projec
 
 def query(moved: Project, pattern: str, *options: str) -> Ended:
     words = [word for param in ASKED[pattern] for word in ("-p", param)]
-    return moved.run("query", str(moved.job), pattern, *words, *options)
+    return moved.run("look", str(moved.job), "--pattern", pattern, *words, *options)
 
 
 @pytest.mark.parametrize("pattern", sorted(ASKED))

@@ -49,6 +49,6 @@ def test_every_access_pattern_has_the_same_answer_on_both_sides(tmp_path: Path, 
     assert set(parse_mapping(text, "ecommerce.yaml").mapping.patterns) == set(ASKED)
     for pattern, params in ASKED.items():
         words = [word for param in params for word in ("-p", param)]
-        answer = made.done("query", str(made.job), pattern, *words, "--json").data
+        answer = made.done("look", str(made.job), "--pattern", pattern, *words, "--json").data
         assert answer["same"], pattern
         assert all(part["items"] for part in answer["parts"]), pattern

@@ -20,9 +20,9 @@ WRITERS = {
 """Commands that change the table or what is in it, the source, or the side that answers."""
 OTHERS = {
     "capture status", "completion", "doctor", "examples",
-    "export", "table export", "import workbench", "findings", "init", "look", "ui", "local status", "local stop", "mapping check", "mapping schema",
-    "mapping try", "mapping diff", "plan", "query", "shadow replay", "status", "table check", "report", "decommission check",
-    "cutover status", "cutover history", "cutover rollback", "cutover watch", "pace",
+    "export", "table export", "init", "look", "ui", "local", "mapping check", "mapping schema",
+    "mapping try", "mapping diff", "plan", "shadow replay", "status", "table check", "report", "decommission check",
+    "cutover status", "cutover rollback", "cutover watch", "pace",
     "reverse check", "reverse status", "reverse stop",
 }  # fmt: skip
 """Commands that change at most the journal (SQL answers again, without asking, where something is wrong), write files, or end the

@@ -186,7 +186,7 @@ def test_killed_at_every_step_it_goes_on_and_forward_capture_too(
     job, change = str(shop.job), changing(shop)
     shop.done("reverse", "start", job, "--once", "--settle", "0s")
     complete(shop, "--one-way")
-    assert "one way" in str(shop.done("cutover", "history", job, OTHER, "--json").data)
+    assert "one way" in str(shop.done("cutover", "status", "--history", job, OTHER, "--json").data)
     made_direct(shop)
     write_directly(shop, range(1, 61), 77)
     shop.done("reverse", "start", job, "--once", "--settle", "0.2s")
@@ -232,7 +232,7 @@ def test_two_patterns_that_are_complete_go_back_one_after_the_other(shop: Projec
     refused = shop.run("relay", job, "--once")
     assert pins.said(refused.err, "rollback", job=job)
     shop.done(*first, "--unwritten", "customer")
-    history = str(shop.done("cutover", "history", job, PATTERN, "--json").data)
+    history = str(shop.done("cutover", "status", "--history", job, PATTERN, "--json").data)
     assert pins.said(history, "vouches")
     assert (phase(shop, PATTERN), phase(shop, OTHER)) == ("shadow", "complete")
     shop.done("cutover", "rollback", job, OTHER, *BACK)
@@ -304,7 +304,7 @@ def test_what_services_added_to_items_outlives_the_rollback_or_goes_by_a_word(sh
     refused = shop.run("cutover", "rollback", job, OTHER, *BACK)
     assert (refused.code, "no row keeps Invoice.visits" in refused.err) == (1, True)
     shop.done("cutover", "rollback", job, OTHER, *BACK, "--drop-attributes")
-    history = shop.done("cutover", "history", job, OTHER, "--json").data
+    history = shop.done("cutover", "status", "--history", job, OTHER, "--json").data
     assert "no row keeps Invoice.visits: --drop-attributes" in str(history)
     assert shop.run("verify", job, "--settle", "0", "--repair").code == 1
     changing(shop)(

@@ -70,8 +70,8 @@ export --as python JOB
 export --as python JOB --after
 export --as workbench JOB
 export --as workbench JOB --out exported
-import workbench exported/workbench.json
-import workbench exported/workbench.json --out head.yaml
+init --from-workbench exported/workbench.json
+init --from-workbench exported/workbench.json --out head.yaml
 capture install JOB --dry-run
 capture install JOB
 capture status JOB
@@ -81,17 +81,17 @@ backfill JOB --dry-run
 backfill JOB
 migrate-mapping JOB --dry-run
 migrate-mapping JOB
-query JOB {PATTERN} -p id=1
-query JOB {PATTERN} -p id=1 --explain
+look JOB --pattern {PATTERN} -p id=1
+look JOB --pattern {PATTERN} -p id=1 --explain
 look JOB --pk C#1
 ui JOB --for 0s
 shadow replay JOB --questions 40 --seed 1
 verify JOB
-findings JOB --run 4
+status JOB --findings --run 4
 relay JOB --dry-run
 relay JOB --once
 relay JOB --discard-failed
-findings JOB
+status JOB --findings
 pace JOB
 pace JOB --max-write-units 200
 pace JOB --pause
@@ -104,7 +104,7 @@ cutover ramp JOB {PATTERN} 50 --override tried
 cutover watch JOB --once
 cutover status JOB
 cutover rollback JOB {PATTERN}
-cutover history JOB
+cutover status JOB --history
 report JOB
 decommission check JOB
 clean JOB --row --entity customer --key 3 --dry-run
@@ -137,8 +137,7 @@ access_patterns:
 _ELSEWHERE = {
     ("completion",),
     ("examples",),
-    ("local", "status"),
-    ("local", "stop"),
+    ("local",),
     ("mapping", "schema"),
     ("reverse", "start"),
 }

@@ -157,7 +157,7 @@ def back_from(shop: Project, phase_: str, *words: str) -> None:
 
 def only_by_evidence(shop: Project) -> None:
     """Each move forward had evidence, all of it right; those back asked for none."""
-    for one in shop.done("cutover", "history", str(shop.job), "--json").data:
+    for one in shop.done("cutover", "status", "--history", str(shop.job), "--json").data:
         verdicts = {line["verdict"] for line in one["evidence"]}
         assert (one["override"], verdicts - {"ok"}) == (False, set())
         is_back = one["to"] in ("off", "shadow") and one["from"] != "off"

@@ -236,4 +236,4 @@ def test_a_demo_ends_where_a_command_does_not_end_as_its_story_says(told: Any, s
     with pins.refused(told.Failed):
         story.migrator("mapping", "check", "none.yaml")
     with pins.refused(told.Failed):
-        story.migrator("local", "status", says_no=True)
+        story.migrator("local", says_no=True)

@@ -26,8 +26,8 @@ def import_items() -> Work:
     are counted, options that an import does not take are set (TTL, recovery, stream, tags, protection), and the export's
     pages count as written: a backfill has nothing left to do, and the relay may begin.
 
-    Exit code 0: imported; 1: DynamoDB did not take all items (see `migrator findings`); 3 and 130: stopped, the same
-    command goes on.
+    Exit code 0: imported; 1: DynamoDB did not take all items (see `migrator status --findings`); 3 and 130: stopped, the
+    same command resumes.
     """
     from migrator.features.bulk.import_work import import_table
 
@@ -60,7 +60,8 @@ def export_items() -> Work:
     DynamoDB JSON with gzip, shuffled by key, and a manifest with the digest of each file. Nothing is published while a row
     is refused or two rows make one key. Where services write, run `migrator capture install` before.
 
-    Exit code 0: published; 1: rows were refused (see `migrator findings`); 3 and 130: stopped, the same command goes on.
+    Exit code 0: published; 1: rows were refused (see `migrator status --findings`); 3 and 130: stopped, the same
+    command resumes.
     """
     from migrator.features.bulk.export_work import export_items
 

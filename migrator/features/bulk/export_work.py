@@ -273,7 +273,7 @@ def _print(
     tell_masked(printed, unmasked)
     if manifest is None:
         what = "nothing was published: items of these rows would be missing, or replace each other"
-        say(f"{what}; fix the rows (`migrator findings`), and run the same command again")
+        say(f"{what}; fix the rows (`migrator status --findings`), and run the same command again")
         return DIFFERENT
     sizes = f"{manifest.items:,} items in {len(manifest.parts):,} file(s), {manifest.json_bytes / _MB:,.1f} MB without gzip"
     print_folded(

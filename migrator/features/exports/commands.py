@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.command_line import Branch, Leaf, Work, force_option, job_argument, json_option
+from migrator.cli.command_line import Leaf, Work, force_option, job_argument, json_option
 from migrator.cli.extensions import DEFINITIONS
 from migrator.dynamodb.admin.permissions import ROLES
 from migrator.source.rights import SQL_ROLES
@@ -108,29 +108,6 @@ def export() -> Work:
     from migrator.features.exports.work import export
 
     return export
-
-
-@click.group(name="import", cls=Branch)
-def import_model() -> None:
-    """Begin a mapping with what other tools have: a model of NoSQL Workbench."""
-
-
-@import_model.command(name="workbench", example="model.json --out shop.yaml")
-@click.argument("file", type=click.Path(path_type=Path), metavar="MODEL.json")
-@click.option("--table", help="Which table, of a model with several.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="The file to write (default: print it)."
-)
-@force_option("Replace a file that is there.")
-@json_option
-def import_workbench() -> Work:
-    """Write a mapping's head from a model of NoSQL Workbench (format 3.0): table, keys, indexes, an entity for each facet.
-
-    Tables, columns and access patterns are to be filled in. Exit code 2: the file is no such model, with each fault.
-    """
-    from migrator.commands.mapping_work import import_workbench
-
-    return import_workbench
 
 
 def _terraform(*given: Any) -> list[str]:

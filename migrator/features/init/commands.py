@@ -39,10 +39,17 @@ class _Url(click.types.StringParamType):
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="The mapping to write, such as shop.yaml; shop.job.yaml and shop.patterns.md are written beside it.",
+    help="The mapping to write, such as shop.yaml; shop.job.yaml and shop.patterns.md are written beside it. Of a model: the"
+    " file (default: print it).",
 )
-@click.option("--table", help="The name of the table (default: from the file's).")
+@click.option(
+    "--table", help="The name of the table (default: from the file's); of a model with several: which."
+)
+@click.option(
+    "--from-workbench",
+    is_flag=True,
+    help="SOURCE is a model of NoSQL Workbench (JSON): table, keys, indexes, an entity for each facet.",
+)
 @click.option(
     "--max-indexes", type=click.IntRange(0, 20), default=5, show_default=True, help="Global indexes at most."
 )
@@ -77,6 +84,8 @@ def init() -> Work:
 
     SOURCE may be a job (job.yaml) whose source is tables of DynamoDB. Then a mapping is written that declares what a sample
     of their documents has, and says what varies; the other options are of databases.
+
+    With --from-workbench only the mapping's head is written; tables, columns and access patterns are to be filled in.
 
     Exit code 0: every question is served, and no answer differs; 1: some are not, or differ (the files are written all
     the same).

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
+import click
+
 from migrator.cli.command_line import print_json
 from migrator.cli.options import print_folded, progress, stop_on_signals
 from migrator.commands.query_work import replay_progress
@@ -26,6 +28,7 @@ from migrator.features.init.design.proposal import (
     remarked,
     wanted_of,
 )
+from migrator.features.init.from_workbench import init_from_model
 from migrator.features.init.worksheet import Sheet, ending, summary, summary_text, worksheet
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
@@ -196,8 +199,9 @@ def init(
     source: str,
     statements: str | None,
     listed: Path | None,
-    out: Path,
+    out: Path | None,
     table: str | None,
+    from_workbench: bool,
     max_indexes: int,
     rows_exact: int,
     leave_out: tuple[str, ...],
@@ -206,6 +210,10 @@ def init(
     as_json: bool,
 ) -> int:
     """The exit code of `migrator init`."""
+    if from_workbench:
+        return init_from_model(Path(source), table, out, force=force, as_json=as_json)
+    if out is None:
+        raise click.UsageError("Missing option '--out', such as --out shop.yaml")
     if (path := Path(source)).suffix in (".yaml", ".yml") and path.is_file():
         job = load_job(path, os.environ)
         return init_documents(job, out, table or _table_name(out.stem), force=force, as_json=as_json)

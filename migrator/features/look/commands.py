@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import Leaf, Work, job_argument, json_option, keys_option, seconds
 
 _values_option = click.option(
@@ -15,7 +16,9 @@ _values_option = click.option(
 
 
 @click.command(
-    cls=Leaf, example="jobs/shop.yaml --pk STATUS#paid --index GSI2 --show-values", for_words="--pk"
+    cls=Leaf,
+    example="jobs/shop.yaml --pk STATUS#paid --index GSI2 --show-values",
+    for_words=lambda given: "-p" if given["pattern"] else "--pk",
 )
 @job_argument
 @click.option(
@@ -25,6 +28,21 @@ _values_option = click.option(
     metavar="KEY",
     help="The partition key; once for each attribute, where it has several. Bytes as base64.",
 )
+@click.option(
+    "--pattern",
+    metavar="NAME",
+    shell_complete=names.patterns,
+    help="Run this access pattern on the table, and print its answer beside SQL's.",
+)
+@click.option(
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter of the pattern; a list with commas or as a JSON array: -p product_ids=1,2,3",
+)
+@click.option("--explain", is_flag=True, help="With --pattern: show each request, and what both sides took.")
 @click.option("--sk", "sort", default="", metavar="KEY", help="Only items whose sort key begins with this.")
 @click.option("--index", metavar="NAME", help="Of this index (default: of the table).")
 @click.option(
@@ -41,12 +59,14 @@ _values_option = click.option(
 @_values_option
 @json_option
 def look() -> Work:
-    """Show what is stored under one partition key beside what the rows make now, attribute by attribute.
+    """Show what is stored under one partition key beside what the rows make now, attribute by attribute; with --pattern, an
+    access pattern's two answers.
 
     Items that no row makes, items of others, tombstones and items that are missing are shown, too. Both sides are read as
     they are at this moment, and neither is written to: where services write, look twice before you believe a difference.
 
-    Exit code 0: all is stored as the rows make it; 1: something differs, or a row is refused; 3: a side is away.
+    Exit code 0: all is stored as the rows make it, or both answers are the same; 1: something differs, or a row is refused;
+    3: a side is away.
     """
     from migrator.features.look.work import look
 

@@ -8,9 +8,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
+from typing import Any
+
+import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import stdout, stop_on_signals
+from migrator.commands.query_work import query
 from migrator.features.look.look import Look, known_forms, shown
 from migrator.features.look.text import look_data, print_look
 from migrator.mapping.model.mapping import Mapping
@@ -98,7 +102,18 @@ def open_sides(job: Job, masks: Masks, command: str, stop: Event) -> Iterator[Si
         yield Sides(context, target, masks)
 
 
-def look(
+def look(job: Path, pattern: str | None, params: tuple[str, ...], explain: bool, **asked: Any) -> int:
+    """The exit code of `migrator look`."""
+    if pattern is None:
+        if params or explain:
+            raise click.UsageError("-p and --explain go with --pattern")
+        return _look(job, **asked)
+    if asked["partition"] or asked["sort"] or asked["index"] or asked["everything"]:
+        raise click.UsageError("--pattern goes without --pk, --sk, --index and --all")
+    return query(job, pattern, params, explain, asked["as_json"])
+
+
+def _look(
     job: Path,
     partition: tuple[str, ...],
     sort: str,
@@ -109,7 +124,6 @@ def look(
     whole_values: bool,
     as_json: bool,
 ) -> int:
-    """The exit code of `migrator look`."""
     read = job_wiring.read_job(job, asks_source=bool(partition))
     masks = Masks(whole_keys, whole_values)
     if not partition:

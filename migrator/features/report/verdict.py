@@ -66,7 +66,8 @@ SINCE_GONE = Cause(
 
 _OF_RUNS: dict[str, Cause] = {
     "refused": Cause(
-        "the mapping refuses the row", "mend the row or the mapping; `migrator findings JOB` says why"
+        "the mapping refuses the row",
+        "mend the row or the mapping; `migrator status JOB --findings` says why",
     ),
     "collision": Cause("two rows make one key", "give the key another part, or mend the rows"),
     "unwritten": Cause("the table did not take the item", "`migrator backfill JOB` tries again"),
@@ -76,7 +77,8 @@ _OF_RUNS: dict[str, Cause] = {
     ),
     "schema": Cause("the source's schema changed during a run", "look at the mapping, then run again"),
     "mark": Cause(
-        "a mark that the relay cannot work", "`migrator findings JOB` says why; mend the row or the mapping"
+        "a mark that the relay cannot work",
+        "`migrator status JOB --findings` says why; mend the row or the mapping",
     ),
     "apart": Cause("more than one transaction holds", "readers may see a mix; make the row's items fewer"),
     "count": Cause("items are missing, or are too many", "see the other differences of this entity"),
@@ -255,7 +257,7 @@ def _foreign(standings: Standings) -> _Point | None:
         return None
     return _Point(
         f"{count:,} stored item(s) are of no row of this job",
-        standings.command("migrator findings JOB"),
+        standings.command("migrator status JOB --findings"),
         "see their keys, then remove them or name them in `writes: {leave: […]}`",
     )
 
@@ -302,7 +304,7 @@ def _refused(standings: Standings) -> _Point | None:
         return None
     return _Point(
         f"{count:,} row(s) were refused and have no items",
-        standings.command("migrator findings JOB"),
+        standings.command("migrator status JOB --findings"),
         "see why rows are refused",
     )
 

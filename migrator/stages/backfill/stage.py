@@ -229,5 +229,5 @@ class Backfill:
         if all(done == planned for done, planned in counts):
             return
         unwritten = self.journal.finding_counts(run).get("unwritten", 0)
-        what = f"DynamoDB did not take {unwritten} item(s) (`migrator findings` says why)"
+        what = f"DynamoDB did not take {unwritten} item(s) (`migrator status --findings` says why)"
         raise StoppedError(f"{what}; all else is written, and the same command tries them again")

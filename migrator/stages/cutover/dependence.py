@@ -248,7 +248,7 @@ def marks_lines(dependence: Dependence) -> Iterator[Line]:
     )
 
 
-_LEFT_EARLY = "run `migrator relay --once`; see `migrator findings` for those that failed"
+_LEFT_EARLY = "run `migrator relay --once`; see `migrator status --findings` for those that failed"
 _LEFT_LATE = (
     "`migrator relay --once --force` puts their rows over items, `migrator capture uninstall --discard-marks`"
     " leaves the items as they are"

@@ -147,7 +147,7 @@ def _relay(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     observed = (
         f"{marks.waiting:,} wait, the oldest for {marks.oldest_age_s:.1f} s; {marks.failed:,} failed before"
     )
-    mend = "" if is_ok else "wait for the relay, or see `migrator findings`"
+    mend = "" if is_ok else "wait for the relay, or see `migrator status --findings`"
     yield Line("lag", requirement, observed, verdict(is_ok), mend=mend)
 
 
@@ -165,7 +165,7 @@ def _verify(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
         is_ok = not verified.findings and verified.age_s <= limits.verify_max_age_s
         observed = f"run {verified.run}: {verified.findings:,} finding(s) of its entities"
         if verified.findings:
-            mend = "see `migrator findings`; `migrator verify --repair`, then the relay and verify again"
+            mend = "see `migrator status --findings`; `migrator verify --repair`, then the relay and verify again"
         yield Line("verify", requirement, observed, verdict(is_ok), verified.age_s, "" if is_ok else mend)
 
 

@@ -52,7 +52,7 @@ def test_what_is_ordered_is_read_and_its_items_follow(web: Web) -> None:
     assert web.ask("PATCH", f"/orders/{order}", {"status": "shipped"})[0] == 204
     web.relay()
     asked = ["-p", "user_id=1", "-p", "limit=1", "--json"]
-    (part,) = web.made.done("query", str(web.made.job), "recent_orders", *asked).data["parts"]
+    (part,) = web.made.done("look", str(web.made.job), "--pattern", "recent_orders", *asked).data["parts"]
     assert part["same"]
     assert "shipped" in json.dumps(part["items"])
     assert web.ask("DELETE", f"/orders/{order}")[0] == 204

@@ -63,7 +63,7 @@ def web(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Iterator
 def new(web: Web, pattern: str, *params: str) -> list[Any]:
     """Rows of the new table's answer, which is the old tables', too."""
     words = [word for param in params for word in ("-p", param)]
-    answer = web.made.done("query", str(web.made.job), pattern, *words, "--json").data
+    answer = web.made.done("look", str(web.made.job), "--pattern", pattern, *words, "--json").data
     assert answer["same"], answer
     return [row for part in answer["parts"] for row in part["items"]]
 

@@ -30,7 +30,9 @@ NEEDED_OPTIONS = {
     "--as": "terraform",
     "--from": "s3://some-bucket/items",
 }
-WITHOUT_FILES = [["completion"], ["examples"], ["local", "status"], ["local", "stop"], ["mapping", "schema"]]
+BESIDES = {"clean": ["--tombstones"], "init": ["--out", "shop.yaml"]}
+"""Options of which one is needed."""
+WITHOUT_FILES = [["completion"], ["examples"], ["local"], ["mapping", "schema"]]
 
 
 def leaves(
@@ -57,7 +59,7 @@ def line_of(name: str) -> list[str]:
             words.append(NEEDED.get(str(param.name), "none.yaml"))
         elif isinstance(param, click.Option) and param.required:
             words += [param.opts[0], NEEDED_OPTIONS[param.opts[0]]]
-    return [*words, "--tombstones"] if name == "clean" else words
+    return [*words, *BESIDES.get(name, [])]
 
 
 def ran(tmp_path: Path, *words: str) -> Ended:
@@ -124,7 +126,7 @@ def test_the_log_says_as_much_as_is_asked_before_or_behind_a_command(
         file = tmp_path / place
         options = [*asked.split(), "--log-format", "json", "--log-file", str(file)]
         cli.main(
-            ["local", "status", *options] if place == "behind" else [*options, "local", "status"],
+            ["local", *options] if place == "behind" else [*options, "local"],
             standalone_mode=False,
         )
         for level in ("debug", "warning", "error"):
@@ -134,7 +136,7 @@ def test_the_log_says_as_much_as_is_asked_before_or_behind_a_command(
 
 
 def test_a_log_file_that_cannot_be_written_is_said_before_anything_is_done(tmp_path: Path) -> None:
-    ended = ran(tmp_path, "local", "status", "--log-file", str(tmp_path / "none" / "log"))
+    ended = ran(tmp_path, "local", "--log-file", str(tmp_path / "none" / "log"))
     assert ended.code == 2
     assert "--log-file" in ended.err
     assert pins.said(ended.err)

@@ -41,10 +41,12 @@ def test_any_file_is_offered_where_there_is_no_job(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "command", ["query", "cutover advance", "cutover ramp", "cutover rollback", "cutover status"]
+    "command", ["look --pattern", "cutover advance", "cutover ramp", "cutover rollback", "cutover status"]
 )
 def test_patterns_of_the_jobs_mapping_are_offered(command: str) -> None:
-    assert offered(*command.split(), "jobs/ecommerce.yaml", "get_order") == [
+    name, *option = command.split(" --")
+    words = [*name.split(), "jobs/ecommerce.yaml", *(f"--{one}" for one in option)]
+    assert offered(*words, "get_order") == [
         "get_order",
         "get_orders_by_status",
     ]
@@ -79,10 +81,11 @@ def test_runs_of_the_jobs_journal_are_offered_with_what_each_was_the_newest_firs
         journal.start_run(RunIdentity("backfill", "other", "table-2", "rev1"))
     completer = ShellComplete(cli, {}, "migrator", "_MIGRATOR_COMPLETE")
     runs = [
-        (item.value, item.help) for item in completer.get_completions(["findings", str(job), "--run"], "1")
+        (item.value, item.help)
+        for item in completer.get_completions(["status", "--findings", str(job), "--run"], "1")
     ]
     assert runs == [("11", "verify"), ("10", "relay"), ("1", "backfill")]
-    assert offered("findings", str(job), "--run", "2") == ["2"]
+    assert offered("status", "--findings", str(job), "--run", "2") == ["2"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,7 @@ def test_runs_of_the_jobs_journal_are_offered_with_what_each_was_the_newest_firs
 def test_nothing_is_offered_where_a_file_is_wrong(text: str, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(text)
-    assert offered("query", str(job), "") == []
+    assert offered("look", str(job), "--pattern", "") == []
     assert offered("backfill", str(job), "--entity", "") == []
-    assert offered("findings", str(job), "--run", "") == []
-    assert offered("query", str(tmp_path / "none.yaml"), "") == []
+    assert offered("status", "--findings", str(job), "--run", "") == []
+    assert offered("look", str(tmp_path / "none.yaml"), "--pattern", "") == []

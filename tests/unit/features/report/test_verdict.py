@@ -150,13 +150,13 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
     (
         {"groups": [replace(EMAIL, kind="foreign", where="", count=2)]},
         "different",
-        "migrator findings jobs/shop.yaml",
+        "migrator status jobs/shop.yaml --findings",
         "2 stored item(s) are of no row of this job",
     ),
     (
         {"refused": [Refused("order", "why", 3, ())]},
         "different",
-        "migrator findings jobs/shop.yaml",
+        "migrator status jobs/shop.yaml --findings",
         "3 row(s) were refused and have no items",
     ),
     (

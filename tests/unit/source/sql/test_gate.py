@@ -294,7 +294,7 @@ def test_query_replay_check_and_doctor_refuse_a_program_that_copy_would_run(
     made.environment["MIGRATOR_SOURCE_URL"] = postgres_database
     job = str(made.job)
     ended = [
-        made.run("query", job, "stolen", "-p", "id=1"),
+        made.run("look", job, "--pattern", "stolen", "-p", "id=1"),
         made.run("shadow", "replay", job, "--questions", "1"),
         made.run("mapping", "check", str(tmp_path / "mapping.yaml"), "--source", postgres_database),
         made.run("doctor", job),
