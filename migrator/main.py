@@ -30,6 +30,7 @@ from migrator.features.exports.commands import export
 from migrator.features.init.commands import examples, init
 from migrator.features.look.commands import look, ui
 from migrator.features.plan.commands import plan
+from migrator.features.recover.commands import recover
 from migrator.features.removal.commands import clean, decommission
 from migrator.features.report.commands import report
 from migrator.features.revisions.commands import migrate_mapping
@@ -40,7 +41,7 @@ SECTIONS = {
     "Prepare": (doctor, table, export, capture, local),
     "Move": (backfill, relay, verify, migrate_mapping, look, ui, status, pace),
     "Cut over": (shadow, report, cutover, reverse, decommission),
-    "Clean": (clean,),
+    "Repair": (recover, clean),
     "Shell": (completion,),
 }
 """Every command, under the heading that the help lists it by."""

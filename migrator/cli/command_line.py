@@ -323,8 +323,6 @@ keys_option = click.option(
     is_flag=True,
     help="Print keys whole, also the parts that may name a person.",
 )
-_ADOPT = "Take this journal for the table's from now on: the one that it was written with is lost for good."
-adopt_option = click.option("--adopt-journal", is_flag=True, help=_ADOPT)
 
 
 def force_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

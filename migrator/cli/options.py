@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -64,7 +64,7 @@ from migrator.stages.session.job import (
     keep_on_record,
     keeping_of,
 )
-from migrator.stages.session.live import ONCE, Live
+from migrator.stages.session.live import Live
 
 # ── Questions, consoles, signals ──
 
@@ -272,8 +272,7 @@ def belonging(
     tells: bool = False,
     begins: bool = False,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Refuses a command whose journal is not the table's, unless --adopt-journal is given (`adopt_option`). The command is
-    given the job with the journal that was asked.
+    """Refuses a command whose journal is not the table's. The command is given the job with the journal that was asked.
 
     `applies`: whether the options asked for ask for it, too. `older`: whether one that went back is refused as well.
     `keeps`: it may have changed what the table is to keep of the journal. `tells`: it is given `table_away`, why the table
@@ -283,7 +282,7 @@ def belonging(
 
     def decorated(command: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(command)
-        def guarded(job: Path, adopt_journal: bool, **options: Any) -> int:
+        def guarded(job: Path, **options: Any) -> int:
             is_dry = bool(options.get("dry_run"))
             with CommandJob(job) as command_job:
                 if options.get("join") and not options.get("engine"):
@@ -291,11 +290,7 @@ def belonging(
                 # What tells or moves phases needs the right journal even where it only looks.
                 if not applies(options) or (is_dry and not keeps):
                     return command(command_job, **options)
-                away = ""
-                if adopt_journal and not is_dry:
-                    _adopt_journal(command_job)
-                elif not adopt_journal:
-                    away = refuse_strange(command_job, older=older, warns=keeps, begins=begins)
+                away = refuse_strange(command_job, older=older, warns=keeps, begins=begins)
                 code = command(command_job, **options, **({"table_away": away} if tells else {}))
                 if keeps and not is_dry:
                     _keep(command_job)
@@ -370,36 +365,19 @@ def _warn(error: MigratorError, what: str) -> None:
 # ── Adoption ──
 
 
-def _adopt_journal(command_job: CommandJob) -> None:
-    job = command_job.job
-    with ExitStack() as stack:
-        context = stack.enter_context(job_wiring.open_job(job, "journal", workers=1))
-        target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
-        journal = command_job.journal()
-        table_id = target.table_id()
-        opened = live_wiring.open_live(job, "journal", patience=ONCE, source=context.source)
-        try:
-            live_wiring.refuse_unknown(job, journal)
-            _guard(job, stack.enter_context(opened), target, journal, table_id)
-        except (AnotherJournalError, OlderError):
-            adopt(context, target, journal, table_id)
-            what = "this journal is the table's from now on"
-            click.echo(f"{what}; run `migrator verify --repair`, then `migrator relay`", err=True)
-
-
 def adopt_repaired(
     context: JobContext, live: Live, target: Target, journal: SqlJournal, table_id: str
 ) -> None:
     """Whatever went back goes on from here: what differs was marked. `live`: of the job's own source, wherever rows were
     read. Raises: AnotherJournalError."""
     try:
-        _guard(context.job, live, target, journal, table_id)
+        guard(context.job, live, target, journal, table_id)
     except OlderError:
         adopt(context, target, journal, table_id)
         click.echo("what went back goes on from here; run `migrator relay`", err=True)
 
 
-def _guard(job: Job, live: Live, target: Target, journal: SqlJournal, table_id: str) -> None:
+def guard(job: Job, live: Live, target: Target, journal: SqlJournal, table_id: str) -> None:
     job_wiring.refuse_strange(job, target, journal)
     if live.capture.installation() is not None:
         control = control_of(job, target.fenced(by_condition), journal)

@@ -33,7 +33,7 @@ STANDINGS: Mapping[Standing, str] = {
     "new": "mapping: new to the job, or its columns are; the next install, backfill or relay goes on to it, and tells those"
     " of another one to stop",
     "old": "mapping: the job has gone on to another one, or to other columns: writers by this one are refused; take"
-    " the newer file, or go back with `migrator capture install --go-back`, then `migrator backfill`",
+    " the newer file, or go back with `migrator recover JOB older-mapping`",
 }
 """How the mapping in hand stands among those that the job has worked by."""
 

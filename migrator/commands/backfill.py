@@ -8,7 +8,6 @@ from migrator.cli.command_line import (
     MONEY,
     Leaf,
     Work,
-    adopt_option,
     engine_options,
     entity_option,
     force_option,
@@ -58,7 +57,6 @@ from migrator.cli.command_line import (
 @metrics_options
 @keys_option
 @json_option
-@adopt_option
 def backfill() -> Work:
     """Write every row of the source into the table; go on where a run before this one stopped.
 

@@ -9,7 +9,6 @@ from migrator.cli.command_line import (
     Branch,
     Leaf,
     Work,
-    adopt_option,
     force_option,
     job_argument,
     json_option,
@@ -41,19 +40,8 @@ def capture() -> None:
     help="No triggers: the relay reads PostgreSQL's log, by a publication and a replication slot.",
 )
 @click.option("--by-triggers", is_flag=True, help="Triggers again, where the log has been read so far.")
-@click.option(
-    "--take-back",
-    is_flag=True,
-    help="SQL is the truth again also for entities taken out of writes.direct: old rows go over newer items.",
-)
-@click.option(
-    "--go-back",
-    is_flag=True,
-    help="Also where the job has gone on from this mapping: newer relays and services are told to stop.",
-)
 @force_option("Also where a pattern that DynamoDB answers gets another answer by this mapping.")
 @json_option
-@adopt_option
 def install() -> Work:
     """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
 
@@ -103,21 +91,6 @@ def uninstall() -> Work:
     return uninstall
 
 
-@capture.command(example="jobs/shop.yaml")
-@job_argument
-@click.option("--raise", "raising", is_flag=True, help="Move on above every ticket that is known.")
-@click.option(
-    "--above", type=int, default=0, metavar="TICKET", help="With --raise: a ticket known from elsewhere."
-)
-@click.option("--dry-run", is_flag=True, help="Say which epoch --raise would move to, change nothing.")
-@json_option
-def epoch() -> Work:
-    """Show the counter of tickets; --raise after a restore of the source or a fail-over that lost changes."""
-    from migrator.commands.capture_work import epoch
-
-    return epoch
-
-
 @click.command(cls=Leaf, example="jobs/shop.yaml --once")
 @job_argument
 @click.option("--once", is_flag=True, help="Stop when no mark is left; waits for those of others.")
@@ -141,7 +114,6 @@ def epoch() -> Work:
 @force_option("Also where every pattern is complete, or one that DynamoDB answers gets another answer.")
 @metrics_options
 @json_option
-@adopt_option
 def relay() -> Work:
     """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
 

@@ -28,7 +28,6 @@ from migrator.settings.transforms import sound_mapping
 from migrator.stages.core.ownership import AnotherJournalError
 from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed
 from migrator.stages.process.write_path import need_unanswered, tell_registered
-from migrator.stages.session import adoption as adoption_wiring
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
 from migrator.stages.session.cutover import open_evidence
@@ -73,12 +72,12 @@ def install(
     by_services: bool,
     from_log: bool,
     by_triggers: bool,
-    take_back: bool,
-    go_back: bool,
     force: bool,
     as_json: bool,
+    take_back: bool = False,
+    go_back: bool = False,
 ) -> int:
-    """The exit code of `migrator capture install`."""
+    """The exit code of `migrator capture install`. `take_back`, `go_back`: as `migrator recover` has it."""
     if by_services + from_log + by_triggers > 1:
         raise click.UsageError("--by-services, --from-log and --by-triggers exclude each other")
     marked_by: MarkedBy | None = (
@@ -141,7 +140,7 @@ def _print_text(form: str, text: str, *, as_json: bool) -> None:
 
 _HALF = (
     "the job has gone on to this mapping already, and not all of its {means} are there: no writer goes on until the same"
-    " command has succeeded, or one with the mapping of before and --go-back"
+    " command has succeeded, or `migrator recover JOB older-mapping` with the mapping of before"
 )
 
 
@@ -171,7 +170,7 @@ def _need_direct(session: _Session, *, take_back: bool, as_json: bool) -> None:
         what = f"the service writes {', '.join(taken_out)} itself, and writes.direct does not say so any more"
         raise SettingsError(
             f"{what}; `migrator cutover rollback JOB PATTERN` makes rows the truth again. Or write it there again; or, for"
-            " an entity that it never wrote, say --take-back: old rows go over newer items"
+            " an entity that it never wrote, `migrator recover JOB entity-taken-back`: old rows replace newer items"
         )
     with open_evidence(job_journal, "capture install", lambda: False) as evidence_sources:
         if set(job.direct) - recorded:
@@ -290,50 +289,3 @@ def _refuse_living(job: Job) -> None:
         except AnotherJournalError as error:
             raise SettingsError(f"{error}; --force where no service runs") from None
         refuse_living(live_wiring.registry_of(job, journal))
-
-
-def epoch(job: Path, raising: bool, above: int, dry_run: bool, as_json: bool) -> int:
-    """The exit code of `migrator capture epoch`."""
-    if not raising and (above or dry_run):
-        raise click.UsageError("--above and --dry-run go with --raise")
-    with CommandJob(job) as command_job, live_wiring.open_live(command_job.job, "capture epoch") as live:
-        read = command_job.job
-        design = sound_mapping(read.mapping).mapping.table
-        if raising:
-            tickets = [above, *_known_tickets(command_job, above)]
-            if dry_run:
-                highest = max([live.tickets.highest(), *tickets])
-                if as_json:
-                    print_json({"would_move_above": highest})
-                else:
-                    print_folded(f"would move on above ticket {highest}")
-                return 0
-            _want_repair(command_job, above)
-            CaptureStage(live.capture, read.name, design).raise_epoch(live.tickets, tickets)
-        last, installation = live.tickets.highest(), live.tickets.installation()
-    if as_json:
-        print_json({"last_ticket": last, "installation": installation})
-    else:
-        print_folded(f"last ticket {last} of installation {installation}")
-    return 0
-
-
-def _want_repair(command_job: CommandJob, above: int) -> None:
-    """Before the epoch is raised: a writer that the old one holds back must not go on without the repair."""
-    try:
-        adoption_wiring.want_repair(command_job.job, command_job.journal)
-    except MigratorError as error:
-        if not above:
-            raise
-        click.echo(f"warning: {error}; run `migrator verify --repair` before any relay", err=True)
-
-
-def _known_tickets(command_job: CommandJob, above: int) -> list[int]:
-    """What journal and table know. They may be away where --above says enough."""
-    try:
-        return adoption_wiring.known_tickets(command_job.job, command_job.journal)
-    except MigratorError as error:
-        if not above:
-            raise
-        click.echo(f"warning: {error}; --above is taken for enough", err=True)
-        return []

@@ -12,7 +12,6 @@ from migrator.cli import names
 from migrator.cli.command_line import (
     Branch,
     Work,
-    adopt_option,
     job_argument,
     json_option,
     rows_settle_option,
@@ -84,7 +83,6 @@ def cutover() -> None:
     help="Show every move: who, when, from where to where, by what evidence, and why.",
 )
 @json_option
-@adopt_option
 def status() -> Work:
     """Show who answers each access pattern, and how many readers act by it.
 
@@ -99,7 +97,6 @@ def status() -> Work:
 @job_argument
 @click.argument("pattern", shell_complete=names.patterns)
 @move_options
-@adopt_option
 def advance() -> Work:
     """Move a pattern to its next phase, if the evidence is for it.
 
@@ -127,7 +124,6 @@ def advance() -> Work:
     "--not-for", "no_more", multiple=True, metavar="NAME=VALUE", help="Take one away that --for gave."
 )
 @move_options
-@adopt_option
 def ramp() -> Work:
     """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. Going down needs no evidence.
 
@@ -168,7 +164,6 @@ def ramp() -> Work:
 )
 @click.option("--yes", is_flag=True, help="From complete: the services have stopped; for scripts.")
 @json_option
-@adopt_option
 def rollback() -> Work:
     """Let SQL answer a pattern again, or all of them. Needs no evidence, no source and no table.
 
@@ -188,7 +183,6 @@ def rollback() -> Work:
 @job_argument
 @click.option("--once", is_flag=True, help="Look once and end; exit code 1 where a pattern was moved back.")
 @json_option
-@adopt_option
 def watch() -> Work:
     """Look at patterns that the table answers, and move one back to shadow when errors, differences or p99 pass a limit.
 

@@ -1,4 +1,4 @@
-"""`migrator cutover watch`: moves patterns back by itself when their limits are passed; `cutover status`."""
+"""`migrator cutover watch`: moves patterns back when their limits are passed; and `migrator cutover status`."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import click
 from migrator.cli.command_line import (
     Branch,
     Work,
-    adopt_option,
     job_argument,
     json_option,
     keys_option,
@@ -24,7 +23,6 @@ def reverse() -> None:
 @reverse.command(example="jobs/shop.yaml")
 @job_argument
 @json_option
-@adopt_option
 def check() -> Work:
     """Say whether the rows come back from the items: per table, or which column is lost and the line that would keep it;
     and whether the table's stream is on.
@@ -48,7 +46,6 @@ def check() -> Work:
 @click.option("--dry-run", is_flag=True, help="Say what stands in the way and what waits, change nothing.")
 @rows_settle_option
 @json_option
-@adopt_option
 def start() -> Work:
     """Read the table's stream, and write the rows of each item that changed into the source.
 
@@ -81,7 +78,6 @@ def start() -> Work:
     "--attributes", is_flag=True, help="Also read the table, and count attributes of items that no row keeps."
 )
 @json_option
-@adopt_option
 def status() -> Work:
     """Say how far each shard of the stream is behind, which rows wait, and why, and of which tables SQL writers are refused.
 
@@ -95,7 +91,6 @@ def status() -> Work:
 @reverse.command(example="jobs/shop.yaml")
 @job_argument
 @json_option
-@adopt_option
 def stop() -> Work:
     """End every process of `migrator reverse start` of this job, once what is under way is done; on any host."""
     from migrator.commands.reverse_work import stop
@@ -119,7 +114,6 @@ def stop() -> Work:
 @rows_settle_option
 @keys_option
 @json_option
-@adopt_option
 def verify() -> Work:
     """Compare each row with what its items say, and each item with its rows.
 

@@ -8,7 +8,6 @@ from migrator.cli import names
 from migrator.cli.command_line import (
     Leaf,
     Work,
-    adopt_option,
     job_argument,
     json_option,
     keys_option,
@@ -45,12 +44,6 @@ from migrator.commands.cutover import own_name
 )
 @click.option("--all", "everything", is_flag=True, help="With --findings: all, not only the first 100.")
 @keys_option
-@click.option(
-    "--same-job",
-    is_flag=True,
-    help="Keep on record that the table or the source that the job names now is the job's, by one name more.",
-)
-@adopt_option
 def status() -> Work:
     """Show the status of a job: lag, rate, time left, last failure, pace, and each backfill and relay.
 
@@ -59,8 +52,8 @@ def status() -> Work:
     A process is slow where it does less than half of its usual rate, and stalled where work waits and nothing was done for a
     minute.
 
-    A finding of live change is open until its row was written well, by a relay or a backfill. Of keys only what names nobody
-    is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a instead of the rest without --show-keys.
+    A finding of live change is open until its row was written well, by a relay or a backfill. Keys show constant
+    text, numbers, UUIDs and times; without --show-keys the rest is masked (…3f9a).
     """
     from migrator.commands.status_work import status
 
@@ -82,7 +75,6 @@ def status() -> Work:
 @click.option("--reason", default="", help="Shown by `migrator status`, such as the ticket of an incident.")
 @click.option("--who", default=own_name, help="Who does it (default: user@host).")
 @json_option
-@adopt_option
 def pace() -> Work:
     """Pause, resume or slow down the backfills and relays of a job while they work; without an option, show the pace.
 

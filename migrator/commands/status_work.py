@@ -226,32 +226,28 @@ def status(
 ) -> int:
     """The exit code of `migrator status`."""
     if findings:
-        if asked["watch"] or asked["runs"] or asked["same_job"]:
-            raise click.UsageError("--findings goes without --watch, --runs and --same-job")
+        if asked["watch"] or asked["runs"]:
+            raise click.UsageError("--findings goes without --watch and --runs")
         return print_findings(job, number, everything, whole_keys, asked["as_json"])
     if number is not None or everything or whole_keys:
         raise click.UsageError("--run, --all and --show-keys go with --findings")
     return _status(job=job, **asked)
 
 
-@belonging(applies=lambda options: not options["same_job"], tells=True)
+@belonging(tells=True)
 def _status(
     command_job: CommandJob,
     as_json: bool,
-    same_job: bool,
     runs: bool,
     watch: bool,
     every_s: float,
     table_away: str = "",
 ) -> int:
-    if watch and (as_json or same_job or runs):
+    if watch and (as_json or runs):
         raise click.UsageError(
             "--watch goes alone; for programs, give `migrator status --json` again and again"
         )
     read = command_job.job
-    if same_job:
-        for kind, name in job_wiring.keep_names(read).items():
-            click.echo(f"on record as job {read.name}'s {kind}: {name}", err=True)
     journal = command_job.journal()
     if watch:
         return _watch(read, journal, every_s)

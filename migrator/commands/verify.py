@@ -8,7 +8,6 @@ from migrator.cli.command_line import (
     Branch,
     Leaf,
     Work,
-    adopt_option,
     engine_options,
     force_option,
     job_argument,
@@ -61,7 +60,6 @@ from migrator.cli.command_line import (
 )
 @keys_option
 @json_option
-@adopt_option
 def verify() -> Work:
     """Compare every row with its items and every item with its row, and totals by plain SQL.
 
@@ -108,7 +106,6 @@ def shadow() -> None:
 )
 @click.option("--no-record", is_flag=True, help="Keep nothing of it in the journal.")
 @json_option
-@adopt_option
 def replay() -> Work:
     """Ask every access pattern of both sides, with parameters drawn from the source, and compare the answers.
 

@@ -357,7 +357,7 @@ class SqlRevisions:
 OLD = (
     "the job has gone on to another mapping (or to other columns, or to other direct entities) than this one, and what"
     " is written by this one would undo it; take the newer mapping file and start again, or go back on purpose with"
-    " `migrator capture install JOB --go-back`, then `migrator backfill JOB`"
+    " `migrator recover JOB older-mapping`"
 )
 
 

@@ -78,7 +78,7 @@ SQL_ROLES = {
         "a service: dual_write in strict mode, Migration.read", rows=True, asks=True, ticket=_DRAWS, mark=("INSERT",)
     ),
     "operator": SqlRole(
-        "shadow, cutover, query, look, clean, capture epoch, decommission", rows=True, asks=True,
+        "shadow, cutover, query, look, clean, recover, decommission", rows=True, asks=True,
         ticket=_DRAWS, mark=("SELECT",), looks=True, counts=True,
     ),
     "reverse": SqlRole("reverse check, start, status, stop and verify, with --repair too", rows=True, writes=True),

@@ -293,7 +293,7 @@ def check_revision(checkup: Checkup, ask: Callable[[], Standing], job: str) -> N
         what = (
             "the job has gone on to another mapping, or to other columns: nothing can be written by this one"
         )
-        mend = f"take the newer mapping file, or go back: migrator capture install {job} --go-back"
+        mend = f"take the newer mapping file, or go back: migrator recover {job} older-mapping"
         checkup.tell(name, what, mend, "failed")
     elif standing == "new":
         what = "it (or a column that it reads) is new to the job: writers by another one stop when the job goes on to it"

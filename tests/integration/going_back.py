@@ -42,7 +42,7 @@ CREATE TABLE pet (id int PRIMARY KEY, customer_id int NOT NULL REFERENCES custom
 INSERT INTO customer VALUES (1, 'ann'), (2, 'bob'), (3, 'cid');
 INSERT INTO pet VALUES (1, 1), (2, 2);
 """
-REPAIR = "run `migrator capture epoch "
+REPAIR = "run `migrator recover "
 
 
 @dataclass

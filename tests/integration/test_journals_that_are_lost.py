@@ -92,7 +92,7 @@ def test_every_command_that_writes_or_tells_phases_refuses(shop: Project) -> Non
     before = shop.items()
     for words in words_for(shop):
         refused = shop.run(*words)
-        assert (refused.code, LOST in refused.err, "--adopt-journal" in refused.err) == (2, True, True), (
+        assert (refused.code, LOST in refused.err, "journal-lost" in refused.err) == (2, True, True), (
             words,
             refused.err,
         )
@@ -118,8 +118,8 @@ def test_the_journal_that_is_put_back_goes_on(shop: Project) -> None:
 def test_forced_it_takes_over_what_the_table_keeps(shop: Project) -> None:
     """The phases, and the keys that the lost journal remembered: one that moves leaves nothing behind."""
     lose(shop)
-    forced = shop.done("relay", str(shop.job), "--once", "--adopt-journal")
-    assert f"`migrator verify {shop.job} --repair`" in forced.err
+    forced = shop.done("recover", str(shop.job), "journal-lost", "--settle", "0s")
+    assert f"migrator verify {shop.job} --repair" in forced.err
     assert phase(shop) == "live"
     shop.done("cutover", "status", str(shop.job))
     history = json.loads(shop.done("cutover", "status", "--history", str(shop.job), "--json").out)
@@ -133,7 +133,7 @@ def test_forced_it_takes_over_what_the_table_keeps(shop: Project) -> None:
 
 def test_the_former_journal_is_another_one_from_then_on(shop: Project) -> None:
     files = lose(shop)
-    shop.done("relay", str(shop.job), "--once", "--adopt-journal")
+    shop.done("recover", str(shop.job), "journal-lost", "--settle", "0s")
     for file in Path(shop.environment["MIGRATOR_HOME"]).glob("shop.db*"):
         if file not in files:
             file.unlink()
@@ -195,7 +195,7 @@ def test_complete_and_direct_are_kept(
         monkeypatch.setenv(name, value)
     with Migration.load(shop.job) as migration, pytest.raises(SettingsError, match=LOST):
         migration.begin_reading()
-    shop.done("cutover", "status", str(shop.job), "--adopt-journal")
+    shop.done("recover", str(shop.job), "journal-lost", "--settle", "0s")
     assert phase(shop, OTHER) == "complete"
     shop.done("relay", str(shop.job), "--once")
 

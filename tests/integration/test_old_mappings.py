@@ -119,7 +119,7 @@ def test_a_mapping_that_no_writer_has_used_becomes_the_newest_and_it_is_said(
     shop.done("capture", "install", job)
     shop.done("relay", job, "--once")
     (shop.folder / "mapping.yaml").write_text(BEFORE)
-    assert "goes back" in shop.done("capture", "install", job, "--go-back").err
+    assert "goes back" in shop.done("recover", job, "older-mapping").err
     newer = BEFORE.replace("{Customer:", "{Client:")
     (shop.folder / "mapping.yaml").write_text(newer)
     begun = shop.done(*words, job)
@@ -134,7 +134,7 @@ def test_going_back_is_asked_for_and_then_everything_is_made_anew(shop: Project)
     shop.done("relay", job, "--once")
     (shop.folder / "mapping.yaml").write_text(BEFORE)
     assert shop.run("relay", job, "--once").code == 2
-    assert pins.said(shop.done("capture", "install", job, "--go-back").err)
+    assert pins.said(shop.done("recover", job, "older-mapping").err)
     copied = shop.done("backfill", job)
     assert "nothing left to do" not in copied.err
     assert (cities(shop), clean(shop)) == ({None}, True)

@@ -41,9 +41,7 @@ def lose(shop: Shop) -> str:
 
 def mend(shop: Shop) -> None:
     """The advice, word for word."""
-    shop.done("capture", "epoch", "--raise")
-    assert shop.command("verify", "--repair", "--settle", "0s").code == 1
-    shop.done("relay", "--once")
+    shop.done("recover", "source-restored", "--settle", "0s")
     shop.done("verify", "--settle", "0s")
 
 

@@ -108,10 +108,6 @@ def test_shadow_replay(shop: Project) -> None:
     held(shop, "shadow replay JOB --questions 2 --settle 0", tables=1)
 
 
-def test_capture_epoch(shop: Project) -> None:
-    held(shop, "capture epoch JOB --raise --dry-run", tables=1)
-
-
 def test_report(shop: Project) -> None:
     held(shop, "report JOB", tables=1, installations=1)
 

@@ -35,8 +35,8 @@ def test_capture_is_put_in_shown_and_taken_out(shop: Project) -> None:
     assert shop.done("capture", "install", job, "--as", "sql").out == ""
     status = shop.done("capture", "status", job, "--json").data
     assert [one["state"] for one in status["tables"]] == ["captured", "captured"]
-    assert pins.said(shop.done("capture", "epoch", job).out, "last")
-    raised = shop.done("capture", "epoch", job, "--raise", "--above", "7000000000001").out
+    shop.done("table", "create", job)
+    raised = shop.done("recover", job, "source-restored", "--above", "7000000000001", "--settle", "0s").out
     assert pins.said(raised, "ticket")
     with sqlite3.connect(shop.folder / "shop.db") as service:
         service.execute("UPDATE customer SET name = 'x' WHERE id = 1")

@@ -48,7 +48,7 @@ VERDICTS = {
     "mapping diff mapping.yaml mapping.yaml": "the same",
     "capture status shop.yaml": "whole: ",
     "verify shop.yaml": "clean",
-    "query shop.yaml customer_by_id -p id=1": "customer_by_id: the same",
+    "look shop.yaml --pattern customer_by_id -p id=1": "customer_by_id: the same",
     "shadow replay shop.yaml --questions 5 --settle 1": "clean",
     "report shop.yaml": "not proven",
     "reverse check shop.yaml": "not ready",

@@ -170,7 +170,7 @@ def test_triggers_put_in_by_hand_do_not_let_old_rows_in(direct: Project) -> None
 def test_it_can_be_taken_back_on_request(direct: Project) -> None:
     job = str(direct.job)
     direct.job.write_text(direct.job.read_text().replace(WRITES, ""))
-    assert "invoice" in direct.done("capture", "install", job, "--take-back").out
+    assert "invoice" in direct.done("recover", job, "entity-taken-back").out
     change(direct, "UPDATE invoice SET total = 6 WHERE id = 1")
     direct.done("relay", job, "--once")
     assert invoice(direct)["total"] == 6

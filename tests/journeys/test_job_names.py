@@ -108,8 +108,8 @@ def test_one_source_by_another_name_is_taken_once_it_is_said(production: Project
     other = production.folder / "other.db"
     (production.folder / "shop.db").rename(other)
     refused = production.run("status", job)
-    assert (refused.code, f"migrator status {job} --same-job" in refused.err) == (2, True)
-    assert str(other) in production.done("status", job, "--same-job").err
+    assert (refused.code, f"migrator recover {job} renamed" in refused.err) == (2, True)
+    assert str(other) in production.done("recover", job, "renamed").out
     production.done("cutover", "status", job)
     other.rename(production.folder / "shop.db")
     production.done("cutover", "status", str(production.job))

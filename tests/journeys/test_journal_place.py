@@ -90,7 +90,7 @@ def test_advice_names_a_command_that_has_the_option(shop: Project) -> None:
     refused = elsewhere(shop, "capture", "uninstall", str(shop.job), home="fresh").err
     assert pins.said(refused, "cutover", job=shop.job)
     assert pins.said(refused, "runs")
-    assert refused.count("--adopt-journal") == 1
+    assert refused.count("journal-lost") == 1
 
 
 def test_doctor_tells_it(shop: Project) -> None:
@@ -104,9 +104,9 @@ def test_doctor_tells_it(shop: Project) -> None:
 def test_it_becomes_the_tables_once_that_is_said(shop: Project) -> None:
     """The other one is lost for good. A pattern in shadow is off then: SQL answers it in both."""
     job = str(shop.job)
-    forced = elsewhere(shop, "cutover", "status", job, "--json", "--adopt-journal", home="fresh")
-    assert phase(forced) == "off"
-    assert pins.said(forced.err, "now")
+    forced = elsewhere(shop, "recover", job, "journal-lost", "--settle", "0s", home="fresh")
+    assert pins.said(forced.out, "now")
+    assert phase(elsewhere(shop, "cutover", "status", job, "--json", home="fresh")) == "off"
     assert elsewhere(shop, "relay", job, "--once", home="fresh").code == 0
     refused = shop.run("cutover", "status", job)
     assert (refused.code, pins.said(refused.err, "journal")) == (2, True)

@@ -188,7 +188,7 @@ def test_a_relay_needs_its_table(shop: Project) -> None:
     change(shop, RENAME)
     away = shop.job.with_name("away.yaml")
     away.write_text("name: shop\n" + shop.job.read_text().replace(shop.table, "Nowhere"))
-    shop.done("status", str(away), "--same-job")
+    shop.done("recover", str(away), "renamed")
     none = shop.run("relay", str(away), "--once")
     assert (none.code, pins.said(none.err, away=away)) == (
         2,
@@ -220,7 +220,7 @@ def test_a_mapping_changes_while_marks_wait(shop: Project) -> None:
     assert shop.done("status", job, "--json").data["live"]["marks"]["failed"] == 2
     (shop.folder / "mapping.yaml").write_text(LIVE)
     assert pins.said(shop.run("relay", job, "--once").err, "gone")
-    shop.done("capture", "install", job, "--go-back")
+    shop.done("recover", job, "older-mapping")
     until(lambda: "0 mark(s) left" in shop.run("relay", job, "--once").out)
     assert clean(shop)
 
@@ -249,7 +249,7 @@ def test_a_captured_table_is_dropped_under_a_relay(shop: Project) -> None:
 def test_a_relay_may_be_there_before_the_first_backfill(shop: Project) -> None:
     job, name = str(shop.job), shop.table
     shop.job.write_text(shop.job.read_text().replace(name, f"{name}B"))
-    shop.done("status", job, "--same-job")
+    shop.done("recover", job, "renamed")
     shop.done("table", "create", job)
     change(shop, RENAME)
     shop.done("relay", job, "--once")
@@ -266,10 +266,9 @@ def test_a_lost_journal_is_told(shop: Project) -> None:
         refused = shop.run(*words)
         assert (refused.code, pins.said(refused.err, "journal")) == (2, True)
     change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
-    again = shop.done("backfill", job, "--into-existing", "--adopt-journal")
-    assert pins.said(again.err, "now")
-    assert "path: conditional" in again.err
-    shop.done("relay", job, "--once")
+    again = shop.done("recover", job, "journal-lost", "--settle", "0s")
+    assert pins.said(again.out, "now")
+    assert "path: conditional" in shop.done("backfill", job, "--into-existing").err
     assert clean(shop)
 
 
@@ -309,8 +308,6 @@ def test_a_source_that_was_restored_is_refused_until_the_epoch_is_raised(shop: P
         why = "restored to an older state, or capture was uninstalled and installed anew"
         assert pins.said(refused.err, "epoch", why=why, job=job)
     assert marks(shop) == 1
-    shop.done("capture", "epoch", job, "--raise")
-    found = shop.run("verify", job, "--repair", "--settle", "0")
-    assert (found.code, pins.said(found.err, "marked", job=job)) == (1, True)
-    shop.done("relay", job, "--once")
+    found = shop.done("recover", job, "source-restored", "--settle", "0s")
+    assert pins.said(found.err, "marked", job=job)
     assert clean(shop)

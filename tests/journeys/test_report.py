@@ -279,7 +279,7 @@ def test_a_source_or_a_table_that_is_away_is_told_and_the_rest_is_shown(
         spoiled.environment["MIGRATOR_SOURCE_URL"],
     )
     try:
-        spoiled.done("status", str(away), "--same-job")
+        spoiled.done("recover", str(away), "renamed")
         data = spoiled.done("report", str(away), "--json").data
     finally:
         spoiled.environment["MIGRATOR_SOURCE_URL"] = before

@@ -146,7 +146,7 @@ def test_it_is_stopped_from_elsewhere_and_tells_what_waits(shop: Project) -> Non
     assert working.returncode == 0
     assert json.loads(ended[0])["findings"] == 1
     shop.job.write_text(shop.job.read_text().replace(WRITES, ""))
-    shop.done("capture", "install", job, "--take-back")
+    shop.done("recover", job, "entity-taken-back")
     taken_back = shop.done("reverse", "status", job, "--json").data
     assert (taken_back["parked"], taken_back["deletes_waiting"]) == ([], 0)
 

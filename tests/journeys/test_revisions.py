@@ -181,7 +181,7 @@ def test_a_new_revision_with_an_index_more_and_the_way_back(shop: Project) -> No
     refused = shop.run("table", "change", job, "--yes")
     assert (refused.code, indexes(shop)) == (2, {"ByTotal"})
     assert pins.said(refused.err, "newest")
-    shop.done("capture", "install", job, "--go-back")
+    shop.done("recover", job, "older-mapping")
     shop.done(
         "backfill", job, "--entity", "invoice"
     )  # an index that the mapping does not have hinders nobody
@@ -271,8 +271,8 @@ def test_the_steps_bring_the_table_to_the_new_revision_and_back(shop: Project, c
         write(shop, old, "older.yaml")
         write(shop, new)
         for command in steps(shop):
-            back = ["--go-back"] if new == MAPPING and command.startswith("capture install") else []
-            take(shop, " ".join([command, *back]))
+            back = new == MAPPING and command.startswith("capture install")
+            take(shop, f"recover {job} older-mapping" if back else command)
         clean = shop.run("verify", job)
         assert clean.code == 0, clean.out
     assert fresh(shop) == before

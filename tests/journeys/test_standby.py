@@ -67,7 +67,7 @@ def test_a_standby_of_a_captured_primary_is_verified_and_says_what_takes_writes(
         made.done("backfill", str(made.job))
         with standby_of(primary) as url:
             beside = of(made, url)
-            beside.done("status", str(made.job), "--same-job")
+            beside.done("recover", str(made.job), "renamed")
             beside.done("verify", str(made.job), "--settle", "0s")
             refused = beside.run("relay", str(made.job), "--once")
         assert refused.code == 3

@@ -14,7 +14,7 @@ from tests.journeys.command import Project
 from tests.journeys.small import small_shop
 
 WRITERS = {
-    "table create", "backfill", "clean", "relay", "capture install", "capture uninstall", "capture epoch",
+    "table create", "backfill", "clean", "relay", "capture install", "capture uninstall", "recover",
     "table import", "table change", "migrate-mapping", "cutover advance", "cutover ramp", "verify", "reverse start", "reverse verify",
 }  # fmt: skip
 """Commands that change the table or what is in it, the source, or the side that answers."""

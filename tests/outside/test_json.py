@@ -75,7 +75,7 @@ init --from-workbench exported/workbench.json --out head.yaml
 capture install JOB --dry-run
 capture install JOB
 capture status JOB
-capture epoch JOB
+recover JOB renamed
 doctor JOB
 backfill JOB --dry-run
 backfill JOB

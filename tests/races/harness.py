@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import update
 
 from migrator.cli.runs import RunEnd
+from migrator.features.recover.work import raise_epoch
 from migrator.journal.memory import SqlMemory
 from migrator.journal.schema import writer
 from migrator.journal.writers import SqlWriters
@@ -30,7 +32,7 @@ from migrator.stages.live.writers import WriterHeartbeats
 from migrator.stages.process.session import begin, identity_of
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import Target
+from migrator.stages.session.job import CommandJob, Target
 from migrator.stages.session.live import ConcurrentEdges
 from migrator.stages.verify.stage import Verify, VerifyOptions
 from tests.fakes.progress import Silent
@@ -103,8 +105,18 @@ class Race:
         """What a command says that is run with a job file for this race's table."""
         return self.command_through(str(self.shop.job.target.endpoint), *words)
 
+    def raise_epoch(self) -> None:
+        """The first step of `migrator recover JOB source-restored` alone."""
+        with CommandJob(self._job_file(str(self.shop.job.target.endpoint))) as command_job:
+            raise_epoch(command_job, 0)
+
     def command_through(self, endpoint: str, *words: str) -> Ended:
         """The same by way of another endpoint."""
+        path, job = self._job_file(endpoint), self.shop.job
+        position = 2 if words[0] == "capture" else 1
+        return run_here([*words[:position], str(path), *words[position:]], job.path.parent, dict(os.environ))
+
+    def _job_file(self, endpoint: str) -> Path:
         job = self.shop.job
         path = job.path.with_name(f"{self.target.design.name}.yaml")
         text = job.path.read_text().replace("table: Races", f"table: {self.target.design.name}")
@@ -114,8 +126,7 @@ class Race:
         )
         # Each race has a table of its own, and all of them one job.
         job_wiring.keep_names(job_wiring.read_job(path))
-        position = 2 if words[0] == "capture" else 1
-        return run_here([*words[:position], str(path), *words[position:]], job.path.parent, dict(os.environ))
+        return path
 
     def pass_time(self, passed_s: float) -> float:
         """So much time passes for the journal: everything that writers did is so much longer ago."""

@@ -82,7 +82,7 @@ ROLES = {
         "relay", (*_OPEN, *_BESIDE_OTHERS), objects=_PUT_OBJECTS, old_tables=_READ_OLD, old_streams=_COPY_OLD,
     ),
     "verify": Role(
-        # Puts the control item alone: a repair after `capture epoch --raise` says there that the table is whole again.
+        # Puts the control item alone: a repair after `recover JOB source-restored` says there that the table is whole again.
         "verify, with --repair too", (*_OPEN, "BatchGetItem", "GetItem", "PutItem", "Scan"),
         objects=("s3:GetObject", "s3:ListBucket"), old_tables=_READ_OLD, old_streams=_COPY_OLD,
     ),

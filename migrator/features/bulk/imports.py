@@ -237,7 +237,9 @@ class Import:
 
     def _refuse_with(self, run: Run, findings: Sequence[Finding], what: str) -> None:
         self.journal.add_findings(run, findings)
-        advice = f"`migrator status --findings` has them; delete table {self.design.name} if it is there, mend them"
+        advice = (
+            f"`migrator status --findings` has them; delete table {self.design.name} if it is there, fix them"
+        )
         raise RefusedError(f"{what}; {advice}, export with --restart, and import again")
 
     def _finding(self, fault: ImportFault) -> Finding:

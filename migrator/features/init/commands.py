@@ -39,8 +39,8 @@ class _Url(click.types.StringParamType):
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The mapping to write, such as shop.yaml; shop.job.yaml and shop.patterns.md are written beside it. Of a model: the"
-    " file (default: print it).",
+    help="The mapping to write, such as shop.yaml, with shop.job.yaml and shop.patterns.md; of a model the file (default:"
+    " print it).",
 )
 @click.option(
     "--table", help="The name of the table (default: from the file's); of a model with several: which."

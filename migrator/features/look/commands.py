@@ -32,7 +32,7 @@ _values_option = click.option(
     "--pattern",
     metavar="NAME",
     shell_complete=names.patterns,
-    help="Run this access pattern on the table, and print its answer beside SQL's.",
+    help="Run this access pattern on the table, and print its answer next to SQL's.",
 )
 @click.option(
     "-p",
@@ -59,8 +59,8 @@ _values_option = click.option(
 @_values_option
 @json_option
 def look() -> Work:
-    """Show what is stored under one partition key beside what the rows make now, attribute by attribute; with --pattern, an
-    access pattern's two answers.
+    """Compare what is stored under one partition key with what the rows make now, attribute by attribute; with --pattern,
+    the two answers of an access pattern.
 
     Items that no row makes, items of others, tombstones and items that are missing are shown, too. Both sides are read as
     they are at this moment, and neither is written to: where services write, look twice before you believe a difference.

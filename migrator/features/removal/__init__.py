@@ -1,1 +1,1 @@
-"""`undo`, `forget`, `purge` and `decommission`: what is taken away again."""
+"""`clean` and `decommission check`: what is deleted again, and when SQL can go."""

@@ -8,7 +8,6 @@ from migrator.cli.command_line import (
     Branch,
     Leaf,
     Work,
-    adopt_option,
     entity_option,
     force_option,
     job_argument,
@@ -25,7 +24,6 @@ def decommission() -> None:
 @job_argument
 @click.option("--steps", is_flag=True, help="Also print the steps that end the migration, in order.")
 @json_option
-@adopt_option
 def check() -> Work:
     """Check what still depends on SQL. Nothing is run or changed.
 
@@ -52,7 +50,6 @@ def check() -> Work:
     "--all-items: also items of another job, or that callers read; --row: also if the row is still there."
 )
 @json_option
-@adopt_option
 def clean() -> Work:
     """Remove from the table what is not needed any longer: one of the four kinds below.
 

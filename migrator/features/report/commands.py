@@ -9,7 +9,6 @@ import click
 from migrator.cli.command_line import (
     Leaf,
     Work,
-    adopt_option,
     job_argument,
     json_option,
     keys_option,
@@ -36,7 +35,6 @@ from migrator.cli.command_line import (
 )
 @keys_option
 @json_option
-@adopt_option
 def report() -> Work:
     """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
 

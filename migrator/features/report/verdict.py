@@ -67,7 +67,7 @@ SINCE_GONE = Cause(
 _OF_RUNS: dict[str, Cause] = {
     "refused": Cause(
         "the mapping refuses the row",
-        "mend the row or the mapping; `migrator status JOB --findings` says why",
+        "fix the row or the mapping; `migrator status JOB --findings` says why",
     ),
     "collision": Cause("two rows make one key", "give the key another part, or mend the rows"),
     "unwritten": Cause("the table did not take the item", "`migrator backfill JOB` tries again"),
@@ -78,7 +78,7 @@ _OF_RUNS: dict[str, Cause] = {
     "schema": Cause("the source's schema changed during a run", "look at the mapping, then run again"),
     "mark": Cause(
         "a mark that the relay cannot work",
-        "`migrator status JOB --findings` says why; mend the row or the mapping",
+        "`migrator status JOB --findings` says why; fix the row or the mapping",
     ),
     "apart": Cause("more than one transaction holds", "readers may see a mix; make the row's items fewer"),
     "count": Cause("items are missing, or are too many", "see the other differences of this entity"),

@@ -10,7 +10,6 @@ from migrator.cli.command_line import (
     SOURCE_HELP,
     Leaf,
     Work,
-    adopt_option,
     force_option,
     job_argument,
     json_option,
@@ -79,7 +78,6 @@ def diff() -> Work:
 @click.option("--dry-run", is_flag=True, help="Print the steps and what they take, change nothing.")
 @force_option("Also where a pattern that DynamoDB answers gets another answer, or every one is complete.")
 @json_option
-@adopt_option
 def migrate_mapping() -> Work:
     """Bring a job from the mapping that it works by to the one that its file says now, beside live traffic.
 

@@ -340,5 +340,5 @@ def _print(
     for name in left:
         print_folded(f"index {name} stays in the table; `migrator table change JOB` removes it")
     if findings:
-        print_folded(f"{findings:,} finding(s) that no writing mends: see `migrator status JOB --findings`")
+        print_folded(f"{findings:,} finding(s) that no write fixes: see `migrator status JOB --findings`")
     return DIFFERENT if left or findings else CLEAN

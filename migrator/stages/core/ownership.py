@@ -143,7 +143,7 @@ def refuse_other_job(
     why = "two jobs of one name would share phases, pages and remembered keys"
     own = "write `name:` with a name of its own in this job"
     same = f"if it is that job, and its {kind} has another name or place now, say once"
-    raise AnotherJobError(f"{what}: {why}; {own}; {same} `migrator status {file} --same-job`")
+    raise AnotherJobError(f"{what}: {why}; {own}; {same} `migrator recover {file} renamed`")
 
 
 def refuse_unknown(
@@ -247,7 +247,7 @@ def refuse_another(state: ControlState, job: str, journal: OnRecord, table: str)
 LOST_ADVICE = (
     "most often it is only elsewhere: set MIGRATOR_HOME as it was for the commands before (or unset it), and take their job"
     " file; else name that journal (`journal:` in the job, one on a server where services or hosts share it), or restore it;"
-    " if it is lost for good, run `migrator cutover status JOB --adopt-journal` once, then `migrator verify --repair`"
+    " if it is lost for good, run `migrator recover JOB journal-lost`"
     " (see docs/lost-journal.md)"
 )
 

@@ -39,7 +39,7 @@ def refuse_readers(
 def _older_file(revision: str, newest: Newest | None) -> Iterator[str]:
     if newest is not None and newest.revision.mapping != revision:
         what = f"the job works by mapping {newest.revision.mapping}, and this file is {revision}"
-        yield f"{what}; make it the newest first: `migrator capture install JOB` (or with --go-back)"
+        yield f"{what}; make it the newest first: `migrator capture install JOB` (or `migrator recover JOB older-mapping`)"
 
 
 def _patterns(

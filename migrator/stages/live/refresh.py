@@ -91,7 +91,7 @@ def behind(ticket: int, known_ticket: int) -> str:
     """Why nothing is written: the source's counter, and the higher ticket that items were written with."""
     what = f"the source's ticket counter stands at {ticket}, and items were written with {known_ticket}"
     why = "the source was restored to an older state, or capture was uninstalled and installed anew"
-    return f"{what}: {why}; run `migrator capture epoch JOB --raise`, then `migrator verify JOB --repair`"
+    return f"{what}: {why}; run `migrator recover JOB source-restored`"
 
 
 def refuse_behind(tickets: Tickets, known_tickets: Sequence[int]) -> None:

@@ -260,7 +260,7 @@ def filled(one: Acting) -> AbstractContextManager[None]:
 
 def epoch_raised(one: Acting) -> AbstractContextManager[None]:
     with one.as_root():
-        one.made.done("capture", "epoch", str(one.made.job), "--raise")
+        one.made.done("recover", str(one.made.job), "source-restored", "--settle", "0s")
     return nullcontext()
 
 

@@ -38,7 +38,7 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
         *("-q reverse verify JOB --settle 0s --repair", "reverse stop JOB"),
     ),
     "operator": (
-        "query JOB customer_by_id -p id=3",
+        "look JOB --pattern customer_by_id -p id=3",
         "look JOB --pk C#3",
         "-q shadow replay JOB --questions 3 --settle 0",
         "cutover status JOB",
@@ -46,7 +46,7 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
         "cutover rollback JOB customer_by_id",
         "clean JOB --row --entity customer --key 2 --yes --force",
         "decommission check JOB",
-        "capture epoch JOB --raise",
+        "recover JOB source-restored",
     ),
 }
 """The commands of a role."""

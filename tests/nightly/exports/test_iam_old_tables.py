@@ -29,11 +29,11 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
     "backfill": ("-q backfill JOB --restart",),
     "relay": ("-q relay JOB --once",),
     "verify": ("-q verify JOB --settle 0", "-q verify JOB --repair --settle 0"),
-    "report": ("status JOB", "report JOB", "findings JOB"),
+    "report": ("status JOB", "report JOB", "status JOB --findings"),
     "operator": (
         "capture install JOB",
         "capture status JOB",
-        "query JOB profile -p user_id=u1",
+        "look JOB --pattern profile -p user_id=u1",
         "-q shadow replay JOB --questions 3 --settle 0",
         "look JOB --pk USER#u1",
         "cutover status JOB",

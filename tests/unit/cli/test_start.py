@@ -132,9 +132,8 @@ def leaves() -> list[tuple[tuple[str, ...], Leaf]]:
 def test_a_command_is_declared_with_what_its_work_takes(words: tuple[str, ...], command: Leaf) -> None:
     work = command.work()
     given = {str(param.name): None for param in command.params if param.expose_value}
-    # What asks whether the journal is the table's takes --adopt-journal away, and hands on the job that it has read.
+    # What asks whether the journal is the table's hands on the job that it has read.
     inner = getattr(work, "__wrapped__", None)
     if inner is not None:
-        assert given.pop("adopt_journal", "missing") is None, words
         given["command_job"] = given.pop("job")
     inspect.signature(inner or work).bind(**given)

@@ -1,0 +1,51 @@
+"""`migrator recover`: the steps after a restored source, a lost journal, and the like."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli.command_line import Leaf, Work, job_argument, json_option, seconds
+
+HAPPENED = (
+    *("source-restored", "journal-lost", "renamed", "older-mapping", "entity-taken-back", "service-dead"),
+)
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml source-restored")
+@job_argument
+@click.argument("happened", type=click.Choice(HAPPENED), required=False, metavar="[WHAT]")
+@click.option(
+    "--above",
+    type=click.IntRange(0),
+    default=0,
+    metavar="TICKET",
+    help="source-restored: a ticket known from elsewhere, where journal or table cannot be asked.",
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    callback=seconds,
+    metavar="DURATION",
+    help="How long verify waits before it compares differences again (default 10s).",
+)
+@click.option("--dry-run", is_flag=True, help="Print the steps, change nothing.")
+@json_option
+def recover() -> Work:
+    """Do what is needed after something went back or was lost, step by step.
+
+    \b
+    source-restored    the source went back, or a fail-over lost changes
+    journal-lost       the journal is lost for good, or went back
+    renamed            the job's table or source has another name now
+    older-mapping      the job must return to the older mapping in its file
+    entity-taken-back  an entity left writes.direct; no service wrote it
+    service-dead       an instance of a service ended without a word
+
+    Without WHAT, a terminal is asked what happened. Stop relays and services first, except for service-dead. A
+    command that was stopped can be given again.
+
+    Exit code 0: all steps are done; 1: a step was refused; 3 and 130: stopped.
+    """
+    from migrator.features.recover.work import recover
+
+    return recover

@@ -1,0 +1,234 @@
+"""What each step of `migrator recover` does; every one may be done twice."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from migrator.cli.command_line import print_json
+from migrator.cli.cutover_text import instance_label
+from migrator.cli.options import adopt, guard, print_folded, refuse_strange, say
+from migrator.commands.capture_work import install
+from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
+from migrator.settings.transforms import sound_mapping
+from migrator.stages.core.ownership import AnotherJobError, AnotherJournalError, OlderError
+from migrator.stages.live.capture import CaptureStage
+from migrator.stages.session import adoption as adoption_wiring
+from migrator.stages.session import job as job_wiring
+from migrator.stages.session import live as live_wiring
+from migrator.stages.session.job import CommandJob
+from migrator.stages.session.live import ONCE
+
+_REPAIR = (("verify", "--repair"), ("relay", "--once"))
+"""What follows where rows and items may differ: commands, each without its job."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """`first`: what the first step does, for people. `work`: the step, which returns what it did. `then`: commands that are
+    run after it. `advice`: what is left to the operator."""
+
+    first: str
+    work: Callable[[CommandJob], str]
+    then: tuple[tuple[str, ...], ...] = ()
+    advice: str = ""
+
+
+def recover(
+    job: Path, happened: str | None, above: int, settle_s: float | None, dry_run: bool, as_json: bool
+) -> int:
+    """The exit code of `migrator recover`."""
+    if above and happened != "source-restored":
+        raise click.UsageError("--above goes with source-restored")
+    with CommandJob(job) as command_job:
+        word = happened or _asked(command_job)
+        recovery = _recoveries(above)[word]
+        steps = [recovery.first, *(f"migrator {name} {job} {option}" for name, option in recovery.then)]
+        if dry_run:
+            return _print(word, steps, [], as_json=as_json)
+        if not as_json:
+            print_folded(f"step 1 of {len(steps)}: {steps[0]}")
+        did = recovery.work(command_job)
+    if not as_json:
+        print_folded(did)
+    results = [{"step": recovery.first, "exit_code": CLEAN, "result": did}]
+    for number, (name, option) in enumerate(recovery.then, 2):
+        if not as_json:
+            print_folded(f"step {number} of {len(steps)}: {steps[number - 1]}")
+        settle = ["--settle", f"{settle_s}s"] if settle_s is not None and name == "verify" else []
+        code, result = _run([name, str(job), option, *settle], as_json=as_json)
+        results.append({"step": steps[number - 1], "exit_code": code, "result": result})
+        if code not in (CLEAN, DIFFERENT):
+            return code
+    if as_json:
+        return _print(word, steps, results, as_json=True)
+    if recovery.advice:
+        print_folded(recovery.advice)
+    return CLEAN
+
+
+def _print(word: str, steps: list[str], results: list[dict[str, Any]], *, as_json: bool) -> int:
+    if as_json:
+        print_json({"happened": word, "steps": steps, "results": results})
+    else:
+        for number, step in enumerate(steps, 1):
+            print_folded(f"{number}. {step}")
+    return CLEAN
+
+
+def _run(words: list[str], *, as_json: bool) -> tuple[int, Any]:
+    """The exit code of another command, and the document that it prints where one is wanted."""
+    context = click.get_current_context().find_root()
+    assert isinstance(context.command, click.Group)
+    command = context.command.get_command(context, words[0])
+    assert command is not None
+    more = ["--json"] if as_json else []
+    printed = io.StringIO()
+    with ExitStack() as stack:
+        if as_json:
+            stack.enter_context(redirect_stdout(printed))
+        inner = stack.enter_context(command.make_context(words[0], [*words[1:], *more], parent=context))
+        code: int = command.invoke(inner)
+    return code, json.loads(printed.getvalue()) if as_json else None
+
+
+# ── What happened ──
+
+
+def _asked(command_job: CommandJob) -> str:
+    """Raises: SettingsError where there is no terminal to ask at."""
+    guessed = _suspected(command_job)
+    if not sys.stdin.isatty():
+        seen = f"it looks like {guessed}" if guessed else "nothing that went back was found"
+        raise SettingsError(
+            f"say what happened: {', '.join(_recoveries(0))} ({seen}), such as `migrator recover JOB source-restored`"
+        )
+    return str(
+        click.prompt(
+            "what happened?", type=click.Choice(list(_recoveries(0))), default=guessed or None, err=True
+        )
+    )
+
+
+def _suspected(command_job: CommandJob) -> str:
+    """The word for what stands in the way of commands now, which is printed; '' where nothing does."""
+    try:
+        refuse_strange(command_job, older=True, warns=True, begins=False)
+        with job_wiring.open_job(command_job.job, "recover", workers=1) as context:
+            adoption_wiring.try_tickets(context, command_job.journal)
+    except AnotherJournalError as error:
+        say(str(error))
+        return "journal-lost"
+    except AnotherJobError as error:
+        say(str(error))
+        return "renamed"
+    except OlderError as error:
+        say(str(error))
+        return "journal-lost"
+    except MigratorError as error:
+        say(str(error))
+        return "source-restored"
+    return ""
+
+
+def _recoveries(above: int) -> dict[str, Recovery]:
+    return {
+        "source-restored": Recovery(
+            "move the ticket counter above every known ticket; no process writes items until step 2 is done",
+            partial(raise_epoch, above=above),
+            _REPAIR,
+            "start relays and services again",
+        ),
+        "journal-lost": Recovery(
+            "make the journal that the job names the table's: it learns item keys and phases from the table",
+            _adopt_journal,
+            _REPAIR,
+            "start relays and services again",
+        ),
+        "renamed": Recovery("keep on record what the job's table and source are called now", _keep_names),
+        "older-mapping": Recovery(
+            "make the older mapping the one that writers work by, and let capture fit it",
+            partial(_install, go_back=True),
+            advice="then run `migrator backfill JOB`, which writes every page again, and `migrator verify JOB --repair`",
+        ),
+        "entity-taken-back": Recovery(
+            "let capture record changes of the entity's rows; old rows replace newer items",
+            partial(_install, take_back=True),
+            advice="then run `migrator verify JOB --repair`, and start the relay",
+        ),
+        "service-dead": Recovery("list the instances that are silent", _silent),
+    }
+
+
+# ── First steps ──
+
+
+def raise_epoch(command_job: CommandJob, above: int) -> str:
+    """Raises the epoch, before which the table is marked: writers that the old epoch stops need the repair first."""
+    job = command_job.job
+    design = sound_mapping(job.mapping).mapping.table
+    with live_wiring.open_live(job, "recover") as live:
+        tickets = [above, *_unless_above(above, [], adoption_wiring.known_tickets, command_job)]
+        _unless_above(above, None, adoption_wiring.want_repair, command_job)
+        CaptureStage(live.capture, job.name, design).raise_epoch(live.tickets, tickets)
+        return f"last ticket {live.tickets.highest()} of installation {live.tickets.installation()}"
+
+
+def _unless_above(above: int, unknown: Any, asked: Callable[..., Any], command_job: CommandJob) -> Any:
+    """What journal and table know. They may be away where --above says enough."""
+    try:
+        return asked(command_job.job, command_job.journal)
+    except MigratorError as error:
+        if not above:
+            raise
+        say(f"warning: {error}; --above is used instead")
+        return unknown
+
+
+def _adopt_journal(command_job: CommandJob) -> str:
+    job = command_job.job
+    with ExitStack() as stack:
+        context = stack.enter_context(job_wiring.open_job(job, "recover", workers=1))
+        target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
+        journal = command_job.journal()
+        table_id = target.table_id()
+        opened = live_wiring.open_live(job, "recover", patience=ONCE, source=context.source)
+        try:
+            live_wiring.refuse_unknown(job, journal)
+            guard(job, stack.enter_context(opened), target, journal, table_id)
+        except (AnotherJournalError, OlderError):
+            adopt(context, target, journal, table_id)
+            return "this journal is the table's from now on"
+        return "this journal is the table's already"
+
+
+def _keep_names(command_job: CommandJob) -> str:
+    job = command_job.job
+    names = job_wiring.keep_names(job)
+    return "\n".join(f"on record as job {job.name}'s {kind}: {name}" for kind, name in names.items())
+
+
+def _install(command_job: CommandJob, *, go_back: bool = False, take_back: bool = False) -> str:
+    given = {"dry_run": False, "form": None, "by_services": False, "from_log": False, "by_triggers": False}
+    with redirect_stdout(io.StringIO()) as printed:
+        install(command_job.path, **given, go_back=go_back, take_back=take_back, force=False, as_json=False)
+    return printed.getvalue().rstrip("\n")
+
+
+def _silent(command_job: CommandJob) -> str:
+    silent = live_wiring.registry_of(command_job.job, command_job.journal()).silent
+    if not silent:
+        return "no instance is silent"
+    lines = [f"silent: {instance_label(instance)}, id {instance.id}" for instance in silent]
+    ids = " ".join(f"--evict {instance.id}" for instance in silent)
+    what = "a move counts on your word that they ended, which the audit keeps"
+    return "\n".join([*lines, f"{what}: `migrator cutover advance JOB PATTERN {ids}`"])
