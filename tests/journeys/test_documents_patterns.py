@@ -38,7 +38,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
     ],
 )
 def test_both_sides_give_the_same_answer(shop: Shop, words: list[str], rows: list[list[Any]]) -> None:
-    answer = shop.project.done("query", shop.job, *words, "--json").data
+    answer = shop.project.done("look", shop.job, "--pattern", *words, "--json").data
     assert answer["same"]
     (part,) = answer["parts"]
     assert part["items"] == part["rows"] == rows

@@ -105,7 +105,7 @@ def _run(words: list[str], *, as_json: bool) -> tuple[int, Any]:
 
 
 def _asked(command_job: CommandJob) -> str:
-    """Raises: SettingsError where there is no terminal to ask at."""
+    """Raises: SettingsError without a terminal."""
     guessed = _suspected(command_job)
     if not sys.stdin.isatty():
         seen = f"it looks like {guessed}" if guessed else "nothing that went back was found"
@@ -120,7 +120,7 @@ def _asked(command_job: CommandJob) -> str:
 
 
 def _suspected(command_job: CommandJob) -> str:
-    """The word for what stands in the way of commands now, which is printed; '' where nothing does."""
+    """The word for what makes commands refuse now, which is printed; '' if they do not refuse."""
     try:
         refuse_strange(command_job, older=True, warns=True, begins=False)
         with job_wiring.open_job(command_job.job, "recover", workers=1) as context:

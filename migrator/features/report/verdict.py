@@ -123,7 +123,7 @@ def _of_attribute(kind: str, pairs: Sequence[Pair], around: Circumstances) -> Ca
 def _of_row(kind: str, around: Circumstances) -> Cause:
     if kind == "missing" and around.of_pattern and around.refused:
         what = f"{around.refused:,} row(s) are refused by the mapping and have no items"
-        return Cause(what, "`migrator findings JOB` prints why")
+        return Cause(what, "`migrator status JOB --findings` prints why")
     if around.waiting:
         return Cause(_lagging(around), "`migrator relay JOB`, then compare again")
     if kind == "missing" and not around.backfilled:

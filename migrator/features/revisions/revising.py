@@ -416,8 +416,8 @@ class Revising:
         found = journal.findings(self._last_verify(), SHOWN)
         yield from map(finding_line, findings_to_print(found, mapping, whole_keys=False))
         yield (
-            f"{rows:,} row(s) still differ from their items after {ROUNDS} rounds (above; all: `migrator findings"
-            f" {self.job.path}`). Start the relay if none is running, and give the same command again"
+            f"{rows:,} row(s) still differ from their items after {ROUNDS} rounds (above; all: `migrator status"
+            f" {self.job.path} --findings`). Start the relay if none is running, and give the same command again"
         )
 
     def _last_verify(self) -> Run:

@@ -24,7 +24,7 @@ CASES = [
     ("missing", "", BARE, "never written or lost", "backfill JOB --restart"),
     ("missing", "", EMPTY, "no backfill has ended yet", "migrator backfill JOB"),
     ("missing", "", WAITING, "1,200 mark(s) wait for a relay", "migrator relay JOB"),
-    ("missing", "", replace(WAITING, refused=2), "2 row(s) are refused", "migrator findings JOB"),
+    ("missing", "", replace(WAITING, refused=2), "2 row(s) are refused", "migrator status JOB --findings"),
     ("missing", "", replace(RUN, refused=2), "never written or lost", "--repair"),
     ("unexpected", "", KNOWN, "its row was deleted", "--repair"),
     ("unexpected", "", WAITING, "1,200 mark(s) wait for a relay", "migrator relay JOB"),
