@@ -41,8 +41,8 @@ def recover() -> Work:
     entity-taken-back  an entity left writes.direct; no service wrote it
     service-dead       an instance of a service ended without a word
 
-    Without WHAT it lists these words, on a terminal as a question. Stop relays and services first, except for service-dead. A
-    command that was stopped can be given again.
+    Without WHAT it lists these words, on a terminal as a question. Stop relays and services first, except for service-dead.
+    A command that was stopped can be given again.
 
     Exit code 0: all steps are done; 1: a step was refused; 3 and 130: stopped.
     """
