@@ -115,7 +115,7 @@ def _sampled(settings: DocumentSettings) -> Iterator[SampledTable]:
     with closing(reader.client):
         for name, real in settings.real_names.items():
             described = reader.describe(real)
-            yield SampledTable(name, tuple(described.key), sample_of(reader, real, most, SAMPLED))
+            yield SampledTable(name, described.key, sample_of(reader, real, most, SAMPLED))
 
 
 def varies(table: SampledTable) -> list[str]:

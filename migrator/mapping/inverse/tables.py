@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from migrator.mapping.check.values import meeting_items
 from migrator.mapping.inverse.designs import ChildList, DesignInverse
 from migrator.mapping.inverse.given import Lack
 from migrator.mapping.inverse.values import Cause, Loss
+from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.yaml_text import text_of
 from migrator.mapping.model.facts import Column, EntityPlan, TableFacts
 from migrator.mapping.model.table import TableDesign
@@ -198,10 +198,10 @@ def _mend(carrier: _Carrier, columns: Sequence[str]) -> str:
     )
     lost = [name for name in columns if not {"{", "}"} & {*name} or name in taken_by_keep]
     if isinstance(design, ChildList):
-        return ", ".join(f"{text_of(name)}: {_value(name)}" for name in lost)
+        return ", ".join(f"{text_of(name)}: {text_of(name_in_template(name))}" for name in lost)
     taken = [name for name in lost if name in design.attributes]
     kept = [name for name in lost if name not in taken]
-    pairs = ", ".join(f"{text_of(f'{name}_of_row')}: {_value(name)}" for name in taken)
+    pairs = ", ".join(f"{text_of(f'{name}_of_row')}: {text_of(name_in_template(name))}" for name in taken)
     words = [f"attributes: {{{pairs}}}"] if taken else []
     if kept and design.keep == "all":
         left = [name for name in design.keep_except if name not in kept]
@@ -210,9 +210,3 @@ def _mend(carrier: _Carrier, columns: Sequence[str]) -> str:
         before = design.keep if isinstance(design.keep, tuple) else ()
         words.insert(0, f"keep: {text_of([*before, *kept])}")
     return " and ".join(words)
-
-
-def _value(name: str) -> str:
-    """A column as the value of an attribute: in double quotes where a template means something by one of its letters."""
-    quoted = name.replace('"', '""')
-    return text_of(f'"{quoted}"' if re.search(r"""[,:|{}'"]|^\s|\s$""", name) else name)

@@ -11,6 +11,7 @@ from migrator.runtime.errors import did_you_mean
 
 _FORMAT = re.compile(r"0(?P<width>[1-9][0-9]*)(?:d|\.(?P<decimals>[0-9]+)f)?")
 _QUOTED_NAME = re.compile(r'"((?:[^"]|"")+)"')
+_NEEDS_QUOTES = re.compile(r"""[,:|{}'"]|^\*|^\s|\s$""")
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
 
 
@@ -26,6 +27,12 @@ def parse_template(text: str, *, every: bool = False) -> Template:
         if inner is not None:
             parts.append(_every(inner) if every and inner.startswith("*") else parse_ref(inner, formats=True))
     return Template(tuple(parts), text)
+
+
+def name_in_template(name: str) -> str:
+    """The name as `parse_ref` takes it: in double quotes if a template means something by one of its characters."""
+    quoted = name.replace('"', '""')
+    return f'"{quoted}"' if _NEEDS_QUOTES.search(name) else name
 
 
 def parse_ref(text: str, *, formats: bool = False) -> Ref:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.documents import TYPE_NAMES
 from migrator.mapping.language.yaml_text import quoted
 
@@ -24,6 +25,7 @@ _TYPES = {
     "NS": "set(number)",
     "BS": "set(binary)",
 }
+_OF_KEYS = {"S": "text", "N": "number", "B": "binary"}
 _LEVELS = 3
 _PLACES = 30
 """Places in one map that are told; one with more is no record but a table of its own."""
@@ -56,10 +58,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class SampledTable:
-    """`key`: its attributes, the partition's first. `items`: in DynamoDB's form."""
+    """`key`: its attributes by name, each with its type (S, N or B), the partition's first. `items`: in DynamoDB's form."""
 
     name: str
-    key: tuple[str, ...]
+    key: Mapping[str, str]
     items: Sequence[Mapping[str, Any]]
 
 
@@ -112,7 +114,7 @@ def _table_lines(table: SampledTable) -> Iterator[str]:
     yield f"      key: [{', '.join(map(_word, table.key))}]"
     yield f"      columns:  # of {count:,} document(s) that were looked at"
     for path, one in seen.items():
-        declared = one.declared if one.types else "text"
+        declared = one.declared if one.types else _OF_KEYS[table.key[path]]
         remark = _remark(one, count)
         is_place = path not in own
         # A place in a map is for those who want it apart; with keep: all it would stand in items a second time.
@@ -137,10 +139,15 @@ def _remark(seen: Seen, of: int) -> str:
 
 def _entity_lines(table: SampledTable) -> Iterator[str]:
     name = re.sub(r"[^A-Za-z0-9_]", "_", table.name)
-    parts = [f"{name}#{{{part}}}" for part in table.key]
+    parts = [
+        f"{name}#{{{name_in_template(part)}{'|hash' if type_ == 'B' else ''}}}"
+        for part, type_ in table.key.items()
+    ]
     key = parts if len(parts) > 1 else [*parts, name]
     yield f"  {_word(name)}:"
     yield f"    table: {_word(table.name)}"
+    if "B" in table.key.values():
+        yield "    # Bytes have no text in a key: |hash does not keep their order. A key attribute of type binary does."
     yield f"    items: {{{name}: {{key: {quoted(key)}, keep: all}}}}"
 
 

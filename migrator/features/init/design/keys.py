@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.model.facts import Column, SchemaFacts
 from migrator.mapping.model.questions import Figures, Path, Span, free_name, plain_name
 from migrator.mapping.model.table import OWN_TYPES
@@ -14,7 +14,6 @@ _SPARE_DIGITS = 2
 """A number that grows by so many digits still fits its width; then rows are refused, not sorted wrongly."""
 _LEAST_DIGITS = 6
 _MOST_DIGITS = 20
-_QUOTED = re.compile(r"[,:|{}'\"]")
 
 PLAIN = frozenset({"integer", "boolean", "date", "time", "uuid"})
 
@@ -28,15 +27,11 @@ class Piece:
 
     def of(self, name: str) -> str:
         """The template of the value under another name, such as a parameter's."""
-        return "{" + _written(name) + self.form + "}"
+        return "{" + name_in_template(name) + self.form + "}"
 
     @property
     def stored(self) -> str:
         return self.of(".".join(filter(None, self.path)))
-
-
-def _written(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if _QUOTED.search(name) or name != name.strip() else name
 
 
 def equal_form(column: Column, span: Span | None, *, several: bool, lowered: bool = False) -> str | None:
