@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from migrator.mapping.check.patterns import key_templates
 from migrator.mapping.check.values import key_facts
 from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.model.facts import Alike, Column, EntityPlan, Kind, column_of, kept_columns, kind_of
 from migrator.mapping.model.mapping import (
@@ -167,7 +168,8 @@ def _unpadded(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fa
         bare = ref.format is None and all(spec.same_kind or spec.holds_list for spec in specs)
         if kind is not None and kind.name in _NUMBERS and bare:
             name = ref.paths[0]
-            what = f"the number '{name}' is not padded, so 10 sorts before 9; write {{{name}:010}}"
+            padded = f"{{{name_in_template(name)}:010}}"
+            what = f"the number '{name}' is not padded, so 10 sorts before 9; write {padded}"
             yield document.fault(at, what, warning=True)
 
 
