@@ -209,3 +209,16 @@ def test_rows_that_go_along_with_a_captured_one_and_are_not_captured_are_passed_
         with engine.begin() as connection:
             connection.exec_driver_sql("DELETE FROM account WHERE id = 1")
         assert_same(each, seen, 1)
+
+
+@pytest.mark.parametrize("each", ["sqlite", "mariadb"], indirect=True)
+def test_an_insert_without_columns_gives_none_for_hidden_ones(each: Capturing) -> None:
+    hidden = (
+        "name varchar(9) AS (n) STORED" if each.engine == "sqlite" else "name integer INVISIBLE DEFAULT 7"
+    )
+    each.run(f"CREATE TABLE part ({hidden}, id integer PRIMARY KEY, n integer)")
+    with heard(each, ["part"]) as (engine, seen):
+        with engine.begin() as connection:
+            connection.exec_driver_sql("INSERT INTO part VALUES (5, 1)")
+            connection.exec_driver_sql("INSERT INTO part VALUES (6, 3) RETURNING *").all()
+        assert_same(each, seen, 2)

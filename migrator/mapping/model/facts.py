@@ -77,7 +77,8 @@ class Column:
 
     `sql`: what a computed column is made of, in the mapping's words. `alike`: by its collation. `widest`: the bytes
     in UTF-8 that one character of it takes at most. `default`: a row that says nothing of it gets a value.
-    `generated`: the source computes it, and takes no value for it. `words`: what its values are spelled by besides its
+    `generated`: the source computes it, and takes no value for it. `hidden`: `SELECT *` does not return it, and an INSERT
+    without names of columns has no value for it. `words`: what its values are spelled by besides its
     type: labels of an enum, names of a composite's fields, the expression of a generated column.
     """
 
@@ -91,6 +92,7 @@ class Column:
     widest: int = field(default=4, compare=False)
     default: bool = field(default=False, compare=False)
     generated: bool = field(default=False, compare=False)
+    hidden: bool = field(default=False, compare=False)
     words: tuple[str, ...] = field(default=(), compare=False)
 
 

@@ -58,7 +58,7 @@ class StatementKeys:
         """The positions of the key's columns among the returned columns; empty if not all are returned."""
         returned = self.write.returned
         if returned == ("*",):
-            returned = tuple(self.fold(name) for name in self.table.columns)
+            returned = tuple(self.fold(name) for name in self.table.columns if name not in self.table.hidden)
         if "*" in returned or not all(self.fold(name) in returned for name in self.table.key):
             return []
         return [returned.index(self.fold(name)) for name in self.table.key]
@@ -166,7 +166,7 @@ class StatementKeys:
         """The columns that an INSERT fills, in its order."""
         if self.write.columns is not None:
             return self.write.columns
-        return [self.fold(name) for name in self.table.columns]
+        return [self.fold(name) for name in self.table.columns if name not in self.table.unfilled]
 
 
 def _values(row: Sequence[Given | None], parameters: Parameters) -> Key:

@@ -65,6 +65,10 @@ class CapturedTable:
     types: Mapping[str, str] = field(default_factory=dict)
     replaces: bool = False
     keeps_parts: bool = False
+    hidden: frozenset[str] = frozenset()
+    """Real names of columns that `*` does not return."""
+    unfilled: frozenset[str] = frozenset()
+    """Real names of columns for which an INSERT without names of columns has no value."""
 
     @property
     def meets_unseen(self) -> bool:
@@ -184,7 +188,12 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Capt
     for place in places:
         below = tuple(tie for parent, tie in links.acting if parent == place and tie.child in places)
         own = by_place.get(place)
-        tables[place] = _captured(place, own, below) if own else _parent(inspector, place, below)
+        skips = engine.statements.skips_generated
+        tables[place] = (
+            _captured(place, own, below, skips_generated=skips)
+            if own
+            else _parent(inspector, place, below, skips_generated=skips)
+        )
     folds = engine.outcomes.folds_tables(connection)
     if engine.outcomes.has_conflict_rules:
         tables = _with_conflicts(connection, tables)
@@ -263,9 +272,14 @@ def _place(captured: Captured, home: str | None) -> Place:
     return Place(captured.table.schema or home, captured.table.real)
 
 
-def _captured(place: Place, captured: Captured, below: tuple[Below, ...]) -> CapturedTable:
+def _captured(
+    place: Place, captured: Captured, below: tuple[Below, ...], *, skips_generated: bool
+) -> CapturedTable:
     table = captured.table
-    real = {column.name: column.real for column in table.columns if column.sql is None}
+    columns = [column for column in table.columns if column.sql is None]
+    real = {column.name: column.real for column in columns}
+    hidden = frozenset(column.real for column in columns if column.hidden)
+    computed = {column.real for column in columns if skips_generated and column.generated}
     return CapturedTable(
         place,
         tuple(real.values()),
@@ -273,17 +287,22 @@ def _captured(place: Place, captured: Captured, below: tuple[Below, ...]) -> Cap
         tuple(tuple(real[name] for name in key) for key in table.unique),
         captured,
         below,
-        {column.real: column.declared for column in table.columns if column.sql is None},
+        {column.real: column.declared for column in columns},
+        hidden=hidden,
+        unfilled=hidden | computed,
     )
 
 
-def _parent(inspector: sa.Inspector, place: Place, below: tuple[Below, ...]) -> CapturedTable:
+def _parent(
+    inspector: sa.Inspector, place: Place, below: tuple[Below, ...], *, skips_generated: bool
+) -> CapturedTable:
+    columns = inspector.get_columns(place.name, place.schema)
     key = tuple(inspector.get_pk_constraint(place.name, place.schema)["constrained_columns"])
     types = {
         column["name"]: ""
         if isinstance(column["type"], sa.types.NullType)
         else column["type"].compile(inspector.dialect)
-        for column in inspector.get_columns(place.name, place.schema)
+        for column in columns
     }
     if not key:
         what = (
@@ -292,7 +311,8 @@ def _parent(inspector: sa.Inspector, place: Place, below: tuple[Below, ...]) -> 
         raise SettingsError(
             f"{what}; give it one, or let triggers leave the marks (`migrator capture install`)"
         )
-    return CapturedTable(place, tuple(types), key, (), None, below, types)
+    computed = frozenset(column["name"] for column in columns if skips_generated and column.get("computed"))
+    return CapturedTable(place, tuple(types), key, (), None, below, types, unfilled=computed)
 
 
 def _with_parents(captured: Mapping[Place, Captured], acting: Sequence[tuple[Place, Below]]) -> list[Place]:

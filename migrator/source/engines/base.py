@@ -329,7 +329,7 @@ class Statements:
     `overriding`: such words further on. `deletes_by_using`: DELETE … USING deletes rows of several tables.
     `tables_keep_case`: names of tables keep their case. `decimals_are_floats`: numbers with a point are floats.
     `quotes_by_session`: the meaning of double quotes depends on the session. `key_names`: others of an
-    INTEGER key.
+    INTEGER key. `skips_generated`: an INSERT without names of columns has no value for generated ones.
     """
 
     reader: Any
@@ -344,6 +344,7 @@ class Statements:
     decimals_are_floats: bool
     quotes_by_session: bool
     key_names: tuple[str, ...] = ()
+    skips_generated: bool = False
 
 
 @dataclass(frozen=True)

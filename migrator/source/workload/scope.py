@@ -59,10 +59,14 @@ class Scope:
         return self._lifted(name, fact.name)
 
     def all_paths(self, name: str) -> list[Path]:
-        """Those of every column of a table."""
+        """Those of the columns that `SELECT *` returns of a table."""
         if name not in self.tables or self.turned:
             raise NoQuestion("ambiguous")
-        return [self._lifted(name, column.name) for column in self.tables[name].columns if column.sql is None]
+        return [
+            self._lifted(name, column.name)
+            for column in self.tables[name].columns
+            if column.sql is None and not column.hidden
+        ]
 
     def _lifted(self, name: str, column: str) -> Path:
         if name == self.root:

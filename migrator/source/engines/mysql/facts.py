@@ -33,6 +33,7 @@ _COLUMNS = sa.text("""
     SELECT c.TABLE_NAME AS table_name, c.COLUMN_NAME AS name, c.COLUMN_TYPE AS declared,
         c.IS_NULLABLE = 'YES' AS nullable, c.COLLATION_NAME AS collation,
         c.EXTRA LIKE '%VIRTUAL%' OR c.EXTRA LIKE '%STORED%' OR c.EXTRA LIKE '%PERSISTENT%' AS computed,
+        c.EXTRA LIKE '%INVISIBLE%' AS hidden,
         c.GENERATION_EXPRESSION AS expression,
         c.EXTRA LIKE '%auto_increment%' OR NULLIF(c.COLUMN_DEFAULT, 'NULL') IS NOT NULL AS has_default
     FROM information_schema.TABLES t
@@ -139,6 +140,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             widest=catalogue.widest_on_mysql(row.collation),
             default=bool(row.has_default),
             generated=bool(row.computed),
+            hidden=bool(row.hidden),
             words=(
                 *([row.declared] if listed else []),
                 *([f"= {row.expression}"] if row.computed and row.expression else []),

@@ -96,6 +96,7 @@ STATEMENTS = Statements(
     decimals_are_floats=True,
     quotes_by_session=False,
     key_names=("rowid", "_rowid_", "oid"),
+    skips_generated=True,
 )
 SESSIONS = Sessions(
     drivers=("pysqlite", "aiosqlite"),

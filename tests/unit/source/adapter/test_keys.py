@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +49,12 @@ def test_an_insert_says_its_keys_with_none_for_what_only_the_database_knows() ->
     assert said("INSERT INTO orders VALUES (1, 'a')").inserted == [("a", 1)]
     assert said("INSERT INTO orders VALUES (1, 'a')").says_inserted
     assert not said("INSERT INTO orders VALUES (1)").says_inserted
+
+
+def test_hidden_columns_have_no_place_in_an_insert_and_in_what_it_returns() -> None:
+    hiding = replace(ORDERS, columns=("x", *ORDERS.columns), hidden=frozenset("x"), unfilled=frozenset("x"))
+    one = said("INSERT INTO orders VALUES (1, 'a') RETURNING *", table=hiding)
+    assert (one.inserted, one.returned) == ([("a", 1)], [1, 0])
 
 
 @pytest.mark.parametrize(

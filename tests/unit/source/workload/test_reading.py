@@ -41,6 +41,14 @@ def test_a_parents_key_is_the_childs_column_that_points_to_it(facts: SchemaFacts
     assert made.conditions[0].path == ("", "customer_id")
 
 
+def test_a_star_does_not_return_hidden_columns(facts: SchemaFacts) -> None:
+    orders = facts.tables["orders"]
+    columns = tuple(replace(column, hidden=column.name == "status") for column in orders.columns)
+    hiding = replace(facts, tables={**facts.tables, "orders": replace(orders, columns=columns)})
+    made = question("SELECT * FROM orders WHERE id = ? AND status = ?", hiding)
+    assert {path[1] for path in made.outputs} == {column.name for column in columns} - {"status"}
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -41,6 +41,7 @@ def test_columns_have_the_servers_words_and_their_kind(mysql_database: str) -> N
         ("h", Kind("integer"), True),
         ("i", Kind("integer"), True),
     ]
+    assert [column.name for column in columns if column.hidden] == ["i"]
     assert [columns[place].declared for place in (5, 6)] == ["enum('x','y(3)')", "decimal(10,2)"]
 
 
