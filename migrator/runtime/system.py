@@ -19,7 +19,7 @@ from migrator.runtime.errors import SettingsError
 FOLDER = ".migrator"
 HOME = "MIGRATOR_HOME"
 """The variable that names another folder for what is ours."""
-MOST_BYTES = 1024 * 1024
+MOST_BYTES = 8 * 1024 * 1024
 """Of a mapping, a job, or a file that holds a URL."""
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -38,7 +38,7 @@ def small_text(path: Path) -> str:
             )
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        raise SettingsError(f"{path}: the file is larger than 1 MB ({MOST_BYTES:,} bytes); name another one")
+        raise SettingsError(f"{path}: the file is larger than 8 MB ({MOST_BYTES:,} bytes); name another one")
     return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 

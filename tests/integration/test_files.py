@@ -54,7 +54,7 @@ def test_a_device_is_refused(reader: str) -> None:
 
 
 @pytest.mark.parametrize("reader", ["mapping", "job", "URL"])
-def test_a_file_of_more_than_one_megabyte_is_refused_and_the_limit_is_said(
+def test_a_file_of_more_than_the_limit_is_refused_and_the_limit_is_said(
     tmp_path: Path, reader: str
 ) -> None:
     file = tmp_path / "large"
@@ -63,7 +63,7 @@ def test_a_file_of_more_than_one_megabyte_is_refused_and_the_limit_is_said(
         READERS[reader](file)
 
 
-def test_a_file_of_one_megabyte_is_read(tmp_path: Path) -> None:
+def test_a_file_of_just_the_limit_is_read(tmp_path: Path) -> None:
     file = tmp_path / "mapping.yaml"
     text = "mapping: 1\ntable: {name: Shop, key: [PK, SK], type: type}\n"
     file.write_text(text + "#" * (MOST_BYTES - len(text)))

@@ -17,7 +17,6 @@ from migrator.runtime.errors import Fault, MappingError, did_you_mean
 
 Path = tuple[str | int, ...]
 
-MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 100
 _ENOUGH_WORDS = 2
 _QUOTED = re.compile(r"'(?!<)[^']{2,}'|\"[^\"]{2,}\"")
@@ -106,20 +105,9 @@ def _may_be_url(part: str | int) -> bool:
 def load_document(text: str, file: str, ours: Ours) -> Document:
     """The document in `text` (YAML 1.2: `NO` is a word), which is a map.
 
-    Raises: MappingError for text that is no YAML, is too large, repeats a key or uses aliases in a loop; with one fault
+    Raises: MappingError for text that is no YAML, has too many values, repeats a key or uses aliases in a loop; with one fault
     alone for what is no file of ours.
     """
-    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise MappingError(
-            [
-                Fault(
-                    file,
-                    0,
-                    "",
-                    f"the file is larger than 4 MB ({MAX_BYTES:,} bytes): more than a mapping may have",
-                )
-            ]
-        )
     try:
         node = _composed(text)
     except MarkedYAMLError as error:
