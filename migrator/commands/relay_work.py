@@ -183,6 +183,7 @@ def _work(stack: ExitStack, command_job: CommandJob, context: JobContext, asked:
     lag = lag_watch(read, later, edges.live.marks.state)
     report = RelayReport(
         *(journal, run, edges.live.marks, edges.open_findings, keep, lag.see),
+        state=edges.live.marks.state(),
         signs=signs_of(read.tuning),
         entities=edges.entities_by_table(),
     )

@@ -68,7 +68,7 @@ def standings(
 ) -> list[ProcessStanding]:
     """`waiting`: marks in the source just now; a relay that is kept by one request knows only what waited before it."""
     known = [
-        replace(process, left=waiting) if waiting is not None and process.kind == "relay" else process
+        _with_waiting(process, waiting) if waiting is not None and process.kind == "relay" else process
         for process in operations.processes
     ]
     all_ = [standing_of(process, operations.now_s, is_dead=is_dead(process)) for process in known]
@@ -82,6 +82,12 @@ def standings(
         else one
         for one in all_
     ]
+
+
+def _with_waiting(process: ProcessState, waiting: int) -> ProcessState:
+    """A backlog that has grown since the last heartbeat does not fall, whatever it did in the minute before."""
+    fall = process.fall if waiting <= process.left else min(process.fall, 0.0)
+    return replace(process, left=waiting, fall=fall)
 
 
 def _has_successor(dead: ProcessStanding, others: Sequence[ProcessStanding]) -> bool:
@@ -165,6 +171,8 @@ def left_text(process: ProcessState) -> str:
         return f"{what}, done in about {age_text(eta)}"
     if process.held:
         return f"{what}, and is held"
+    if process.trouble:
+        return f"{what}, and tries again"
     if process.fall < 0:
         return f"{what}, and they grow by {_rate(-process.fall, process)}"
     is_young = process.alive_at - process.since < STALLED_S
@@ -173,7 +181,7 @@ def left_text(process: ProcessState) -> str:
 
 def eta_s(process: ProcessState) -> float | None:
     """Seconds until nothing is left, at the pace of the last minute; None where there is no end to be seen."""
-    if process.held or process.fall <= 0:
+    if process.held or process.trouble or process.fall <= 0:
         return None
     return process.left / process.fall
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.commands.status_text import Standing, left_text, pace_line, standing_of, standings, status_lines
+from migrator.commands.status_text import (
+    Standing,
+    eta_s,
+    left_text,
+    pace_line,
+    standing_of,
+    standings,
+    status_lines,
+)
 from migrator.mapping.model.instances import AS_SET, Failure, Operations, ProcessState, Throttle
 from tests import pins
 
@@ -148,6 +156,13 @@ def test_a_relay_is_not_idle_while_marks_wait() -> None:
     assert left_text(tries) == pins.text("while")
 
 
+@pytest.mark.parametrize(("waiting", "has_end"), [(8, True), (30, True), (31, False)])
+def test_a_backlog_that_grew_since_the_last_beat_has_no_end(waiting: int, has_end: bool) -> None:
+    relay = replace(WORKS, kind="relay", left=30, fall=5.0)
+    (told,) = standings(Operations([relay], [], AS_SET, NOW), lambda process: False, waiting=waiting)
+    assert (eta_s(told.process) is not None) == has_end
+
+
 def test_a_job_at_rest_says_so() -> None:
     assert lines(Operations([], [], AS_SET, NOW))[1:] == [
         pins.text("rate"),
@@ -167,8 +182,16 @@ def test_the_pace_names_who_asked_and_the_way_back() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"left": 0}, {}, {"held": "paused"}, {"fall": -3.0}, {"fall": 0.0}, {"fall": 0.0, "since": NOW - 20}],
-    ids=["nothing-left", "about-min", "left-held", "left-grow", "end-sight", "known-yet"],
+    [
+        {"left": 0},
+        {},
+        {"held": "paused"},
+        {"trouble": "DynamoDB is away"},
+        {"fall": -3.0},
+        {"fall": 0.0},
+        {"fall": 0.0, "since": NOW - 20},
+    ],
+    ids=["nothing-left", "about-min", "left-held", "left-trouble", "left-grow", "end-sight", "known-yet"],
 )
 def test_what_is_left_has_an_end_only_where_one_can_be_seen(change: dict[str, object]) -> None:
     assert left_text(replace(WORKS, **change)) == pins.text()  # type: ignore[arg-type]
