@@ -20,6 +20,7 @@ from migrator.cli.options import (
 )
 from migrator.cli.text import finding_line
 from migrator.journal.changes import SqlChanges
+from migrator.journal.lease import runs_as_they_stand
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.instances import ServiceRegistry
@@ -161,7 +162,7 @@ def _listed(job: Job, journal: SqlJournal, number: int | None, limit: int | None
 
 
 def _run(journal: SqlJournal, job: str, number: int | None) -> Run:
-    runs = journal.runs(job)
+    runs = runs_as_they_stand(journal, job)
     if not runs:
         raise SettingsError(f"job {job}: nothing has run yet by this journal; see `migrator status`")
     if number is None:

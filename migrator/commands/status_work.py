@@ -33,6 +33,7 @@ from migrator.commands.status_text import (
     standings,
     status_lines,
 )
+from migrator.journal.lease import runs_as_they_stand
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.durations import moment
@@ -212,8 +213,9 @@ class JobStatus:
 
 
 def status_of(job: Job, journal: SqlJournal, table_away: str = "") -> JobStatus:
-    runs = [_run_data(journal, run) for run in journal.runs(job.name)]
     look, instances = look_at(job, journal), live_wiring.registry_of(job, journal)
+    relays_work = any(one.is_at_work and one.process.kind == "relay" for one in look.standing)
+    runs = [_run_data(journal, run) for run in runs_as_they_stand(journal, job.name, relays_work=relays_work)]
     revision = known_revision(job) if instances.known or look.lag.newest is not None else None
     return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away)
 

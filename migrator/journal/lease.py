@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +22,7 @@ from migrator.journal.identity import JournalLocation
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import lease
 from migrator.mapping.model.durations import moment
+from migrator.mapping.model.journal import Run
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import running_s
@@ -171,6 +173,21 @@ def is_doing(journal: SqlJournal, job: str, doing: str) -> bool:
     """Whether a run that does this holds the job's lease now."""
     holder = _living_holder(journal, job)
     return bool(holder) and json.loads(holder).get("doing") == doing
+
+
+def runs_as_they_stand(journal: SqlJournal, job: str, *, relays_work: bool = True) -> list[Run]:
+    """The job's runs, oldest first. A run whose process could not record its end is interrupted, not running: nobody holds
+    the job's lease. Relays hold none; `relays_work`: whether one is at work."""
+    runs = journal.runs(job)
+    is_held = any(run.state == "running" for run in runs) and bool(_living_holder(journal, job))
+
+    def works(run: Run) -> bool:
+        return relays_work if run.identity.kind == "relay" else is_held
+
+    return [
+        replace(run, state="interrupted") if run.state == "running" and not works(run) else run
+        for run in runs
+    ]
 
 
 def _living_holder(journal: SqlJournal, job: str) -> str:

@@ -17,7 +17,7 @@ from sqlalchemy import select, update
 
 from migrator.journal import schema
 from migrator.journal.database import seconds
-from migrator.journal.lease import LIFE_S, JoinedLease, RunLease, is_doing
+from migrator.journal.lease import LIFE_S, JoinedLease, RunLease, is_doing, runs_as_they_stand
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import RunIdentity
 from migrator.runtime.errors import SettingsError, StoppedError
@@ -34,6 +34,20 @@ def test_others_are_told_what_the_holder_does(journal: SqlJournal) -> None:
         assert not is_doing(journal, "job", "backfill")
         assert not is_doing(journal, "other", "way back")
     assert not is_doing(journal, "job", "way back")
+
+
+def test_a_run_that_could_not_record_its_end_is_interrupted(journal: SqlJournal) -> None:
+    def states(**words: bool) -> list[str]:
+        return [run.state for run in runs_as_they_stand(journal, "shop", **words)]
+
+    for kind in ("backfill", "verify", "relay"):
+        started = journal.start_run(RunIdentity(kind, "shop", "table-1", "revision-1"))  # type: ignore[arg-type]
+        if kind == "backfill":
+            journal.end_run(started, "done")
+    assert states() == ["done", "interrupted", "running"]
+    assert states(relays_work=False) == ["done", "interrupted", "interrupted"]
+    with RunLease(journal, "shop"):
+        assert states() == ["done", "running", "running"]
 
 
 def test_a_second_run_of_a_job_is_refused(journal: SqlJournal) -> None:

@@ -19,6 +19,7 @@ from migrator.features.report.verdict import (
     found_nothing,
     verdict_of,
 )
+from migrator.journal.lease import runs_as_they_stand
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.answers import answer_digests
@@ -380,7 +381,7 @@ class Report:
         self._showing = Showing(
             sides.mapping, plans, whole_keys=whole_keys, whole_values=options.whole_values
         )
-        self._runs = _last_runs(records.journal.runs(around.job))
+        self._runs = _last_runs(runs_as_they_stand(records.journal, around.job))
         self._pairs = self._open_pairs()
 
     def is_empty(self) -> bool:

@@ -338,4 +338,4 @@ def test_a_tally_is_that_of_the_run(world: World) -> None:
     world.journal.plan_pages(run, "user", [page])
     world.journal.finish_page(run, page, Tally(rows=3, items=4, refused=1), [])
     (told,) = world.gather().runs
-    assert (told.rows, told.items, told.refused, told.state) == (3, 4, 1, "running")
+    assert (told.rows, told.items, told.refused, told.state) == (3, 4, 1, "interrupted")
