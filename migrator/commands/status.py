@@ -62,8 +62,11 @@ def status() -> Work:
 
 @click.command(cls=Leaf, example="jobs/shop.yaml --max-write-units 200")
 @job_argument
-@click.option("--pause", is_flag=True, help="Pause backfills and relays once what is under way is done.")
-@click.option("--resume", is_flag=True, help="Let paused backfills and relays continue.")
+@click.option(
+    "--pause/--resume",
+    default=None,
+    help="Pause backfills and relays once what is under way is done, or let paused ones continue.",
+)
 @click.option(
     "--max-write-units",
     type=click.IntRange(1),

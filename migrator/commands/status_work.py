@@ -58,8 +58,7 @@ WITHIN_S = 10
 @belonging()
 def pace(
     command_job: CommandJob,
-    pause: bool,
-    resume: bool,
+    pause: bool | None,
     max_write_units: int | None,
     off: bool,
     reason: str,
@@ -67,11 +66,9 @@ def pace(
     as_json: bool,
 ) -> int:
     """The exit code of `migrator pace`."""
-    if pause and resume:
-        raise click.UsageError("--pause goes without --resume")
     if off and max_write_units is not None:
         raise click.UsageError("--off goes without --max-write-units")
-    asked: dict[str, Any] = {"paused": pause} if pause or resume else {}
+    asked: dict[str, Any] = {} if pause is None else {"paused": pause}
     if off or max_write_units is not None:
         asked["max_write_units"] = max_write_units
     job = command_job.job

@@ -176,8 +176,8 @@ def is_doing(journal: SqlJournal, job: str, doing: str) -> bool:
 
 
 def runs_as_they_stand(journal: SqlJournal, job: str, *, relays_work: bool = True) -> list[Run]:
-    """The job's runs, oldest first. A run whose process could not record its end is interrupted, not running: nobody holds
-    the job's lease. Relays hold none; `relays_work`: whether one is at work."""
+    """The job's runs, oldest first. A run whose process could not record its end is interrupted, not running: the job's
+    lease is free. Relays hold none; `relays_work`: whether one is at work."""
     runs = journal.runs(job)
     is_held = any(run.state == "running" for run in runs) and bool(_living_holder(journal, job))
 

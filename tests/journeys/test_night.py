@@ -62,7 +62,9 @@ def test_status_is_right_after_each_fault_of_a_night(tmp_path: Path, dynamodb_ur
     assert not away["alive"].count("works")
 
     shop.job.write_text(usual)
-    shop.done("pace", job, "--pause", "--reason", "INC-7", "--who", "ops")
+    said = shop.done("pace", job, "--pause", "--reason", "INC-7", "--who", "ops").out
+    assert f"`migrator pace {job} --resume" in " ".join(said.split())
+    assert "--pause" not in said, "the next command is one that succeeds"
     paused = six_lines(shop)
     assert paused["pace"].startswith("paused by ops")
     assert "INC-7" in paused["pace"]

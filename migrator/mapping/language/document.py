@@ -105,8 +105,8 @@ def _may_be_url(part: str | int) -> bool:
 def load_document(text: str, file: str, ours: Ours) -> Document:
     """The document in `text` (YAML 1.2: `NO` is a word), which is a map.
 
-    Raises: MappingError for text that is no YAML, has too many values, repeats a key or uses aliases in a loop; with one
-    fault alone for what is no file of ours.
+    Raises: MappingError for text that is not YAML, has too many values, repeats a key or uses aliases in a loop; with a
+    single fault for a file that is not ours.
     """
     try:
         node = _composed(text)

@@ -160,3 +160,11 @@ def test_every_option_with_one_value_is_refused_where_it_is_given_twice(name: st
             assert ended.code == 2
             assert f"'{param.opts[0]}' is given" in ended.err
             assert pins.said(ended.err)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_an_option_and_its_opposite_are_refused_together(name: str, tmp_path: Path) -> None:
+    for param in LEAVES[name][1].params:
+        if isinstance(param, click.Option) and param.secondary_opts:
+            ended = ran(tmp_path, *line_of(name), param.opts[0], param.secondary_opts[0])
+            assert (ended.code, f"'{param.opts[0]}' is given" in ended.err) == (2, True)
