@@ -142,7 +142,9 @@ class Story:
         self.end()
         took_s = time.monotonic() - self.started
         chapter("The end: clean", f"The shop was never closed. In {took_s:.0f} s: {done}.")
-        worked = (self.home / "relay.txt").read_text().splitlines()[-1]
+        printed = (self.home / "relay.txt").read_text().splitlines()
+        summary = max(at for at, line in enumerate(printed) if "mark(s) worked" in line)
+        worked = " ".join(printed[summary:])
         for line in [*(f"- {reason}" for reason in reasons), worked]:
             print(textwrap.fill(line, _COLUMNS))
         print(f"the report: {REPOSITORY / page}")

@@ -107,8 +107,9 @@ class Leaf(click.Command):
     def _refuse_twice(self, ctx: click.Context, args: Sequence[str]) -> None:
         _, _, in_order = self.make_parser(ctx).parse_args(args=list(args))
         for param, times in Counter(in_order).items():
-            takes_one = isinstance(param, click.Option) and not param.multiple
-            if takes_one and times > 1 and (param.secondary_opts or not param.is_flag):
+            if not isinstance(param, click.Option) or param.multiple:
+                continue
+            if times > 1 and (param.secondary_opts or not param.is_flag):
                 what = f"'{param.opts[0]}' is given {times} times, and it takes one value"
                 raise click.UsageError(f"{what}; keep one of them", ctx)
 

@@ -16,6 +16,7 @@ from migrator.mapping.model.live import MarksState, SlotLag, Writer
 from migrator.runtime.errors import MigratorError
 from migrator.settings.job import Job
 from migrator.stages.cutover.watch import LagWatch, tell
+from migrator.stages.live.capture import of_another
 from migrator.stages.session import live as live_wiring
 
 # ── The lag of items and the writers of a table: what `migrator status` says beside the runs ──
@@ -26,7 +27,7 @@ STATEMENT_LIMIT_S = 5.0
 
 @dataclass(frozen=True)
 class Lag:
-    """`marks` None: capture is not installed, or `reason` says why the source could not be asked. `newest`: the revision
+    """`marks` None: capture is not installed, or `reason` says why they are not known. `newest`: the revision
     that writers are to work by; `old`: ids of those that work by another one. `silent`: ids of those that have not been
     heard of for a while: their process was killed or cannot reach the journal, or gave up one place and took another.
     `open_findings`: of live change, by kind.
@@ -78,7 +79,7 @@ class Lag:
     def warnings(self, revision: str | None) -> Iterator[str]:
         """For people. `revision`: of the job's mapping file as it is now; None where it cannot be read."""
         if self.reason:
-            yield f"marks: the source cannot be asked: {self.reason}"
+            yield f"marks: {self.reason}"
         if self.slot is not None:
             yield self.slot.line()
         if self.open_findings:
@@ -139,11 +140,13 @@ def lag_of(job: Job, journal: SqlJournal) -> Lag:
             job, "status", patience=live_wiring.ONCE, answer_within_s=STATEMENT_LIMIT_S
         ) as live:
             installation = live.capture.installation()
-            marks = None if installation is None else live.marks.state()
+            another = of_another(installation, job.name)
+            marks = None if installation is None or another else live.marks.state()
     except MigratorError as error:
-        return Lag(None, writers, str(error), newest, old, open_findings=counts, silent=silent)
-    unverified = live_wiring.unverified(journal, job, installation)
-    return Lag(marks, writers, "", newest, old, unverified, counts, silent)
+        why = f"the source cannot be asked: {error}"
+        return Lag(None, writers, why, newest, old, open_findings=counts, silent=silent)
+    unverified = "" if another else live_wiring.unverified(journal, job, installation)
+    return Lag(marks, writers, another, newest, old, unverified, counts, silent)
 
 
 # ── The hooks of `lag_high`, run by the watch of cutover and by the relay itself ──

@@ -169,9 +169,10 @@ class RelayReport:
         self.state = state
         self._look_at_findings(state)
         remaining = state.waiting + state.unripe
+        failed = f" ({state.failed:,} failed before)" if state.failed else ""
         return (
             f"{totals['finished']:,} mark(s) worked: {totals['stored']:,} item(s) written,"
-            f" {totals['buried']:,} tombstone(s); {remaining:,} mark(s) left, {state.failed:,} of them failed before"
+            f" {totals['buried']:,} tombstone(s); {remaining:,} mark(s) left{failed}"
         )
 
     @property

@@ -66,6 +66,16 @@ def print_backfill(console: Console, result: BackfillResult) -> None:
     console.print(f"took {result.took_s:.1f} s, {rate:,.0f} rows/s; run {result.run.id}")
 
 
+def print_backfill_verdict(console: Console, result: BackfillResult, allowed: int) -> None:
+    """`allowed`: rows that may be refused."""
+    counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(result.findings.items()))
+    if result.total.refused > allowed:
+        limit = f" (--max-refused {allowed:,})" if allowed else ""
+        console.print(f"[bold red]not complete[/]: {counted}{limit}")
+    else:
+        console.print(f"[bold green]complete[/]: {counted or 'no row was refused'}")
+
+
 def explained_lines(entity: str, plans: Sequence[Explained]) -> Iterator[str]:
     """The source's plans for an entity's page, each with a warning for what it would read as a whole."""
     for plan in plans:

@@ -27,7 +27,12 @@ from migrator.cli.options import (
     tell_masked,
 )
 from migrator.cli.runs import RunEnd
-from migrator.cli.runs_text import backfill_data, explained_lines, print_backfill
+from migrator.cli.runs_text import (
+    backfill_data,
+    explained_lines,
+    print_backfill,
+    print_backfill_verdict,
+)
 from migrator.cli.text import SHOWN, estimate_data, print_findings
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.engines import Engine, PageEngine, RunWork
@@ -130,6 +135,7 @@ def backfill(
             _print_data(result, bill)
         else:
             _print(result, session, context, whole_keys=whole_keys)
+            print_backfill_verdict(stdout(), result, allowed)
     return DIFFERENT if result.total.refused > allowed else 0
 
 

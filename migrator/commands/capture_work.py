@@ -26,7 +26,7 @@ from migrator.runtime.errors import DIFFERENT, MigratorError, RefusedError, Sett
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.core.ownership import AnotherJournalError
-from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed
+from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed, of_another
 from migrator.stages.process.write_path import need_unanswered, tell_registered
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
@@ -223,9 +223,11 @@ def status(job: Path, as_json: bool) -> int:
             print_folded(lag.line())
         if service_registry is not None:
             print_folded(marking_line(service_registry))
-        if capture.installation is not None:
+        if another := of_another(capture.installation, session.job.name):
+            print_folded(another)
+        elif capture.installation is not None:
             print_folded(STANDINGS[standing])
-        if unverified:
+        if unverified and not another:
             print_folded(f"warning: {unverified}")
     is_whole = capture.whole and (service_registry is None or bool(service_registry.marking))
     if not as_json:

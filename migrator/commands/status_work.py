@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -117,7 +118,7 @@ class Look:
 
     def _behind(self) -> str:
         if self.lag.reason:
-            return "not known: the source cannot be asked"
+            return f"not known: {re.split('[:,]', self.lag.reason)[0]}"
         if self.lag.marks is None:
             return "capture is not installed"
         if self.uncaptured:
@@ -125,7 +126,8 @@ class Look:
             known = lag_line(marks, self.lag.open_findings) if marks.waiting + marks.unripe else ""
             return f"not known: {'; '.join(filter(None, (self.uncaptured, known)))}"
         if self.lag.marks.waiting and not any(one.is_at_work for one in self.standing):
-            return f"{lag_line(self.lag.marks, self.lag.open_findings)}; no relay is at work: run `migrator relay`"
+            advice = "one needs the journal" if self.unwritable else "run `migrator relay`"
+            return f"{lag_line(self.lag.marks, self.lag.open_findings)}; no relay is at work: {advice}"
         return lag_line(self.lag.marks, self.lag.open_findings)
 
 

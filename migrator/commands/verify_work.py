@@ -47,6 +47,7 @@ from migrator.runtime.errors import DIFFERENT, SettingsError
 from migrator.runtime.retry import nap
 from migrator.settings.job import Job
 from migrator.settings.source import place
+from migrator.stages.live.capture import of_another
 from migrator.stages.process.budget import (
     divided,
     processes_of,
@@ -159,7 +160,7 @@ def _drive(
             keep_look(partial(live_wiring.changes_counted, live, context), keep)
         result = stage.run(run, entities)
     _print(result, journal, context, as_json=options["as_json"], whole_keys=options["whole_keys"])
-    if captured and _marked(live, context, journal, result, options) and sample is None:
+    if captured and _marked(live, context, journal, result, captured, options) and sample is None:
         adopt_repaired(replace(context, job=read), live, target, journal, table_id)
     if not options["as_json"]:
         print_verify_verdict(stdout(), result)
@@ -282,11 +283,16 @@ def begun_run(
 
 
 def _marked(
-    live: Live, context: JobContext, journal: SqlJournal, result: VerifyResult, options: Mapping[str, Any]
+    live: Live,
+    context: JobContext,
+    journal: SqlJournal,
+    result: VerifyResult,
+    captured: Installation,
+    options: Mapping[str, Any],
 ) -> bool:
     """Whether rows were marked, as --repair asks: those that differ, and those of findings of live change that are open."""
     if not options["repair"]:
-        _tell_next(live, result)
+        _tell_next(live, result, of_another(captured, context.job.name))
         return False
     names = {entity.name for entity in context.checked.entities}
     open_roots = live_wiring.open_findings_of(context.job, journal).roots()
@@ -300,12 +306,17 @@ def _marked(
     return True
 
 
-def _tell_next(live: Live, result: VerifyResult) -> None:
-    """What to do about findings; while marks wait, differences may be nothing but changes on their way."""
-    if refused := result.findings.get("refused"):
+def _tell_next(live: Live, result: VerifyResult, another: str) -> None:
+    """What to do about findings; while marks wait, differences may be nothing but changes on their way. `another`: why the
+    marks are another job's."""
+    refused = result.findings.get("refused")
+    if refused and not another:
         say(
             f"{refused:,} row(s) are refused and have no items; change the rows or the mapping, then run `migrator relay`"
         )
+    if another and result.findings:
+        say(another)
+        return
     if not any(result.findings.get(kind) for kind in LOOKED_AT):
         return
     state = live.marks.state()

@@ -133,9 +133,10 @@ def service_client(
     config = _config(connections, timeout_s, local=local)
     try:
         return _guarded(session, service, region_name=where, endpoint_url=endpoint, config=config, **keys)
-    except (BotoCoreError, ValueError):
+    except (BotoCoreError, ValueError) as error:
+        what = f"no client for {service} can be made ({type(error).__name__}: {error})"
         raise TargetError(
-            f"the endpoint {endpoint} in region {where} is not valid; look at the job's target"
+            f"{what}; correct target.endpoint and target.region in the job, or the AWS configuration"
         ) from None
 
 

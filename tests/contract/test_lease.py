@@ -19,7 +19,7 @@ from migrator.journal import schema
 from migrator.journal.database import seconds
 from migrator.journal.lease import LIFE_S, JoinedLease, RunLease, is_doing, runs_as_they_stand
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.journal import RunIdentity
+from migrator.mapping.model.journal import RunIdentity, RunKind
 from migrator.runtime.errors import SettingsError, StoppedError
 from tests import pins
 from tests.support_waiting import until
@@ -40,8 +40,9 @@ def test_a_run_that_could_not_record_its_end_is_interrupted(journal: SqlJournal)
     def states(**words: bool) -> list[str]:
         return [run.state for run in runs_as_they_stand(journal, "shop", **words)]
 
-    for kind in ("backfill", "verify", "relay"):
-        started = journal.start_run(RunIdentity(kind, "shop", "table-1", "revision-1"))  # type: ignore[arg-type]
+    kinds: tuple[RunKind, ...] = ("backfill", "verify", "relay")
+    for kind in kinds:
+        started = journal.start_run(RunIdentity(kind, "shop", "table-1", "revision-1"))
         if kind == "backfill":
             journal.end_run(started, "done")
     assert states() == ["done", "interrupted", "running"]

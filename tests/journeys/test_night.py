@@ -47,6 +47,7 @@ def test_status_is_right_after_each_fault_of_a_night(tmp_path: Path, dynamodb_ur
         full = six_lines(shop)
     assert full["failure"].startswith("now: ")
     assert "disk" in full["failure"]
+    assert "`migrator relay" not in full["lag"], "it would fail now"
     assert full["lag"].startswith("4 mark(s) of 4 row(s) wait")
     assert six_lines(shop)["failure"] == rest["failure"], "the disk has room again"
 

@@ -54,6 +54,26 @@ def waiting(shop: Project) -> int:
     return int(shop.done("status", str(shop.job), "--json").data["live"]["marks"]["waiting"])
 
 
+def test_marks_of_another_job_are_not_waited_for(tmp_path: Path, dynamodb_url: str) -> None:
+    """No command advises a relay, which would be refused."""
+    shop = cutover_shop(tmp_path, dynamodb_url)
+    shop.job.write_text(f"{shop.job.read_text()}\njournal: sqlite:///{tmp_path}/both.db\n")
+    other = tmp_path / "other.yaml"
+    other.write_text(shop.job.read_text().replace(shop.table, f"{shop.table}2"))
+    for job in (shop.job, other):
+        shop.done("table", "create", str(job))
+        shop.done("backfill", str(job))
+    shop.done("capture", "install", str(other))
+    rename(shop, "Ada")
+    assert shop.done("status", str(shop.job), "--json").data["live"]["marks"] is None
+    for command in (["status"], ["verify"], ["report"], ["capture", "status"]):
+        ended = shop.run(*command, str(shop.job))
+        assert ended.code in (0, 1), ended.err
+        said = " ".join((ended.out + ended.err).split())
+        assert "captured for job other" in said
+        assert "`migrator relay" not in said
+
+
 def test_a_job_at_rest_is_told_in_six_lines(shop: Project) -> None:
     said = shop.done("status", str(shop.job)).out.splitlines()
     assert [line.split()[0] for line in said] == ["lag", "rate", "left", "failure", "pace", "alive"]

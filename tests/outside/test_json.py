@@ -42,8 +42,7 @@ def _paths(document: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {type(document).__name__}"
 
 
-BUCKET = f"items-{secrets.token_hex(4)}"
-_SCRIPT = f"""
+_SCRIPT = """
 mapping check mapping.yaml
 mapping check mapping.yaml --source sqlite:///shop.db --invertible
 init sqlite:///shop.db --statements mapping.yaml --out proposed.yaml
@@ -51,8 +50,8 @@ plan mapping.yaml --source sqlite:///shop.db --region us-east-1 --statements map
 mapping diff older.yaml mapping.yaml --source sqlite:///shop.db --region us-east-1
 mapping try mapping.yaml --source sqlite:///shop.db --entity customer --key 1
 table export JOB --to items
-table export JOB --to s3://{BUCKET}
-table import JOB --from s3://{BUCKET} --dry-run
+table export JOB --to s3://BUCKET
+table import JOB --from s3://BUCKET --dry-run
 table create JOB --dry-run
 table create JOB
 table check JOB
@@ -81,8 +80,8 @@ backfill JOB --dry-run
 backfill JOB
 migrate-mapping JOB --dry-run
 migrate-mapping JOB
-look JOB --pattern {PATTERN} -p id=1
-look JOB --pattern {PATTERN} -p id=1 --explain
+look JOB --pattern PATTERN -p id=1
+look JOB --pattern PATTERN -p id=1 --explain
 look JOB --pk C#1
 ui JOB --for 0s
 shadow replay JOB --questions 40 --seed 1
@@ -97,13 +96,13 @@ pace JOB --max-write-units 200
 pace JOB --pause
 pace JOB --resume
 status JOB
-cutover advance JOB {PATTERN} --dry-run
-cutover advance JOB {PATTERN} --override tried
-cutover advance JOB {PATTERN} --override tried
-cutover ramp JOB {PATTERN} 50 --override tried
+cutover advance JOB PATTERN --dry-run
+cutover advance JOB PATTERN --override tried
+cutover advance JOB PATTERN --override tried
+cutover ramp JOB PATTERN 50 --override tried
 cutover watch JOB --once
 cutover status JOB
-cutover rollback JOB {PATTERN}
+cutover rollback JOB PATTERN
 cutover status JOB --history
 report JOB
 decommission check JOB
@@ -152,10 +151,12 @@ def documents(
     shop = cutover_shop(tmp_path_factory.mktemp("json"), dynamodb_url)
     (shop.folder / "older.yaml").write_text(_OLDER)
     words_of_s3 = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=dynamodb_url, **words_of_s3).create_bucket(Bucket=BUCKET)
+    bucket = f"items-{secrets.token_hex(4)}"
+    boto3.client("s3", endpoint_url=dynamodb_url, **words_of_s3).create_bucket(Bucket=bucket)
     by_length = sorted(commands(cli), key=len, reverse=True)
     printed: dict[tuple[str, ...], list[Any]] = {}
-    for line in _SCRIPT.strip().splitlines():
+    script = _SCRIPT.replace("BUCKET", bucket).replace("PATTERN", PATTERN)
+    for line in script.strip().splitlines():
         words = tuple(str(shop.job) if word == "JOB" else word for word in line.split())
         if line.startswith("clean JOB --attributes"):
             _complete(shop)

@@ -108,7 +108,7 @@ def lag_words(lag: LagReport) -> str:
 
 def _marks_words(lag: LagReport) -> str:
     if lag.reason:
-        return f"the source cannot be asked: {lag.reason}"
+        return lag.reason
     if lag.waiting is None:
         return "capture is not installed: changes leave no mark"
     if not lag.waiting:

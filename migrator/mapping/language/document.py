@@ -144,12 +144,12 @@ def schema_faults(error: ValidationError, document: Document, fields: dict[str, 
     faults: dict[tuple[Path, str], Fault] = {}
     for problem in error.errors(include_url=False, include_input=False):
         path = real_path(problem["loc"], document)
-        what = _sentence(problem, path, words)
+        what = _sentence(problem, path, words, fields)
         faults[(path, what)] = document.fault(path, what)
     return list(faults.values())
 
 
-def _sentence(problem: Any, path: Path, words: list[str]) -> str:
+def _sentence(problem: Any, path: Path, words: list[str], fields: dict[str, list[str]]) -> str:
     if problem["type"] == "extra_forbidden":
         if _may_be_url(path[-1]):
             return "this looks like a URL, and is not a word of this place; write a name before it, such as `url: `"
@@ -159,8 +159,15 @@ def _sentence(problem: Any, path: Path, words: list[str]) -> str:
         return f"'{word}' is not a word of this place{did_you_mean(word, words)}"
     if problem["type"] == "missing":
         return f"'{problem['loc'][-1]}' is missing; write it here"
+    name = next((part for part in reversed(path) if isinstance(part, str)), "")
     if problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
-        return "write names with values here, one a line"
+        has_key = "key" in fields.get(problem.get("ctx", {}).get("class_name", ""), ())
+        inner = f" `{name}: {{key: […]}}`" if has_key else f" `{name}: {{name: value}}`" if name else ""
+        return f"write names with values here, one a line{inner and ', or'}{inner}"
+    if problem["type"] == "list_type" and name:
+        return f"write a list here: `{name}: […]`"
+    if problem["type"] == "string_type" and name:
+        return f"write one text here: `{name}: …`"
     if problem["type"] == "value_error":
         return str(problem["ctx"]["error"])
     # YAML has no tuples, as which frozen settings keep their lists.

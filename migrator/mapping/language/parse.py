@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
@@ -25,7 +25,7 @@ from migrator.mapping.language.document import (
 from migrator.mapping.language.documents import KEY_TYPES, key_type
 from migrator.mapping.language.expression_reader import ExpressionReader
 from migrator.mapping.language.parse_entity import EntityParser, unknown_word
-from migrator.mapping.language.parse_pattern import PatternParser
+from migrator.mapping.language.parse_pattern import OPERATIONS, PatternParser
 from migrator.mapping.model.mapping import (
     SCHEMA_PATH,
     DocumentQuestion,
@@ -76,7 +76,9 @@ def examine_mapping(text: str, file: str) -> ParsedMapping:
         what = schema_fault(ref, mapping)
         if what:
             reader.fault(path, what)
-    all_faults = sorted([*faults, *reader.faults], key=lambda fault: fault.line)
+    follow = {fault.where for fault in faults}
+    rest = [fault for fault in reader.faults if not _lacks_what_was_taken_out(fault, follow)]
+    all_faults = sorted([*faults, *rest], key=lambda fault: fault.line)
     return ParsedMapping(mapping, document, tuple(all_faults))
 
 
@@ -103,6 +105,15 @@ def _form(document: Document) -> tuple[forms.MappingForm, list[Fault]]:
 def _follows(fault: Fault, taken_out: set[str]) -> bool:
     """Whether the fault only follows from a place that was taken out, whose own fault is already reported."""
     return any(f"{where}.".startswith(f"{fault.where}.") for where in taken_out)
+
+
+def _lacks_what_was_taken_out(fault: Fault, taken_out: set[str]) -> bool:
+    """Whether a pattern has no request, or an item's index is unknown, because a faulty place was taken out."""
+    path = fault.where.split(".")
+    if path[0] == "access_patterns" and len(path) == 2:
+        return any(f"{fault.where}.{operation}" in taken_out for operation in OPERATIONS)
+    is_entry = path[0] == "entities" and path[2:3] == ["items"] and len(path) == 5
+    return is_entry and not taken_out.isdisjoint({"table.indexes", f"table.indexes.{path[4]}"})
 
 
 def _worded(fault: Fault, document: Document) -> Fault:
@@ -243,7 +254,6 @@ def _takes_schema(used: Filter) -> bool:
 # ── What an access pattern asks old tables of DynamoDB: a pattern on each, by its own key ──
 
 _RequestForm: TypeAlias = forms.OldQueryForm | forms.OldGetForm
-_OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 _KEY_TYPES: dict[str, KeyType] = dict(zip(KEY_TYPES, ("text", "number", "binary"), strict=True))
 _UNKNOWN = DocumentTable((), {})
 
@@ -291,7 +301,7 @@ class OldParser:
         return DocumentQuestion(design, asked, entity, returns)
 
     def _request(self, form: forms.OldForm, at: Path) -> tuple[Operation, _RequestForm]:
-        given = [word for word in _OPERATIONS if getattr(form, word) is not None]
+        given = [word for word in OPERATIONS if getattr(form, word) is not None]
         if len(given) != 1:
             self.reader.fault(at, "needs one of query:, get: and batch_get:; a Scan is no access pattern")
         return (given or ["get"])[0], getattr(form, given[0]) if given else _NO_REQUEST

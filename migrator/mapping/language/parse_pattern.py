@@ -191,7 +191,7 @@ def only_condition(
 
 # ── Access patterns of a mapping file as model values ──
 
-_OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 _PARAM_TYPES: tuple[str, ...] = get_args(ParamType)
 
 
@@ -252,7 +252,7 @@ class PatternParser:
     def _request(
         self, form: pattern_forms.PatternForm
     ) -> tuple[Operation, pattern_forms.QueryForm | pattern_forms.GetForm]:
-        given = [word for word in _OPERATIONS if getattr(form, word) is not None]
+        given = [word for word in OPERATIONS if getattr(form, word) is not None]
         if len(given) == 1:
             return given[0], getattr(form, given[0])
         self.reader.fault(self.at, "needs one of query:, get: and batch_get:; a Scan is no access pattern")

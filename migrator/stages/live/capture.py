@@ -200,12 +200,7 @@ class CaptureStage:
         return self.capture.captured(plans)
 
     def _other_job(self) -> list[str]:
-        installation = self.capture.installation()
-        return (
-            []
-            if installation is None or installation.job == self.job
-            else [_of_another(installation, self.job)]
-        )
+        return list(filter(None, [of_another(self.capture.installation(), self.job)]))
 
 
 def _waiting(marks: Marks) -> int:
@@ -234,8 +229,8 @@ def owned(installation: Installation | None, job: str) -> Installation:
     if installation is None:
         what = "capture is not installed in this source, so nothing says what changes"
         raise SettingsError(f"{what}; run `migrator capture install` with this job")
-    if installation.job != job:
-        raise SettingsError(_of_another(installation, job))
+    if another := of_another(installation, job):
+        raise SettingsError(another)
     return installation
 
 
@@ -256,8 +251,13 @@ def still_fits(capture: Capture, begun_with: Installation) -> Installation:
     return installation
 
 
-def _of_another(installation: Installation, job: str) -> str:
-    """A mark is worked once: the table of another job would miss the change."""
+def of_another(installation: Installation | None, job: str) -> str:
+    """Why the marks in the source are not the job's; '' if they are, or there are none.
+
+    A mark is processed once: the table of another job would miss the change.
+    """
+    if installation is None or installation.job == job:
+        return ""
     what = f"this source is captured for job {installation.job}, whose marks job {job} would take away"
     renamed = f"if it is the same job in a file of another name, write `name: {installation.job}` in it"
     return f"{what}; {renamed}; if it is not, run capture uninstall with that job first, or move from a copy of the source"

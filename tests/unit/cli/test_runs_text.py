@@ -10,9 +10,16 @@ import pytest
 from rich.console import Console
 from structlog.testing import capture_logs
 
-from migrator.cli.runs_text import LINE_S, Bars, Lines, print_verify, print_verify_verdict
+from migrator.cli.runs_text import (
+    LINE_S,
+    Bars,
+    Lines,
+    print_backfill_verdict,
+    print_verify,
+    print_verify_verdict,
+)
 from migrator.mapping.model.journal import Run, RunIdentity, Tally
-from migrator.mapping.model.results import StoredRead, VerifyResult
+from migrator.mapping.model.results import BackfillResult, StoredRead, VerifyResult
 from migrator.runtime.logs import get_logger
 from tests import pins
 
@@ -92,3 +99,15 @@ def test_differences_that_went_away_are_told_where_the_verdict_is_clean(findings
     assert pins.said(printed.getvalue(), "scan")
     assert pins.said(printed.getvalue(), "told")
     assert ("agreed" in printed.getvalue()) == (not findings)
+
+
+@pytest.mark.parametrize(("refused", "allowed"), [(0, 0), (3, 0), (3, 3), (4, 3)])
+def test_the_verdict_of_a_backfill_is_that_of_its_exit_code(refused: int, allowed: int) -> None:
+    tally = Tally(rows=10, items=10 - refused, refused=refused)
+    run = Run(1, RunIdentity("backfill", "shop", "table", "revision"), "done", "2026-01-01T00:00:00Z")
+    findings = {"refused": refused} if refused else {}
+    printed = io.StringIO()
+    result = BackfillResult(run, {"user": tally}, tally, findings, 1.0)
+    print_backfill_verdict(Console(file=printed, width=120), result, allowed)
+    assert printed.getvalue().startswith("not complete" if refused > allowed else "complete")
+    assert ("3 refused" in printed.getvalue()) == (refused == 3)

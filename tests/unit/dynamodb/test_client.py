@@ -56,3 +56,22 @@ def test_an_endpoint_on_this_machine_needs_nothing_else() -> None:
 def test_what_is_missing_is_said(words: dict[str, Any]) -> None:
     with pins.refused(TargetError):
         dynamodb_client(endpoint=None, **words)
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        ({"region": "eu west", "endpoint": None}, {}),
+        ({"region": "eu-central-1", "endpoint": "localhost:8000"}, {}),
+        ({"region": "eu-central-1", "endpoint": None}, {"AWS_ENDPOINT_URL": "nowhere"}),
+        ({"region": "eu-central-1", "endpoint": None}, {"AWS_ACCOUNT_ID_ENDPOINT_MODE": "x"}),
+    ],
+    ids=["region", "endpoint", "endpoint-of-the-environment", "other"],
+)
+def test_a_client_that_cannot_be_made_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, words: dict[str, Any], environment: dict[str, str]
+) -> None:
+    for name, value in {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", **environment}.items():
+        monkeypatch.setenv(name, value)
+    with pins.refused(TargetError):
+        dynamodb_client(profile=None, **words)

@@ -167,6 +167,36 @@ def test_a_wrong_index_is_named_in_the_message(wrong: str) -> None:
         parse_mapping(INDEXED % wrong, "m.yaml")
 
 
+@pytest.mark.parametrize(
+    ("place", "written", "advice"),
+    [
+        (("table", "key"), "PK", "`key: […]`"),
+        (("table", "key"), {"pk": "PK", "sk": "SK"}, "`key: […]`"),
+        (("table", "indexes"), ["GSI1"], "`indexes: {name: value}`"),
+        (("table", "indexes", "GSI1"), "G1", "a list or a map"),
+        (("table", "ttl"), ["expires"], "`ttl: …`"),
+        (("entities", "place", "items", "Place", "attributes"), ["id"], "`attributes: {name: value}`"),
+        (("access_patterns", "by_id", "get"), ["C#{id}", "META"], "`get: {key: […]}`"),
+        (("access_patterns", "by_id", "get", "key"), "C#{id}", "`key: […]`"),
+    ],
+    ids=lambda value: ".".join(value) if isinstance(value, tuple) else str(value)[:9],
+)
+def test_a_value_of_a_wrong_shape_is_one_fault_with_its_word(
+    place: tuple[str, ...], written: object, advice: str
+) -> None:
+    data = copy.deepcopy(WHOLE)
+    data["entities"]["place"]["items"]["Place"]["GSI1"] = ["P", "Q"]
+    within = data
+    for part in place[:-1]:
+        within = within[part]
+    within[place[-1]] = written
+    try:
+        faults = examine_mapping(json.dumps(data), "m.yaml").faults
+    except MappingError as error:
+        faults = error.faults
+    assert [(fault.where, advice in fault.what) for fault in faults] == [(".".join(place), True)]
+
+
 INDEXED = """
 mapping: 1
 table: {name: Shop, key: [PK, SK], type: type, indexes: {GSI1: %s}}
