@@ -20,7 +20,7 @@ from migrator.cli.inert import plain
 from migrator.commands.backfill import backfill
 from migrator.commands.capture import capture, relay
 from migrator.commands.cutover import cutover
-from migrator.commands.local import completion, local
+from migrator.commands.local import local
 from migrator.commands.mapping import mapping
 from migrator.commands.reverse import reverse
 from migrator.commands.status import pace, status
@@ -42,7 +42,6 @@ SECTIONS = {
     "Move": (backfill, relay, verify, migrate_mapping, look, ui, status, pace),
     "Cut over": (shadow, report, cutover, reverse, decommission),
     "Repair": (recover, clean),
-    "Shell": (completion,),
 }
 """Every command, under the heading that the help lists it by."""
 

@@ -22,6 +22,8 @@ from io import StringIO
 from pathlib import Path
 from types import CodeType, FrameType
 
+import click
+
 ROOT = Path(__file__).resolve().parent.parent
 _EDGES = ("source", "dynamodb", "journal")
 _OURS = str(ROOT / "migrator")
@@ -119,11 +121,24 @@ def figures() -> Iterator[tuple[str, str]]:
         "commands and features that import an edge",
         str(sum(_imports_an_edge(path, tree) for path, tree in code.items())),
     )
+    commands = list(_leaves())
+    options = {param.opts[-1] for one in commands for param in one.params if isinstance(param, click.Option)}
+    yield "leaf commands / names of options", f"{len(commands)} / {len(options)}"
     tests = trees("tests/*.py")
     yield "test code lines / modules", f"{sum(map(code_lines, tests.values())):,} / {len(tests)}"
     yield "lines of tests, as in the files", f"{sum(len(path.read_text().splitlines()) for path in tests):,}"
     pages = [path for path in files("*.md") if path.name != "CHANGELOG.md"]
     yield "words of pages", f"{sum(len(path.read_text(encoding='utf-8').split()) for path in pages):,}"
+
+
+def _leaves() -> Iterator[click.Command]:
+    sys.path.insert(0, str(ROOT))
+    from migrator.main import cli
+
+    groups: list[click.Group] = [cli]
+    for group in groups:
+        groups += [one for one in group.commands.values() if isinstance(one, click.Group)]
+        yield from (one for one in group.commands.values() if not isinstance(one, click.Group))
 
 
 def _tables(code: dict[Path, ast.Module]) -> int:

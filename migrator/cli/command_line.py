@@ -343,14 +343,11 @@ def entity_option(command: Any) -> Any:
     return entities(command)
 
 
-def metrics_options(command: Any) -> Any:
-    """Of a process that can be monitored while it is at work."""
-    what = "Serve /metrics (Prometheus), /healthz, /readyz and /phases on this port."
-    port = click.option("--metrics-port", type=click.IntRange(1, 65535), help=what)
-    host = click.option(
-        "--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on."
-    )
-    return port(host(command))
+metrics_option = click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    help="Serve /metrics (Prometheus), /healthz, /readyz and /phases on this port of tuning.metrics_host.",
+)
 
 
 MOST_PROCESSES = 64

@@ -14,7 +14,7 @@ from migrator.cli.command_line import (
     job_argument,
     json_option,
     keys_option,
-    metrics_options,
+    metrics_option,
     part_option,
     processes_option,
 )
@@ -53,14 +53,13 @@ from migrator.cli.command_line import (
 )
 @click.option("--yes", is_flag=True, help="Do not ask about the cost (tuning.confirm_above).")
 @force_option("Also where every pattern is complete, or one that DynamoDB answers gets another answer.")
-@click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
-@metrics_options
+@metrics_option
 @keys_option
 @json_option
 def backfill() -> Work:
     """Write every row of the source into the table; go on where a run before this one stopped.
 
-    Exit code 0: all is written; 1: more rows were refused than --max-refused allows (see `migrator status --findings`);
+    Exit code 0: all is written; 1: more rows were refused than tuning.max_refused allows (see `migrator status --findings`);
     3 and 130: stopped, the same command goes on.
     """
     from migrator.commands.backfill_work import backfill

@@ -98,17 +98,16 @@ class BackfillFlags:
 
 
 @belonging(begins=True)
-def backfill(
-    command_job: CommandJob, max_refused: int | None, as_json: bool, whole_keys: bool, **values: object
-) -> int:
+def backfill(command_job: CommandJob, as_json: bool, whole_keys: bool, **values: object) -> int:
     """The exit code of `migrator backfill`."""
-    address = address_of(str(values.pop("metrics_host")), cast("int | None", values.pop("metrics_port")))
+    port = cast("int | None", values.pop("metrics_port"))
     flags = BackfillFlags(**values)  # type: ignore[arg-type]
     _refuse_unfit(flags)
     read = _tuned(command_job.job, flags)
+    address = address_of(read.tuning.metrics_host, port)
     if flags.join or flags.part:
         return _join(command_job, read, flags, address)
-    allowed = read.tuning.max_refused if max_refused is None else max_refused
+    allowed = read.tuning.max_refused
     with failure_kept("backfill", command_job), ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         cluster = Engine(flags.engine, flags.master).open(stack, command_job, read, "backfill")

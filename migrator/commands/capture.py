@@ -12,7 +12,7 @@ from migrator.cli.command_line import (
     force_option,
     job_argument,
     json_option,
-    metrics_options,
+    metrics_option,
     part_option,
 )
 
@@ -112,7 +112,7 @@ def uninstall() -> Work:
     help="Delete the marks that could not be worked; verify --repair finds their rows.",
 )
 @force_option("Also where every pattern is complete, or one that DynamoDB answers gets another answer.")
-@metrics_options
+@metrics_option
 @json_option
 def relay() -> Work:
     """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.

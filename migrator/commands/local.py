@@ -1,12 +1,10 @@
-"""`migrator local` and `migrator completion`: the embedded DynamoDB, and shell completion, as click commands."""
+"""`migrator local`: the embedded DynamoDB."""
 
 from __future__ import annotations
 
 import click
 
 from migrator.cli.command_line import Leaf, Work, json_option
-
-SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command(cls=Leaf, example="--stop")
@@ -20,13 +18,3 @@ def local() -> Work:
     from migrator.commands.local_work import local
 
     return local
-
-
-@click.command(cls=Leaf, example="bash >> ~/.bashrc")
-@click.argument("shell", type=click.Choice(SHELLS))
-@json_option
-def completion() -> Work:
-    """Print the completion script of SHELL; add it to the shell's start-up file."""
-    from migrator.commands.local_work import completion
-
-    return completion

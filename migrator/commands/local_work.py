@@ -1,12 +1,10 @@
-"""`migrator local` and `migrator completion`: the embedded DynamoDB, and the script that completes our commands."""
+"""`migrator local`: the embedded DynamoDB."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
-from click.shell_completion import get_completion_class
 
 from migrator.cli.command_line import print_json
 from migrator.dynamodb import embedded
@@ -37,17 +35,4 @@ def _stop(as_json: bool) -> int:
         print_json({"stopped": stopped})
     else:
         click.echo("stopped; its tables are kept" if stopped else "it was not running")
-    return 0
-
-
-PROGRAM = "migrator"
-
-
-def completion(shell: str, as_json: bool) -> int:
-    """The exit code of `migrator completion`."""
-    completion_class = get_completion_class(shell)
-    assert completion_class is not None
-    root = click.get_current_context().find_root().command
-    script = completion_class(root, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source()
-    click.echo(json.dumps({"shell": shell, "script": script}) if as_json else script)
     return 0

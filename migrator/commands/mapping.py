@@ -22,19 +22,6 @@ def mapping() -> None:
     """Check mapping files and try them on single rows."""
 
 
-@mapping.command(example="> mapping.schema.json")
-@click.option("--of-jobs", is_flag=True, help="That of job files instead.")
-@json_option
-def schema() -> Work:
-    """Print the JSON Schema of mapping files, so that editors complete and explain each word, and CI validates them.
-
-    It is JSON with --json and without.
-    """
-    from migrator.commands.mapping_work import schema
-
-    return schema
-
-
 @mapping.command(example="mappings/shop.yaml --source env:SHOP_URL")
 @click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
 @click.option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,15 +14,7 @@ from migrator.mapping.check.check import check_form
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.runtime.errors import CLEAN, WRONG_USE, Fault, MappingError
 from migrator.settings.job import is_job, load_job
-from migrator.settings.schemas import job_schema, mapping_schema
 from migrator.settings.transforms import read_mapping
-
-
-def schema(of_jobs: bool, as_json: bool) -> int:
-    """The exit code of `migrator mapping schema`."""
-    printed = job_schema() if of_jobs else mapping_schema()
-    click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
-    return 0
 
 
 def check(files: tuple[Path, ...], source: str | None, invertible: bool, as_json: bool) -> int:

@@ -441,7 +441,7 @@ _PATIENCE_S = 10.0
 """How long one question is tried again: a caller of the service would not have waited longer, and thousands follow."""
 
 
-@belonging(applies=lambda asked: not (asked["control"] or asked["no_record"]))
+@belonging(applies=lambda asked: not (asked["control"] or asked["dry_run"]))
 def replay(
     command_job: CommandJob, names: tuple[str, ...], questions: int, workers: int, **flags: Any
 ) -> int:
@@ -455,7 +455,7 @@ def replay(
         patterns = _chosen(context.checked.mapping, names)
         store, record, lag_s = None, None, _no_lag
         if not flags["control"]:
-            if not flags["no_record"]:
+            if not flags["dry_run"]:
                 record = _record(command_job, context.checked.mapping, stop)
             target = job_wiring.open_target(read, context.checked.mapping.table, stop.is_set)
             target.table_id()

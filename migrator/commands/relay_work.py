@@ -188,7 +188,7 @@ def _work(stack: ExitStack, command_job: CommandJob, context: JobContext, asked:
         entities=edges.entities_by_table(),
     )
     highest = edges.memory.highest()
-    address = address_of(options["metrics_host"], options["metrics_port"])
+    address = address_of(read.tuning.metrics_host, options["metrics_port"])
     own = Share(
         asked.part.id if asked.part else secrets.token_hex(8), connections=taken_by(read, asked.workers)
     )

@@ -39,9 +39,9 @@ def check() -> Work:
 @job_argument
 @click.option("--once", is_flag=True, help="Stop when all is worked that was written before it began.")
 @click.option(
-    "--anew",
+    "--restart",
     is_flag=True,
-    help="Begin the stream anew, where it was lost or another one; run `migrator reverse verify --repair` beside it then.",
+    help="Begin the stream again, after it was lost or replaced; then also run `migrator reverse verify --repair`.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what stands in the way and what waits, change nothing.")
 @rows_settle_option

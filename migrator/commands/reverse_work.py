@@ -175,7 +175,7 @@ def _unkept(command_job: CommandJob, context: JobContext, target: Target) -> Unk
 
 @belonging()
 def start(
-    command_job: CommandJob, once: bool, anew: bool, dry_run: bool, settle_s: float, as_json: bool
+    command_job: CommandJob, once: bool, restart: bool, dry_run: bool, settle_s: float, as_json: bool
 ) -> int:
     """The exit code of `migrator reverse start`."""
     job, worked = command_job.job, 0
@@ -194,10 +194,10 @@ def start(
             if dry_run:
                 break
             _refuse_beside_the_way_back(command_job, journal)
-            _begin(edges, shards, anew=anew)
+            _begin(edges, shards, restart=restart)
             for line in _writer_lines(edges.sql_writers(refuse=True)):
                 say(line)
-            anew = False
+            restart = False
             with edges.stage(journal, settle_s) as stage:
                 work = WhileDirect(stage, direct, lambda: on_record(job, journal).direct)
                 reader = StreamReader(edges.stream, shards, work, lease_s=job.tuning.lease_s)
@@ -366,8 +366,8 @@ def _table_of(command_job: CommandJob, context: JobContext, stop: Event) -> Targ
     return target
 
 
-def _begin(edges: ReverseEdges, shards: SqlStreamJournal, *, anew: bool) -> None:
-    if anew or not shards.stream():
+def _begin(edges: ReverseEdges, shards: SqlStreamJournal, *, restart: bool) -> None:
+    if restart or not shards.stream():
         begin(edges.stream, shards)
         say("the stream is begun with now: what is written from here on becomes rows")
     names = ", ".join(sorted(edges.names))

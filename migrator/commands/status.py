@@ -11,7 +11,7 @@ from migrator.cli.command_line import (
     job_argument,
     json_option,
     keys_option,
-    some_seconds,
+    seconds,
 )
 from migrator.commands.cutover import own_name
 
@@ -20,15 +20,14 @@ from migrator.commands.cutover import own_name
 @job_argument
 @json_option
 @click.option("--runs", is_flag=True, help="Also print the journal, the runs, the writers and the services.")
-@click.option("--watch", is_flag=True, help="Say how it gets on again and again, until Ctrl-C.")
 @click.option(
-    "--every",
+    "--watch",
     "every_s",
-    callback=some_seconds,
-    metavar="DURATION",
-    default="5s",
-    show_default=True,
-    help="With --watch: how often.",
+    callback=seconds,
+    is_flag=False,
+    flag_value="5s",
+    metavar="[DURATION]",
+    help="Print it again and again, every 5 s or as said, until Ctrl-C.",
 )
 @click.option(
     "--findings",

@@ -227,7 +227,7 @@ def status(
 ) -> int:
     """The exit code of `migrator status`."""
     if findings:
-        if asked["watch"] or asked["runs"]:
+        if asked["every_s"] or asked["runs"]:
             raise click.UsageError("--findings goes without --watch and --runs")
         return print_findings(job, number, everything, whole_keys, asked["as_json"])
     if number is not None or everything or whole_keys:
@@ -240,17 +240,16 @@ def _status(
     command_job: CommandJob,
     as_json: bool,
     runs: bool,
-    watch: bool,
-    every_s: float,
+    every_s: float | None,
     table_away: str = "",
 ) -> int:
-    if watch and (as_json or runs):
+    if every_s is not None and (as_json or runs):
         raise click.UsageError(
             "--watch goes alone; for programs, give `migrator status --json` again and again"
         )
     read = command_job.job
     journal = command_job.journal()
-    if watch:
+    if every_s is not None:
         return _watch(read, journal, every_s)
     found = status_of(read, journal, table_away)
     if as_json:

@@ -54,7 +54,8 @@ from migrator.cli.command_line import (
     help="How long to wait before differences of a live source are looked at again (default 10s).",
 )
 @click.option(
-    "--source-url",
+    "--source",
+    "source_url",
     metavar="URL",
     help="Read rows as another user or from another server than the job's, such as env:NAME (or file:, secret:, a URL).",
 )
@@ -66,7 +67,7 @@ def verify() -> Work:
     Where changes are captured, differences are looked at again after a moment: both sides may have been in flight.
     With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
     One that was stopped within the last hour goes on; what it looked at before it does not look at again.
-    With --source-url the copy and its check do not share what one user is shown; marks are read by the job's own.
+    With --source the copy and its check do not share what one user is shown; marks are read by the job's own.
 
     Exit code 0: clean; 1: differences (see `migrator status --findings`); 3 and 130: stopped, the same command goes on.
     """
@@ -104,7 +105,7 @@ def shadow() -> None:
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Questions at once."
 )
-@click.option("--no-record", is_flag=True, help="Keep nothing of it in the journal.")
+@click.option("--dry-run", is_flag=True, help="Keep nothing of it in the journal.")
 @json_option
 def replay() -> Work:
     """Ask every access pattern of both sides, with parameters drawn from the source, and compare the answers.

@@ -192,6 +192,7 @@ class Tuning(Settings):
     confirm_above: Annotated[Number, Field(ge=0)] | None = None
     request_life_s: Annotated[Duration, Field(gt=0, le=3600)] = 60.0
     silent_s: Annotated[Duration, Field(ge=1, le=3600)] = 30.0
+    metrics_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     lease_s: Annotated[Duration, Field(ge=1, le=3600)] = 60.0
     max_source_load: Annotated[Number, Field(ge=0)] | None = None
     source_load_query: Annotated[str, Field(min_length=1)] | None = None

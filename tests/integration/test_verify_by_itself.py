@@ -81,11 +81,11 @@ def test_rows_that_the_catalogue_knows_of_and_the_user_does_not_see_are_not_prov
     assert pins.said(ended.out)
     # Another role sees what the copy did not.
     shop.environment["OTHER_URL"] = postgres_database
-    other = shop.run("verify", "--source-url", "env:OTHER_URL", "--json", str(shop.job))
+    other = shop.run("verify", "--source", "env:OTHER_URL", "--json", str(shop.job))
     assert other.code == 1
     assert other.data["not_proven"] == []
     assert other.data["findings"] == {"missing": 200, "count": 1, "sum": 1}
-    assert shop.run("verify", "--source-url", "env:", str(shop.job)).code == 2
+    assert shop.run("verify", "--source", "env:", str(shop.job)).code == 2
 
 
 def test_statistics_that_are_stale_are_no_alarm(postgres_database: str) -> None:

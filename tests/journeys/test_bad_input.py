@@ -212,7 +212,8 @@ def test_refused_rows_are_findings_and_the_others_are_written(new: New, shop: Pa
         f"refused: users [{n}]: users.User: column age: the value is no integer, though the column is declared as one"
         for n in (7, 8)
     ]
-    assert made.run("backfill", "shop.yaml", "--max-refused", "2").code == 0
+    made.job.write_text(made.job.read_text().replace("tuning: {", "tuning: {max_refused: 2, "))
+    assert made.run("backfill", "shop.yaml").code == 0
     assert made.run("verify", "shop.yaml", "--json").data["findings"] == {"refused": 2}
 
 

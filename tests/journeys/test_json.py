@@ -16,7 +16,6 @@ BEFORE = (
     "examples copied",
     "init sqlite:///shop.db --statements none --out proposed.yaml --no-prove",
     "plan mapping.yaml --source sqlite:///shop.db --region us-east-1",
-    "mapping schema",
     "mapping check mapping.yaml",
     "mapping diff mapping.yaml shop.yaml --source sqlite:///shop.db",
     "mapping check mapping.yaml --source sqlite:///shop.db --invertible",
@@ -88,7 +87,6 @@ AFTER = (
     "clean shop.yaml --all-items --yes --force",
     "clean shop.yaml --row --entity customer --key 999 --yes",
     "capture uninstall shop.yaml --discard-marks",
-    "completion bash",
     "local",
     "local --stop",
 )

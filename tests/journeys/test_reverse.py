@@ -186,7 +186,7 @@ def test_what_a_lost_stream_did_not_tell_is_mended_by_verify(shop: Project) -> N
     with closing(sqlite3.connect(shop.folder / "shop.db")) as connection:
         connection.execute("UPDATE invoice SET total = total + 1 WHERE id IN (9, 10)")
         connection.commit()
-    shop.done("reverse", "start", job, "--once", "--anew", "--settle", "0s")
+    shop.done("reverse", "start", job, "--once", "--restart", "--settle", "0s")
     told = shop.run("reverse", "verify", job, "--settle", "0s", "--json")
     assert told.code == 1
     assert {(one["table"], one["kind"], one["rows"]) for one in told.data["differences"]} == {

@@ -235,7 +235,7 @@ def test_what_was_compared_is_kept_unless_it_is_not_to_be(shop: Project, spoil: 
     spoil("Product", _dearer)
     before = kept(shop)[0]
     asked = ("--pattern", "get_product", "--questions", "6")
-    assert replay(shop, *asked, "--no-record").code == 1
+    assert replay(shop, *asked, "--dry-run").code == 1
     assert replay(shop, *asked, "--control").code == 0
     assert kept(shop)[0] == before
     assert replay(shop, *asked).code == 1

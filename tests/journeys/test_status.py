@@ -101,7 +101,7 @@ def test_no_line_claims_captured_changes_while_some_leave_no_mark(shop: Project)
         source.commit()
     captured = lag_line(MarksState(), {})
     assert captured not in shop.done("status", str(shop.job), "--runs").out
-    watch = shop.start("status", str(shop.job), "--watch", "--every", "0.2s")
+    watch = shop.start("status", str(shop.job), "--watch", "0.2s")
     assert watch.stdout is not None
     lines = [watch.stdout.readline() for _ in range(2)]
     watch.send_signal(signal.SIGINT)
@@ -236,7 +236,7 @@ def test_wrong_use_is_said_so(shop: Project) -> None:
 
 
 def test_a_watch_that_nobody_looks_at_prints_again_and_ends_with_0(shop: Project) -> None:
-    watch = shop.start("status", str(shop.job), "--watch", "--every", "0.2s")
+    watch = shop.start("status", str(shop.job), "--watch", "0.2s")
     assert watch.stdout is not None
     heads = 0
     while heads < 3:
@@ -250,7 +250,7 @@ def test_a_watch_that_nobody_looks_at_prints_again_and_ends_with_0(shop: Project
 
 def test_a_watch_on_a_terminal_is_drawn_at_one_place(shop: Project) -> None:
     ours, theirs = pty.openpty()
-    words = ["-m", "migrator", "status", shop.job, "--watch", "--every", "0.2s"]
+    words = ["-m", "migrator", "status", shop.job, "--watch", "0.2s"]
     environment = shop.environment | {"TERM": "xterm", "COLUMNS": "100"}
     with Python(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=shop.folder) as watch:
         os.close(theirs)

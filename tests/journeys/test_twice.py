@@ -19,8 +19,8 @@ WRITERS = {
 }  # fmt: skip
 """Commands that change the table or what is in it, the source, or the side that answers."""
 OTHERS = {
-    "capture status", "completion", "doctor", "examples",
-    "export", "table export", "init", "look", "ui", "local", "mapping check", "mapping schema",
+    "capture status", "doctor", "examples",
+    "export", "table export", "init", "look", "ui", "local", "mapping check",
     "mapping try", "mapping diff", "plan", "shadow replay", "status", "table check", "report", "decommission check",
     "cutover status", "cutover rollback", "cutover watch", "pace",
     "reverse check", "reverse status", "reverse stop",

@@ -134,10 +134,8 @@ access_patterns:
 """
 """A revision that the mapping differs from in everything that a difference can say."""
 _ELSEWHERE = {
-    ("completion",),
     ("examples",),
     ("local",),
-    ("mapping", "schema"),
     ("reverse", "start"),
 }
 """What says the same whatever the job; tests/journeys/test_json.py, test_reverse.py or test_examples.py runs them; tests/exports runs those of grants, which SQLite has not."""

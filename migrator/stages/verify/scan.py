@@ -381,7 +381,7 @@ def not_proven(source: Totals, entities: Sequence[CompiledEntity]) -> list[NotCo
             continue  # the rows are counted only for this, and other totals have reported the time-out
         if seen.at_least is not None and seen.rows < seen.at_least:
             what = f"SQL counts {seen.rows} rows, and by the catalogue's statistics there are {seen.at_least} at least"
-            advice = "run ANALYZE on it and verify again, or verify as another role (--source-url)"
+            advice = "run ANALYZE on it and verify again, or verify as another role (--source)"
             left_out.append(NotCompared(f"table {name}", f"{what}; {advice}"))
     return left_out
 

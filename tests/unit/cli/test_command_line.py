@@ -32,7 +32,7 @@ NEEDED_OPTIONS = {
 }
 BESIDES = {"clean": ["--tombstones"], "init": ["--out", "shop.yaml"]}
 """Options of which one is needed."""
-WITHOUT_FILES = [["completion"], ["examples"], ["local"], ["mapping", "schema"]]
+WITHOUT_FILES = [["examples"], ["local"]]
 
 
 def leaves(

@@ -70,9 +70,7 @@ def test_a_help_loads_nothing_of_ours_that_only_work_needs(tmp_path: Path) -> No
     }
 
 
-@pytest.mark.parametrize(
-    "words", [["--version"], ["completion", "bash"], ["local"], ["mapping", "check", str(MAPPING)]]
-)
+@pytest.mark.parametrize("words", [["--version"], ["local"], ["mapping", "check", str(MAPPING)]])
 def test_a_command_without_a_database_loads_none_of_their_packages(tmp_path: Path, words: list[str]) -> None:
     packages = loaded(tmp_path, words)
     assert "click" in packages
