@@ -1,4 +1,4 @@
-"""Writes docs/patterns.md out of the designs in mappings/designs: run `.ci/pages`.
+"""The page of the designs in mappings/designs, for the site; run as a program, it writes mappings/designs/README.md.
 
 Items and requests are made by the product; the answers are those of the golden files, which tests hold both sides to.
 """
@@ -33,8 +33,17 @@ from migrator.stages.session.job import open_source
 from tests.designs.golden import DESIGNS, NAMES, GoldenQuery, read_golden, script_of
 
 HERE = Path(__file__).parent
-PAGE = HERE / "patterns.md"
+LISTED = DESIGNS / "README.md"
 
+_LISTED_HEAD = """\
+<!-- Written by `.ci/pages`. -->
+
+# Designs that are tested
+
+The tests move each of these designs from SQLite, PostgreSQL and MariaDB into DynamoDB, and compare its items and the answers of its
+access patterns with values written by hand (`tests/golden/designs`). Each has a mapping, a small source (`.sql`) and a page that says
+when to use it. Begin with the one that is most like yours. `make docs` makes a page with the items and requests of all of them.
+"""
 _ROWS_SHOWN = 3
 _ANSWERS_SHOWN = 5
 _CALLS = {"query": "Query", "get": "GetItem", "batch_get": "BatchGetItem"}
@@ -89,7 +98,7 @@ class DesignView:
 
 
 def page() -> str:
-    """The text of docs/patterns.md as the designs are now; the same designs give the same text."""
+    """The text of the page; the same designs give the same text."""
     environment = Environment(
         loader=FileSystemLoader(HERE),
         undefined=StrictUndefined,
@@ -100,6 +109,16 @@ def page() -> str:
     )
     environment.filters["table"] = _markdown
     return environment.get_template("patterns.md.j2").render(designs=[_design(name) for name in NAMES])
+
+
+def listed() -> str:
+    """The text of mappings/designs/README.md."""
+    described = {name: _description((DESIGNS / f"{name}.md").read_text(encoding="utf-8")) for name in NAMES}
+    rows = [
+        [f"[{title}]({name}.md)", f"[mapping]({name}.yaml)", source]
+        for name, (title, source, _) in described.items()
+    ]
+    return f"{_LISTED_HEAD}\n{_markdown((['design', 'file', 'from'], rows))}\n"
 
 
 def _design(name: str) -> DesignView:
@@ -288,4 +307,4 @@ def _escaped(cell: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    LISTED.write_text(listed(), encoding="utf-8")

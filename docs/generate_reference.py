@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from docs.generate_patterns import page as designs_page
 from migrator.main import cli
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,13 @@ def pages() -> dict[str, str]:
         name: _schema_page(title, json.loads((ROOT / file).read_text(encoding="utf-8")))
         for file, (name, title) in SCHEMAS.items()
     }
-    return {"commands": _commands_page(), **words, "metrics": _metrics_page(), "log-lines": _log_page()}
+    return {
+        "commands": _commands_page(),
+        "designs": designs_page(),
+        **words,
+        "metrics": _metrics_page(),
+        "log-lines": _log_page(),
+    }
 
 
 # ── Commands ──

@@ -32,7 +32,7 @@ def staged(folder: Path) -> None:
     """Nothing; the pages of the site and all that they link to are in the folder."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, text in pages().items():
-        _write(folder / GENERATED / f"{name}.md", text)
+        _write(folder / GENERATED / f"{name}.md", _ANCHOR.sub(r"(\1)=", text))
     left, done = [FRONT, CONTENTS, *pages_of("docs")], set()
     while left:
         name = left.pop()
