@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from migrator.cli.text import alembic_text, sql_text
-from migrator.mapping.model.capture import MarkedBy
+from migrator.mapping.model.capture import MarkedBy, Step
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.runtime.errors import SettingsError
@@ -373,3 +373,24 @@ def test_a_value_that_is_renamed_makes_capture_stale_until_the_next_install(
         assert found == tuple(gone) or (marked_by == "services" and not gone)
         install()
         assert states() == well
+
+
+def test_a_mapped_column_that_swaps_its_name_with_another_makes_capture_stale(shop: Capturing) -> None:
+    shop.run("CREATE TABLE person (id integer PRIMARY KEY, n1 varchar(9), n2 varchar(9), n3 integer)")
+
+    def steps() -> list[Step]:
+        with capturing(shop.engine, shop.url) as now:
+            tables = [captured(now.table("person"), ["id"], ["id", "n1"])]
+            found = now.capture.install_steps(tables, "shop")
+            assert bool(found) == (now.capture.states(tables)[0].state != "captured")
+            for step in found:
+                now.capture.do(step)
+            return found
+
+    assert steps()
+    for harmless in ("ADD COLUMN n4 integer", "DROP COLUMN n3", "RENAME COLUMN n4 TO n5"):
+        shop.run(f"ALTER TABLE person {harmless}")
+        assert steps() == []
+    shop.run(*(f"ALTER TABLE person RENAME COLUMN {names}" for names in ("n1 TO x", "n2 TO n1", "x TO n2")))
+    assert steps()
+    assert steps() == []

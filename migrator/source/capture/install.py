@@ -24,6 +24,7 @@ from migrator.source.engines.ddl import (
     ExistingTrigger,
     Trigger,
     columns_named,
+    is_same,
     noted_words,
     shown_word,
     words_of,
@@ -343,10 +344,7 @@ def _of(triggers: Sequence[ExistingTrigger], table: str) -> list[ExistingTrigger
 def _is_there(trigger: Trigger, existing: Sequence[ExistingTrigger]) -> bool:
     words = noted_words(*trigger.create)
     return any(
-        other.name == trigger.name
-        and other.digest == trigger.digest
-        and other.enabled
-        and (words is None or words == noted_words(other.text))
+        is_same(trigger, other) and other.enabled and (words is None or words == noted_words(other.text))
         for other in existing
     )
 
@@ -383,12 +381,15 @@ def _by_services(capture: TableCapture) -> TableCapture:
 
 def _state(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> CaptureState:
     digests = {trigger.digest for trigger in expected}
-    if any(trigger.digest not in digests for trigger in existing):
+    if any(
+        other.digest not in digests and not any(is_same(trigger, other) for trigger in expected)
+        for other in existing
+    ):
         return "stale"
     if any(not trigger.enabled for trigger in existing):
         return "disabled"
-    names = {(trigger.name, trigger.digest) for trigger in existing}
-    return "captured" if all((trigger.name, trigger.digest) in names for trigger in expected) else "missing"
+    are_there = (any(is_same(trigger, other) for other in existing) for trigger in expected)
+    return "captured" if all(are_there) else "missing"
 
 
 def _table_step(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger], table: str) -> Step:
@@ -397,7 +398,12 @@ def _table_step(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]
         statement for trigger in expected if not _is_there(trigger, existing) for statement in trigger.create
     ]
     names = {trigger.name for trigger in expected}
-    drop = [statement for trigger in existing if trigger.name not in names for statement in trigger.drop]
+    drop = [
+        statement
+        for other in existing
+        if other.name not in names and not any(is_same(trigger, other) for trigger in expected)
+        for statement in other.drop
+    ]
     undo = [statement for trigger in expected for statement in trigger.undo]
     return Step(table, (*create, *drop), tuple(undo))
 

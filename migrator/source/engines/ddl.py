@@ -98,10 +98,27 @@ def words_of(captured: Captured) -> dict[str, tuple[str, ...]]:
     return {column.name: column.words for column in columns_of(captured, read) if column.words}
 
 
-def order_of(captured: Captured) -> str:
-    """The columns that items are made of in the table's order, which two that swap their names change."""
-    read = {*captured.columns, *(captured.watched or ())}
-    return " ".join(column.name for column in captured.table.columns if column.name in read)
+def columns_note(captured: Captured, digest: str) -> str:
+    """A comment of SQL, one line, that keeps the table's columns in their order, which two that swap their names change.
+    `digest`: of the triggers' text without the comment."""
+    names = [column.name for column in captured.table.columns if column.sql is None]
+    return f"-- columns: {json.dumps([digest, *names])}"
+
+
+_COLUMNS = re.compile(r"-- columns: (\[.*\])$", re.MULTILINE)
+
+
+def is_same(trigger: Trigger, other: ExistingTrigger) -> bool:
+    """Whether the trigger is there, possibly from before columns that it does not name came or went."""
+    if (trigger.name, trigger.digest) == (other.name, other.digest):
+        return True
+    noted = [_COLUMNS.search(text) for text in ("".join(trigger.create), other.text)]
+    if trigger.name.rpartition("_")[0] != other.name.rpartition("_")[0] or None in noted:
+        return False
+    (digest, *now), (digest_before, *before) = (json.loads(note[1]) for note in noted if note)
+    in_both = {*now} & {*before}
+    kept, kept_before = ([name for name in names if name in in_both] for names in (now, before))
+    return bool(digest == digest_before and kept == kept_before)
 
 
 def words_note(captured: Captured) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
-from migrator.source.engines.ddl import REFUSES, VERSION, Side, Trigger, order_of, refusal
+from migrator.source.engines.ddl import REFUSES, VERSION, Side, Trigger, columns_note, refusal
 
 MARK_COLUMNS = f"""\
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -72,15 +72,21 @@ class MysqlDdl:
         return [f"DROP TABLE IF EXISTS {self.mark}", f"DROP TABLE IF EXISTS {self.ticket}"]
 
     def triggers(self, captured: Captured) -> list[Trigger]:
-        bodies = {event: self._body(captured, event) for event in _EVENTS}
+        bodies = [self._body(captured, event) for event in _EVENTS]
         # An ALTER renames members of ENUM and SET, changes expressions and swaps names, and fires no trigger.
         words = [
             word for column in captured.table.columns if _is_read(captured, column) for word in column.words
         ]
-        digest = digest_of(*bodies.values(), *words, order_of(captured))
+        note = columns_note(captured, digest_of(*bodies, *words))
+        digest = digest_of(note)
         return [
-            self._trigger(captured, trigger_name(captured.name, event, digest), f"AFTER {event}", body)
-            for event, body in bodies.items()
+            self._trigger(
+                captured,
+                trigger_name(captured.name, event, digest),
+                f"AFTER {event}",
+                self._body(captured, event, f"{note}\n"),
+            )
+            for event in _EVENTS
         ]
 
     @property
@@ -111,13 +117,13 @@ class MysqlDdl:
     def image(self, columns: Sequence[Column], row: str) -> str:
         return image(columns, row)
 
-    def _body(self, captured: Captured, event: str) -> str:
+    def _body(self, captured: Captured, event: str, note: str = "") -> str:
         """One INSERT … VALUES: with SELECT it would hold the lock of the marks' ids until the service's statement ends, and
         block all other writers (innodb_autoinc_lock_mode 1, MariaDB's default)."""
         columns, sides = columns_of(captured, captured.columns), _EVENTS[event]
         targets = ", ".join(["table_name", *(_IMAGES[side] for side in sides), "changed_at"])
         values = ",\n    ".join([literal(captured.name), *(image(columns, side) for side in sides), self.now])
-        insert = f"INSERT INTO {self.mark} ({targets})\nVALUES ({values})"
+        insert = f"INSERT INTO {self.mark} ({targets})\n{note}VALUES ({values})"
         condition = _condition(captured) if event == "UPDATE" else ""
         return f"IF {condition}\nTHEN {insert}; END IF" if condition else insert
 

@@ -11,7 +11,15 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.ddl import REFUSES, VERSION, ExistingTrigger, Side, Trigger, order_of, refusal
+from migrator.source.engines.ddl import (
+    REFUSES,
+    VERSION,
+    ExistingTrigger,
+    Side,
+    Trigger,
+    columns_note,
+    refusal,
+)
 from migrator.source.engines.shared import OUR_TRIGGER
 
 # ── Statements: two tables with the prefix `migrator_`, and triggers for each table ──
@@ -56,10 +64,15 @@ class SqliteDdl:
         return [f"DROP TABLE IF EXISTS {self.mark}", f"DROP TABLE IF EXISTS {self.ticket}"]
 
     def triggers(self, captured: Captured) -> list[Trigger]:
+        note = columns_note(captured, digest_of(*self._bodies(captured).values()))
+        digest = digest_of(note)
+        bodies = self._bodies(captured, f"    {note}\n")
+        return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
+
+    def _bodies(self, captured: Captured, note: str = "") -> dict[str, str]:
         bodies = {f"AFTER {event}": self._body(captured, event) for event in _EVENTS}
         bodies |= self._replaced(captured)
-        digest = digest_of(*bodies.values(), order_of(captured))
-        return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
+        return {event: body.replace("\nBEGIN\n", f"\nBEGIN\n{note}", 1) for event, body in bodies.items()}
 
     def refusing(self, captured: Captured) -> list[Trigger]:
         """A mark with the id 0 lets pass, which no other session sees: it comes and goes in one transaction."""
