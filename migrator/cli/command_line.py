@@ -273,19 +273,6 @@ class CommandLine:
                     yield "…" if name in _PRIVATE else shlex.quote(str(item))
 
 
-def _option_places(command: click.Command, words: Sequence[str]) -> Iterator[int]:
-    """Where words stand that are options, and neither values of options nor behind a --."""
-    with_value = _with_value(command)
-    is_value = False
-    for position, word in enumerate(words):
-        if word == "--" and not is_value:
-            return
-        is_option = not is_value and word.startswith("--")
-        if is_option:
-            yield position
-        is_value = not is_value and word in with_value
-
-
 def _with_value(command: click.Command) -> set[str]:
     """Names of the command's options that take a value."""
     taking = (param for param in command.params if isinstance(param, click.Option) and not param.is_flag)

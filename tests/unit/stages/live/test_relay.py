@@ -6,15 +6,26 @@ from datetime import datetime
 
 import pytest
 
+from migrator.mapping.items.reach import Reach
 from migrator.mapping.model.live import Mark, Outcome
 from migrator.mapping.model.table import Item, source_text
 from migrator.runtime.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
 from migrator.stages.backfill.write import ConditionalPath
+from migrator.stages.live.relay import Ahead
 from tests import pins
 from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.fakes.store import FakeStore
 from tests.support_fence import PageOf, no_fence
 from tests.unit.stages.core.live_world import Shop
+
+
+def test_marks_that_were_read_before_the_ids_began_again_are_not_finished() -> None:
+    """A restored source gives the same ids to other marks."""
+    root, generations = ("user", "[1]"), ["first", "first", "second"]
+    ahead = Ahead(MemoryMarks(), lambda mark: Reach({root: set()}), lambda: generations.pop(0))
+    ahead.add([Mark(1), Mark(2)])
+    assert [mark.id for mark in ahead.done([("user", "[2]")], ())] == []
+    assert ahead.done([root], ()) == []
 
 
 def test_a_parent_of_many_is_worked_in_pages_and_others_go_first() -> None:
