@@ -123,7 +123,8 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     text = UNIT.read_text(encoding="utf-8")
     program = Path(sys.executable).with_name("migrator")
     (tmp_path / UNIT.name).write_text(text.replace("/opt/migrator/bin/migrator", str(program)))
-    words = ["systemd-analyze", "verify", "--man=no", str(tmp_path / UNIT.name.replace("@", "@shop"))]
+    instances = [str(tmp_path / UNIT.name.replace("@", f"@{name}")) for name in ("shop", "books")]
+    words = ["systemd-analyze", "verify", "--man=no", *instances]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     # Of other units of this machine it complains, too.
     told = [line for line in ended.stderr.splitlines() if UNIT.name.split("@")[0] in line]
