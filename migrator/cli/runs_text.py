@@ -70,7 +70,7 @@ def print_backfill_verdict(console: Console, result: BackfillResult, allowed: in
     """`allowed`: rows that may be refused."""
     counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(result.findings.items()))
     if result.total.refused > allowed:
-        limit = f" (--max-refused {allowed:,})" if allowed else ""
+        limit = f" (tuning.max_refused: {allowed:,})" if allowed else ""
         console.print(f"[bold red]not complete[/]: {counted}{limit}")
     else:
         console.print(f"[bold green]complete[/]: {counted or 'no row was refused'}")

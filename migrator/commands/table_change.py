@@ -176,4 +176,6 @@ def _print_requests(target: Target, job: Job, planned: IndexChanges, *, as_json:
             click.echo(f"UpdateTable: {json.dumps(one)}")
         for name, why in planned.cannot.items():
             print_folded(f"index {name}: {why}")
+        if not requests and not planned.cannot:
+            print_folded(f"table {design.name}: nothing to change")
     return DIFFERENT if requests or planned.cannot else CLEAN

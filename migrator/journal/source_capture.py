@@ -175,9 +175,9 @@ class JournalMarks:
         """Every take looks at all of them."""
 
     @repeatable
-    def finish(self, ids: Sequence[int]) -> None:
+    def finish(self, ids: Sequence[int]) -> int:
         with self.database.begin() as connection:
-            self._each(connection, delete(source_mark), ids)
+            return self._each(connection, delete(source_mark), ids)
 
     @repeatable
     def advance(self, mark: Mark, cursor: str) -> None:
@@ -254,11 +254,12 @@ class JournalMarks:
         if rows:
             connection.execute(insert(source_mark), [{**_BLANK, "job": self.job, **row} for row in rows])
 
-    def _each(self, connection: Connection, change: Any, ids: Sequence[int]) -> None:
+    def _each(self, connection: Connection, change: Any, ids: Sequence[int]) -> int:
         """One by one: MySQL would lock what lies between those of a list, too. In one order, so that none wait in a ring."""
-        if ids:
-            of_id = change.where(self._own, source_mark.c.id == bindparam("of_id"))
-            connection.execute(of_id, [{"of_id": number} for number in sorted(ids)])
+        if not ids:
+            return 0
+        of_id = change.where(self._own, source_mark.c.id == bindparam("of_id"))
+        return connection.execute(of_id, [{"of_id": number} for number in sorted(ids)]).rowcount
 
     def _mark(self, row: Row[Any], now: float) -> Mark:
         """Whatever it holds: one that cannot be read would keep all others from being taken."""

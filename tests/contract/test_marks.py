@@ -155,9 +155,9 @@ def test_a_lease_that_ended_gives_its_marks_to_others(marks: Marks) -> None:
 def test_finished_marks_are_gone_and_may_be_finished_again(marks: Marks) -> None:
     marks.add(ROOTS)
     first, *others = marks.take(5, 0)
-    marks.finish([first.id])
-    marks.finish([first.id, 10**9])
-    marks.finish([])
+    assert marks.finish([first.id]) == 1
+    assert marks.finish([first.id, 10**9]) == 0
+    assert marks.finish([]) == 0
     assert marks.take(5, HOUR_S) == others
 
 
@@ -165,7 +165,7 @@ def test_marks_are_finished_put_back_and_released_by_the_thousand(marks: Marks) 
     marks.add({("user", f"[{number}]"): [] for number in range(1200)})
     taken = [mark.id for mark in marks.take(1200, HOUR_S)]
     # Their order is the caller's.
-    marks.finish(taken[700::-1])
+    assert marks.finish(taken[700::-1]) == 701
     marks.put_back(taken[701:1000], 0)
     marks.release(taken[1000:])
     assert [(mark.id, mark.tries) for mark in marks.look(0, 1200)] == [

@@ -44,8 +44,10 @@ class MemoryMarks:
     def from_the_first(self) -> None:
         """Every take looks at all of them."""
 
-    def finish(self, ids: Sequence[int]) -> None:
+    def finish(self, ids: Sequence[int]) -> int:
+        before = len(self._kept)
         self._kept = [kept for kept in self._kept if kept.mark.id not in ids]
+        return before - len(self._kept)
 
     def advance(self, mark: Mark, cursor: str) -> None:
         for kept in self._of([mark.id]):

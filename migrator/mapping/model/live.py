@@ -138,8 +138,8 @@ class Marks(Protocol):
     def from_the_first(self) -> None:
         """The next take looks at all marks, so that nothing waits where it finds none."""
 
-    def finish(self, ids: Sequence[int]) -> None:
-        """Delete the marks; ids that are gone are no fault."""
+    def finish(self, ids: Sequence[int]) -> int:
+        """Delete the marks and return how many were there: others may have finished some of them."""
 
     def advance(self, mark: Mark, cursor: str) -> None:
         """The mark's work goes on after `cursor`, behind all marks that wait; it may get another id."""

@@ -166,8 +166,8 @@ class SqlMarks:
 
         return self.writing.write("taking marks", work)
 
-    def finish(self, ids: Sequence[int]) -> None:
-        self._of_marks("finishing marks", "DELETE FROM {mark}", ids)
+    def finish(self, ids: Sequence[int]) -> int:
+        return self._of_marks("finishing marks", "DELETE FROM {mark}", ids)
 
     def advance(self, mark: Mark, cursor: str) -> None:
         def work(connection: Connection, ddl: Ddl) -> None:
@@ -273,24 +273,25 @@ class SqlMarks:
     def close(self) -> None:
         self.writing.close()
 
-    def _of_marks(self, doing: str, statement: str, ids: Sequence[int], **values: float) -> None:
+    def _of_marks(self, doing: str, statement: str, ids: Sequence[int], **values: float) -> int:
+        """The number of marks that were there."""
         if not self._capturing.locks_by_list:
-            self._each(doing, f"{statement} WHERE id = :id", [{**values, "id": id_} for id_ in ids])
-            return
+            return self._each(doing, f"{statement} WHERE id = :id", [{**values, "id": id_} for id_ in ids])
         # In one order, so that no deadlock comes of it.
         ordered = sorted(ids)
         lists = [ordered[start : start + _IDS_A_LIST] for start in range(0, len(ids), _IDS_A_LIST)]
 
-        def work(connection: Connection, ddl: Ddl) -> None:
-            for listed in lists:
-                connection.execute(_text(f"{statement}{_among(listed)}", ddl), values)
+        def work(connection: Connection, ddl: Ddl) -> int:
+            statements = [_text(f"{statement}{_among(listed)}", ddl) for listed in lists]
+            return sum(connection.execute(one, values).rowcount for one in statements)
 
-        if lists:
-            self.writing.write(doing, work)
+        return self.writing.write(doing, work) if lists else 0
 
-    def _each(self, doing: str, statement: str, rows: list[dict[str, Any]]) -> None:
-        if rows:
-            self.writing.write(doing, lambda connection, ddl: connection.execute(_text(statement, ddl), rows))
+    def _each(self, doing: str, statement: str, rows: list[dict[str, Any]]) -> int:
+        def work(connection: Connection, ddl: Ddl) -> int:
+            return connection.execute(_text(statement, ddl), rows).rowcount
+
+        return self.writing.write(doing, work) if rows else 0
 
 
 def _among(ids: Sequence[int]) -> str:

@@ -395,7 +395,8 @@ class Relay:
         done = {work.mark.id: work.mark for work in works if work.mark is not None and work.cursor is None}
         done |= {mark.id: mark for mark in self._ahead.done([*roots, *steps], done.keys())}
         if done:
-            self.marks.finish(list(done))
+            # Several relays may know of a mark; the one that finds it has finished it.
+            worked.finished += self.marks.finish(list(done))
             worked.changes += [(mark.table or (mark.root or ("",))[0], mark.age_s) for mark in done.values()]
         if waiting := [work.waits.id for work in works if work.waits and work.waits.id not in done]:
             self.marks.release(waiting)
@@ -403,7 +404,6 @@ class Relay:
             if work.mark is not None and work.cursor is not None:
                 self.marks.advance(work.mark, work.cursor)
                 worked.advanced += 1
-        worked.finished += len(done)
 
     def _put_back(self, mark: Mark, why: str, worked: Worked) -> None:
         wait_s = min(self.options.wait_s * 2 ** min(mark.tries, 30), self.options.longest_wait_s)

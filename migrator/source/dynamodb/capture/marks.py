@@ -205,8 +205,8 @@ class StreamMarks:
         oldest_s = max([state.oldest_age_s, *behind])
         return replace(state, waiting=state.waiting + len(behind), oldest_age_s=oldest_s)
 
-    def finish(self, ids: Sequence[int]) -> None:
-        self.kept.finish(ids)
+    def finish(self, ids: Sequence[int]) -> int:
+        return self.kept.finish(ids)
 
     def advance(self, mark: Mark, cursor: str) -> None:
         self.kept.advance(mark, cursor)
