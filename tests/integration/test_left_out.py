@@ -108,6 +108,12 @@ def test_postgresql_leaves_out_unpopulated_views(postgresql: Capturing) -> None:
     assert list(left_out) == ["empty"]
 
 
+def test_postgresql_leaves_out_tables_of_extensions(postgresql: Capturing) -> None:
+    made = [f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in ("notes", "spatial_ref_sys")]
+    tables, left_out = seen(postgresql, [*made, "ALTER EXTENSION plpgsql ADD TABLE spatial_ref_sys"])
+    assert (tables, list(left_out)) == (["notes"], ["spatial_ref_sys"])
+
+
 def test_init_leaves_out_a_view_whose_rows_cannot_be_read(postgresql: Capturing, tmp_path: Path) -> None:
     postgresql.run("CREATE TABLE notes (id int PRIMARY KEY, word text)", "INSERT INTO notes VALUES (1, 'a')")
     postgresql.run("CREATE VIEW broken AS SELECT 1 / (id - id) AS x, id FROM notes")

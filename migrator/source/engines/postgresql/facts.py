@@ -14,9 +14,12 @@ from migrator.source.engines import catalogue
 from migrator.source.engines.catalogue import Reflected, foreign_keys_of, primary_keys_of, the_users
 from migrator.source.engines.postgresql.types import Types
 
+_OF_EXTENSION = """EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e'
+            AND d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass)"""
+
 # NOT NULL on a foreign table is not enforced. A partition's rows are its parent's rows too, and are read there.
 # SQLAlchemy's inspector omits the length and scale of a domain's type, and does not know many types.
-_COLUMNS = sa.text("""
+_COLUMNS = sa.text(f"""
     SELECT c.relname AS table_name, a.attname AS name, a.attnum AS number, a.atttypid AS type, a.atttypmod AS modifier,
         NOT ((a.attnotnull OR t.typnotnull) AND c.relkind IN ('r', 'p')) AS nullable,
         pg_catalog.format_type(a.atttypid, a.atttypmod) AS declared, a.attcollation AS collation,
@@ -31,16 +34,17 @@ _COLUMNS = sa.text("""
     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND c.relispopulated
         AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-        AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
+        AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT') AND NOT {_OF_EXTENSION}
     ORDER BY c.relname, a.attnum
 """)
 
-_LEFT_OUT = sa.text("""
-    SELECT c.relname, CASE WHEN c.relispopulated THEN :unreadable ELSE :unpopulated END
+_LEFT_OUT = sa.text(f"""
+    SELECT c.relname, CASE WHEN {_OF_EXTENSION} THEN :of_extension
+        WHEN c.relispopulated THEN :unreadable ELSE :unpopulated END
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = :schema AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
         AND NOT (c.relispopulated AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-            AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT'))
+            AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT') AND NOT {_OF_EXTENSION})
     ORDER BY c.relname
 """)
 
@@ -79,7 +83,11 @@ def reflected(connection: Connection, schema: str | None) -> Reflected:
 
 def _left_out(connection: Connection, schema: str | None) -> dict[str, str]:
     unpopulated = "a materialized view that is not populated; REFRESH MATERIALIZED VIEW fills it"
-    why = {"unpopulated": unpopulated, "unreadable": catalogue.UNREADABLE}
+    why = {
+        "of_extension": "a table of an extension, not of the application",
+        "unpopulated": unpopulated,
+        "unreadable": catalogue.UNREADABLE,
+    }
     found = {row[0]: row[1] for row in connection.execute(_LEFT_OUT, {"schema": schema, **why})}
     return {name: found[name] for name in the_users(found)}
 
