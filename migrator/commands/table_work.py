@@ -45,6 +45,7 @@ from migrator.stages.doctor import (
     check_grants,
     check_hidden_rows,
     check_jobs,
+    check_on_record,
     check_journal,
     check_packages,
     check_permissions,
@@ -249,8 +250,7 @@ def _marks(checkup: Checkup, context: JobContext, command_job: CommandJob) -> No
         checkup.ask("marks", lambda: live.try_marks(context), "they can be taken and finished")
         fine = "they can be drawn, and are not behind those that the journal and the table know"
         checkup.ask("tickets", lambda: adoption_wiring.try_tickets(context, command_job.journal), fine)
-        fine = "the table is as the journal knows it"
-        checkup.ask("table on record", lambda: adoption_wiring.try_table(context, command_job.journal), fine)
+        check_on_record(checkup, lambda: adoption_wiring.try_table(context, command_job.journal))
 
 
 _EVERYTHING = SqlRole("", rows=True, asks=True)

@@ -89,10 +89,8 @@ class SqlGrants:
 
     def _referring(self) -> Iterator[TableFacts]:
         """Tables that are looked at before a row goes: none of theirs may refer to it."""
-        names = {table.name for table in self._written}
-        for table in self._facts.tables.values():
-            if any(key.table in names for key in table.foreign_keys):
-                yield table
+        found = self._facts.referring({table.name for table in self._written})
+        yield from dict.fromkeys(table for table, _ in found)
 
     def _asked(self, connection: Connection) -> list[tuple[str, str]]:
         """Tables that the SQL of access patterns names."""

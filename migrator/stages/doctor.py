@@ -15,7 +15,7 @@ from migrator.mapping.model.live import SlotLag
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Check, CheckState
 from migrator.mapping.model.table import TableDesign
-from migrator.runtime.errors import MigratorError
+from migrator.runtime.errors import MigratorError, TargetError
 from migrator.runtime.system import how_to_install
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.patterns.question import statement_faults
@@ -73,6 +73,26 @@ class Checkup:
         if fine:
             self.tell(name, fine)
         return answer
+
+
+def check_on_record(checkup: Checkup, look: Callable[[], None]) -> None:
+    """`look`: raises if the table is not as the journal knows it. What keeps it from being asked the table's checks report."""
+
+    def looked() -> bool:
+        try:
+            look()
+        except TargetError:
+            return False
+        return True
+
+    if (is_known := checkup.ask("table on record", looked)) is None:
+        return
+    if is_known:
+        checkup.tell("table on record", "the table is as the journal knows it")
+    else:
+        checkup.tell(
+            "table on record", "not tried: the table gives no answer; see its own checks", state="warning"
+        )
 
 
 def check_packages(checkup: Checkup, packages: Mapping[str, str | None]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence, Set
 from collections.abc import Mapping as Dict
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -150,15 +150,22 @@ class TableFacts:
 class SchemaFacts:
     """`tables` by written name, those of other schemas as schema.table; `schemas`: the names of all that there are.
 
-    `left_out`: by real name, tables that are not the application's or that cannot be read, and why. `loosely_typed`: the
-    source keeps times and UUIDs as text, so that two texts may be one value.
+    `left_out`: by real name, tables that are not the application's or that cannot be read, and why. `unread`: those of the
+    latter with foreign keys, and without their columns. `loosely_typed`: the source keeps times and UUIDs as text, so that
+    two texts may be one value.
     """
 
     dialect: str
     tables: Dict[str, TableFacts]
     schemas: tuple[str, ...] = field(default=(), compare=False)
     left_out: Dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
+    unread: tuple[TableFacts, ...] = field(default=(), compare=False, kw_only=True)
     loosely_typed: bool = field(kw_only=True)
+
+    def referring(self, names: Set[str]) -> Iterator[tuple[TableFacts, ForeignKey]]:
+        """Tables with each foreign key of theirs to a table of these written names."""
+        for table in (*self.tables.values(), *self.unread):
+            yield from ((table, key) for key in table.foreign_keys if key.table in names)
 
     def without(self, names: Sequence[str], why: str = "--leave-out") -> SchemaFacts:
         """The facts without these tables, by written or real name, which are left out."""

@@ -40,8 +40,12 @@ def reflect(connection: Connection, schemas: Sequence[str] = ()) -> SchemaFacts:
     tables = (table for schema in read for table in schema.tables(read))
     by_name = {table.name: table for table in tables}
     left_out = {f"{one.prefix}{name}": why for one in read for name, why in one.reflected.left_out.items()}
+    unread = tuple(table for one in read for table in one.unread(read))
     return SchemaFacts(
-        connection.dialect.name, by_name, existing, left_out=left_out, loosely_typed=schema.loosely_typed
+        *(connection.dialect.name, by_name, existing),
+        left_out=left_out,
+        unread=unread,
+        loosely_typed=schema.loosely_typed,
     )
 
 
@@ -66,6 +70,13 @@ class _Schema:
                 doubts=tuple((tuple(key), why) for key, why in self.reflected.doubts.get(name, ())),
             )
 
+    def unread(self, schemas: Sequence[_Schema]) -> Iterator[TableFacts]:
+        """Tables that are left out and refer to others: a row that they refer to must not go."""
+        for name in self.reflected.left_out:
+            if keys := tuple(self._foreign_keys(name, schemas)):
+                schema = self.reflected.schema
+                yield TableFacts(f"{self.prefix}{name}", name, (), (), foreign_keys=keys, schema=schema)
+
     def _foreign_keys(self, name: str, schemas: Sequence[_Schema]) -> Iterator[ForeignKey]:
         """Foreign keys to tables among the facts. On SQLite they may write the other table's names in any case."""
         for key in self.reflected.foreign_keys.get(name, ()):
@@ -79,7 +90,8 @@ class _Schema:
             table = _any_case(other.reflected.columns, key["referred_table"]) if other else None
             if other is None or table is None:
                 continue
-            ours = [_any_case(self._columns(name), column) for column in key["constrained_columns"]]
+            written = key["constrained_columns"]
+            ours = [_any_case(self._columns(name) or written, column) for column in written]
             theirs = [
                 _any_case(other._columns(table), column)
                 for column in key["referred_columns"] or other.reflected.primary_keys.get(table, [])
@@ -90,7 +102,7 @@ class _Schema:
                 yield ForeignKey(columns, f"{other.prefix}{table}", referred, deferrable)
 
     def _columns(self, table: str) -> list[str]:
-        return [column.real for column in self.reflected.columns[table]]
+        return [column.real for column in self.reflected.columns.get(table, ())]
 
 
 def _any_case(names: Collection[str], written: str) -> str | None:

@@ -230,14 +230,7 @@ class _RowSql:
 
     def free(self, table: TableFacts, key: Row) -> None:
         """Takes the row out of unique indexes, where a column of one may be NULL and no foreign key refers to it."""
-        others = self._facts.tables.values()
-        referred = {
-            name
-            for one in others
-            for key_ in one.foreign_keys
-            if key_.table == table.name
-            for name in key_.referred
-        }
+        referred = {name for _, foreign in self._facts.referring({table.name}) for name in foreign.referred}
         freed: dict[str, None] = {}
         for unique in table.unique:
             columns = [column for name in unique if (column := _column(table, name))]
@@ -322,11 +315,8 @@ class _RowSql:
         )
 
     def _has_children(self, table: TableFacts, key: Row) -> bool:
-        return any(
-            foreign.table == table.name and self._has_child(child, foreign, table, key)
-            for child in self._facts.tables.values()
-            for foreign in child.foreign_keys
-        )
+        referring = self._facts.referring({table.name})
+        return any(self._has_child(child, foreign, table, key) for child, foreign in referring)
 
     def _has_child(self, child: TableFacts, foreign: ForeignKey, table: TableFacts, key: Row) -> bool:
         on = [
