@@ -76,7 +76,7 @@ class Checkup:
 
 
 def check_on_record(checkup: Checkup, look: Callable[[], None]) -> None:
-    """`look`: raises if the table is not as the journal knows it. What keeps it from being asked the table's checks report."""
+    """`look`: raises if the table is not as the journal knows it. A table that gives no answer is left to its own checks."""
 
     def looked() -> bool:
         try:
