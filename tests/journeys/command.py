@@ -72,7 +72,7 @@ class Project:
         ended = (
             self._run_apart(*words) if self.own_process else run_here(words, self.folder, self.environment)
         )
-        assert "Traceback" not in ended.out + ended.err, ended.err
+        assert "Traceback" not in ended.out + ended.err, ended.err[-3500:]
         return ended
 
     def _run_apart(self, *words: str) -> Ended:
@@ -83,7 +83,7 @@ class Project:
     def done(self, *words: str) -> Ended:
         """A run that must end with 0."""
         ended = self.run(*words)
-        assert ended.code == 0, ended.err[-3000:]
+        assert ended.code == 0, f"{ended.out[-3000:]}{ended.err[-3000:]}"
         return ended
 
     def prepared(self, *commands: str) -> Project:

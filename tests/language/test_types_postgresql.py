@@ -43,6 +43,7 @@ CASES = [
     Case("NUMERIC", "'NaN'", refused="NaN and infinity", text="NaN"),
     Case("NUMERIC", "'-Infinity'", refused="NaN and infinity", text="-Infinity"),
     Case("NUMERIC(50, 10)", "1.5", N("1.5000000000")),
+    Case("NUMERIC(3, 5)", "0.00123", N("0.00123")),
     Case("NUMERIC(3, 5)", "0.00123", N("0.00123"), text="0.00123"),
     Case("NUMERIC(3, -2)", "12345", N("12300"), text="12300"),
     Case("DECIMAL(10, 2)", "-0.10", N("-0.10"), text="-0.10"),

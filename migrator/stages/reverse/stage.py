@@ -33,7 +33,6 @@ from migrator.mapping.model.table import (
     SourceKey,
     TableDesign,
     decode_key,
-    encode_key,
     item_key_of,
     item_key_text,
 )
@@ -106,7 +105,7 @@ def row_key(entity: CompiledEntity, tree: RowTree) -> SourceKey:
     """The key as items tell it: of decoded values, for drivers have several forms of one."""
     with suppress(RowError):
         decoded = entity.decode(tree)
-        return encode_key([decoded[place] for place in entity.key_places])
+        return item_key_text([decoded[place] for place in entity.key_places])
     return entity.source_key(tree)
 
 
@@ -265,7 +264,7 @@ class Reverse:
     def told(self, item: Item) -> dict[RowId, Told]:
         """What an item of ours says of each row that is written. Raises: RowError for one that no row makes."""
         return {
-            (table, encode_key(values)): one
+            (table, item_key_text(values)): one
             for (table, values), one in told_by(self.inverse, item).items()
             if table in self.tables
         }

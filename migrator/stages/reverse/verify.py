@@ -25,7 +25,7 @@ from migrator.mapping.model.rows import (
     RowsVerified,
     Unkept,
 )
-from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, encode_key, item_key_text
+from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, item_key_text
 from migrator.mapping.patterns.diff import differences
 from migrator.runtime.errors import Interrupted, RowError
 from migrator.stages.reverse.stage import (
@@ -332,7 +332,7 @@ def rows_there(source: RowReader, stage: Reverse, rows: Collection[RowId]) -> di
             raw = {slot.path: value for slot, value in zip(plan.slots, tree, strict=True)}
             row = {slot.path: _decoded(slot.column, raw[slot.path]) for slot in plan.slots}
             values = [raw[name] if row[name] is _REFUSED else row[name] for name in written.key]
-            there[(table, encode_key(values))] = row
+            there[(table, item_key_text(values))] = row
     return there
 
 

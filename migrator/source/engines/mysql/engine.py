@@ -25,6 +25,7 @@ from migrator.source.engines.mysql.capture import CAPTURING
 from migrator.source.engines.mysql.grants import GRANTING
 from migrator.source.engines.mysql.row_writing import ROWS
 from migrator.source.engines.mysql.server import ERRORS, SERVER, WRITERS
+from migrator.source.engines.row_writing import single
 from migrator.source.engines.shared import (
     AS_TEXT,
     BACKSLASHED,
@@ -94,9 +95,13 @@ def _without_zone(moment: datetime) -> str:
 
 
 def _comparable(value: Any, kind: Kind) -> Any:
-    """Converts a text that stands for a number or a moment."""
+    """Converts a text that stands for a number, bits or a moment, and the short form of a FLOAT to all that it holds."""
+    if kind.name == "float" and kind.single:
+        return single(Decimal(value))
     if not isinstance(value, str):
         return value
+    if kind.name == "bits":
+        return int(value, 2)
     if kind.name == "number":
         # MySQL compares a DECIMAL with text as binary floats: neighbours of 16 digits would be equal.
         try:

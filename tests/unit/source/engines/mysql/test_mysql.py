@@ -12,11 +12,12 @@ import pytest
 import sqlalchemy as sa
 
 from migrator.mapping.items.values import decoder
-from migrator.mapping.model.facts import EntityPlan, SchemaFacts
+from migrator.mapping.model.facts import EntityPlan, Kind, SchemaFacts
 from migrator.mapping.model.table import decode_key
 from migrator.runtime.errors import RowError, SourceError
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import Address, read_engine, source_url
+from migrator.source.engines.mysql.engine import SQL
 from migrator.source.reader import SqlSource
 from migrator.source.sql.selects import KeyRange, bound_select, root_select
 from tests import pins
@@ -287,3 +288,17 @@ def explain(url: str, statement: sa.Select[Any]) -> dict[str, Any]:
         ).mappings()
     engine.dispose()
     return {**line, "Extra": line["Extra"] or ""}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "bound"),
+    [
+        (Kind("bits"), "00101", 5),
+        (Kind("float", single=True), Decimal("0.1"), 0.10000000149011612),
+        (Kind("float", single=True), "0.1", 0.10000000149011612),
+        (Kind("float"), Decimal("0.1"), Decimal("0.1")),
+        (Kind("text"), "00101", "00101"),
+    ],
+)
+def test_comparable_value_of_a_key_is_all_that_the_column_holds(kind: Kind, value: Any, bound: Any) -> None:
+    assert SQL.comparable(value, kind) == bound
