@@ -23,8 +23,10 @@ from migrator.source.engines.ddl import (
     Ddl,
     ExistingTrigger,
     Trigger,
+    are_in_order,
     columns_named,
     is_same,
+    names_of,
     noted_words,
     shown_word,
     words_of,
@@ -265,10 +267,14 @@ def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captur
 # ── The words of values, where services leave the marks and no trigger can keep them ──
 
 
+_ORDER = ""
+"""In the place of a column's name: the columns of the table in their order."""
+
+
 def _words_step(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
     """What keeps the words by which values are spelled now, if others are kept."""
     kept = _kept_words(connection, ddl) if has_tables(connection, ddl) else {}
-    words = {table.name: found for table in tables if (found := words_of(table))}
+    words = {table.name: {**words_of(table), _ORDER: tuple(names_of(table))} for table in tables}
     if kept == {name: {column: list(of) for column, of in found.items()} for name, found in words.items()}:
         return []
     # Without the characters that a literal of SQL, or of one engine, has a use for.
@@ -288,14 +294,16 @@ def _spelled(
     """The state of each table: stale if a value's word is gone since the install."""
     states = []
     for table in tables:
-        words = words_of(table)
+        words, noted = words_of(table), kept.get(table.name, {})
+        is_swapped = not are_in_order(names_of(table), noted.get(_ORDER, ()))
         gone = dict.fromkeys(
             shown_word(column, word)
-            for column, noted in sorted(kept.get(table.name, {}).items())
+            for column, spelled in sorted(noted.items())
             if column in words
-            for word in sorted({*noted} - {*words.get(column, ())})
+            for word in sorted({*spelled} - {*words.get(column, ())})
         )
-        states.append(TableCapture(table.name, "stale" if gone else "services", (), tuple(gone)))
+        state: CaptureState = "stale" if gone or is_swapped else "services"
+        states.append(TableCapture(table.name, state, (), tuple(gone)))
     return states
 
 

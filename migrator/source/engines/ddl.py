@@ -93,16 +93,25 @@ def _plain(name: str) -> str:
 
 def words_of(captured: Captured) -> dict[str, tuple[str, ...]]:
     """By column the words by which its values are spelled, if there are any."""
-    names = [column.name for column in captured.table.columns if column.sql is None]
-    read = names if captured.watched is None else [*captured.columns, *captured.watched]
+    read = names_of(captured) if captured.watched is None else [*captured.columns, *captured.watched]
     return {column.name: column.words for column in columns_of(captured, read) if column.words}
 
 
 def columns_note(captured: Captured, digest: str) -> str:
     """A comment of SQL, one line, that keeps the table's columns in their order, which two that swap their names change.
     `digest`: of the triggers' text without the comment."""
-    names = [column.name for column in captured.table.columns if column.sql is None]
-    return f"-- columns: {json.dumps([digest, *names])}"
+    return f"-- columns: {json.dumps([digest, *names_of(captured)])}"
+
+
+def names_of(captured: Captured) -> list[str]:
+    """The table's columns in their order."""
+    return [column.name for column in captured.table.columns if column.sql is None]
+
+
+def are_in_order(now: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether columns that were there before stand as they did: none has swapped its name with another."""
+    in_both = {*now} & {*before}
+    return [name for name in now if name in in_both] == [name for name in before if name in in_both]
 
 
 _COLUMNS = re.compile(r"-- columns: (\[.*\])$", re.MULTILINE)
@@ -116,9 +125,7 @@ def is_same(trigger: Trigger, other: ExistingTrigger) -> bool:
     if trigger.name.rpartition("_")[0] != other.name.rpartition("_")[0] or None in noted:
         return False
     (digest, *now), (digest_before, *before) = (json.loads(note[1]) for note in noted if note)
-    in_both = {*now} & {*before}
-    kept, kept_before = ([name for name in names if name in in_both] for names in (now, before))
-    return bool(digest == digest_before and kept == kept_before)
+    return bool(digest == digest_before and are_in_order(now, before))
 
 
 def words_note(captured: Captured) -> str:
