@@ -94,6 +94,19 @@ def test_a_mark_that_lacks_the_mappings_columns_is_kept() -> None:
     assert (worked.finished, shop.marks.state().unripe) == (0, 1)
 
 
+def test_unreadable_names_pending_marks_of_another_mapping_alone() -> None:
+    shop = Shop()
+    shop.change("users", 1, name="Ann")
+    assert list(shop.relay.unreadable()) == []
+    shop.marks.leave("users", {}, {})
+    shop.marks.leave("dropped", {"id": 1}, None)
+    found = list(shop.relay.unreadable())
+    assert len(found) == 2
+    shop.marks.finish(found)
+    shop.relay.once()
+    assert shop.marks.state().failed == 0
+
+
 class Watched(FakeStore):
     """Knows which items came as inserts, and which as puts."""
 
