@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TextIO, cast
 import click
 
 import migrator.features.bulk.commands
+import migrator.features.probe.commands
 import migrator.features.spark.commands  # noqa: F401
 from migrator.cli.command_line import LOG, Branch, CommandLine, log_from
 from migrator.cli.inert import plain

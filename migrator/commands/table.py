@@ -86,6 +86,12 @@ def change_table() -> Work:
     help="Only what this role needs, each right of which must be there (migrator export --as iam, grants): "
     + f"{', '.join(sorted({*ROLES, *SQL_ROLES}))}.",
 )
+@click.option(
+    "--probe",
+    is_flag=True,
+    help="Try what migrator relies on of DynamoDB on a table of its own, which is deleted again (under 1 USD on AWS).",
+)
+@click.option("--yes", is_flag=True, help="With --probe: do not ask before the table is made.")
 @json_option
 def doctor() -> Work:
     """Check everything that a run of JOB needs: settings, packages, source, table, permissions, clocks, journal.

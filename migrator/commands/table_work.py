@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import print_json, whole
-from migrator.cli.extensions import DEFINITIONS
+from migrator.cli.extensions import DEFINITIONS, PROBES
 from migrator.cli.operations import health_of, try_journal
 from migrator.cli.options import print_folded, refuse_strange, say, shown_path, stdout
 from migrator.cli.tables import FittedTable
@@ -176,8 +176,12 @@ def _extras(job: Job | None) -> list[tuple[str, str]]:
 _COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 
-def doctor(job: Path, write: bool, role: str | None, as_json: bool) -> int:
+def doctor(job: Path, write: bool, role: str | None, probe: bool, yes: bool, as_json: bool) -> int:
     """The exit code of `migrator doctor`."""
+    if probe:
+        if write or role is not None:
+            raise click.UsageError("--probe goes without --write and --role")
+        return PROBES["dynamodb"](job, yes=yes, as_json=as_json)
     checkup, journal = Checkup(), None
     with ExitStack() as stack:
         command_job = stack.enter_context(CommandJob(job, Backoff(attempts=1)))

@@ -76,6 +76,7 @@ capture install JOB
 capture status JOB
 recover JOB renamed
 doctor JOB
+doctor JOB --probe
 backfill JOB --dry-run
 backfill JOB
 migrate-mapping JOB --dry-run

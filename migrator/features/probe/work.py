@@ -1,0 +1,144 @@
+"""`migrator doctor --probe`: makes a table, tries every assumption on it, and deletes it."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from rich.text import Text
+
+from migrator.cli.command_line import print_json
+from migrator.cli.options import need_yes, print_folded, say, stdout, stop_on_signals
+from migrator.cli.tables import FittedTable
+from migrator.dynamodb.failures import in_words
+from migrator.features.probe.assumptions import (
+    ASSUMPTIONS,
+    INDEX,
+    MOST_REQUESTS,
+    ExhaustedError,
+    Probe,
+    Result,
+    result_of,
+)
+from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError, StoppedError
+from migrator.stages.session.job import client_of, read_job
+
+MOST_S = 600
+_COSTS = (
+    f"the probe makes a table of its own, sends at most {MOST_REQUESTS} requests within {MOST_S // 60} minutes, and deletes"
+    " the table; on AWS it costs less than one US dollar"
+)
+
+
+def probe(job: Path, *, yes: bool, as_json: bool) -> int:
+    """The exit code of `migrator doctor --probe`."""
+    read = read_job(job, asks_source=False)
+    say(_COSTS)
+    if read.target.endpoint is None and not yes:
+        if not sys.stdin.isatty():
+            raise SettingsError(
+                "the probe makes a table on AWS, and there is no terminal to ask at; say --yes"
+            )
+        need_yes("make this table?")
+    client, streams = client_of(read, "dynamodb"), client_of(read, "dynamodbstreams")
+    with stop_on_signals() as stop, _in_words(client), _table(client, stop) as name:
+        probing = Probe(client, streams, name, lambda wait_s: _wait(stop, wait_s))
+        results = list(_results(probing, stop))
+    differing = [result for result in results if result.state == "differs"]
+    if as_json:
+        print_json(
+            {
+                "requests": probing.sent,
+                "assumptions": [
+                    {
+                        "assumption": result.assumption.name,
+                        "expected": result.assumption.expected,
+                        "seen": result.seen,
+                        "state": result.state,
+                    }
+                    for result in results
+                ],
+            }
+        )
+        return DIFFERENT if differing else CLEAN
+    _print(results)
+    absent = sum(result.state == "not there" for result in results)
+    print_folded(
+        f"{len(results) - len(differing) - absent} of {len(results)} assumptions hold, {len(differing)} differ, {absent} are"
+        f" not offered here; {probing.sent} requests"
+    )
+    return DIFFERENT if differing else CLEAN
+
+
+@contextmanager
+def _in_words(client: Any) -> Iterator[None]:
+    """Raises: StoppedError, TargetError for an error of boto's that ends the probe."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("botocore") and not hasattr(error, "operation_name"):
+            raise
+        operation = getattr(error, "operation_name", "a request of the probe")
+        raise in_words(error, operation, "migrator-probe-…", client.meta.endpoint_url) from None
+
+
+def _results(probing: Probe, stop: Event) -> Iterator[Result]:
+    ends_at = time.monotonic() + MOST_S
+    for assumption in ASSUMPTIONS:
+        if time.monotonic() > ends_at:
+            raise StoppedError(f"the probe ended at its bound of {MOST_S // 60} minutes")
+        if stop.is_set():
+            raise Interrupted("stopped; the table of the probe is deleted")
+        try:
+            yield result_of(assumption, probing)
+        except ExhaustedError:
+            raise StoppedError(f"the probe ended at its bound of {MOST_REQUESTS} requests") from None
+
+
+def _wait(stop: Event, wait_s: float) -> None:
+    if stop.wait(wait_s):
+        raise Interrupted("stopped; the table of the probe is deleted")
+
+
+@contextmanager
+def _table(client: Any, stop: Event) -> Iterator[str]:
+    """Deleted however the block ends."""
+    name = f"migrator-probe-{secrets.token_hex(6)}"
+    attributes = [{"AttributeName": one, "AttributeType": "S"} for one in ("pk", "sk", "gpk")]
+    client.create_table(
+        TableName=name,
+        AttributeDefinitions=attributes,
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": INDEX,
+                "KeySchema": [{"AttributeName": "gpk", "KeyType": "HASH"}],
+                "Projection": {"ProjectionType": "KEYS_ONLY"},
+            }
+        ],
+        BillingMode="PAY_PER_REQUEST",
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    )
+    try:
+        while client.describe_table(TableName=name)["Table"]["TableStatus"] != "ACTIVE":
+            _wait(stop, 0.5)
+        yield name
+    finally:
+        client.delete_table(TableName=name)
+
+
+def _print(results: list[Result]) -> None:
+    table = FittedTable(box=None, pad_edge=False)
+    for column in ("", "assumption", "expected", "seen"):
+        table.add_column(column, overflow="fold")
+    for result in results:
+        seen = "" if result.state == "holds" else result.seen
+        words = (result.state, result.assumption.name, result.assumption.expected, seen)
+        table.add_row(*(Text(word) for word in words))
+    stdout().print(table)
