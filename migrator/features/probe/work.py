@@ -43,7 +43,7 @@ def probe(job: Path, *, yes: bool, as_json: bool) -> int:
     if read.target.endpoint is None and not yes:
         if not sys.stdin.isatty():
             raise SettingsError(
-                "the probe makes a table on AWS, and there is no terminal to ask at; say --yes"
+                "the probe makes a table on AWS, and no terminal to ask at; say --yes"
             )
         need_yes("make this table?")
     client, streams = client_of(read, "dynamodb"), client_of(read, "dynamodbstreams")
