@@ -42,9 +42,7 @@ def probe(job: Path, *, yes: bool, as_json: bool) -> int:
     say(_COSTS)
     if read.target.endpoint is None and not yes:
         if not sys.stdin.isatty():
-            raise SettingsError(
-                "the probe makes a table on AWS, and no terminal to ask at; say --yes"
-            )
+            raise SettingsError("the probe makes a table on AWS, and no terminal to ask at; say --yes")
         need_yes("make this table?")
     client, streams = client_of(read, "dynamodb"), client_of(read, "dynamodbstreams")
     with stop_on_signals() as stop, _in_words(client), _table(client, stop) as name:
