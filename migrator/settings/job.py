@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from migrator.mapping.language.document import Document, Ours, is_job_text, load_document, schema_faults
+from migrator.mapping.language.value_forms import TableName, like, written_as
 from migrator.runtime.errors import Fault, MappingError, SettingsError
 from migrator.runtime.system import small_text
 from migrator.settings.source import (
@@ -21,10 +22,7 @@ from migrator.settings.source import (
     Number,
     Settings,
     SourceSettings,
-    TableName,
     TableOptions,
-    like,
-    written_as,
 )
 
 # ── `cutover:` and `hooks:`: evidence that a move needs, limits of the watch, programs to run ──
@@ -151,6 +149,16 @@ _ROLE = r"arn:aws[a-z-]*:iam::\d{12}:role/.+"
 _RoleArn = Annotated[str, like(_ROLE, "write arn:aws:iam::123456789012:role/name"), written_as(_ROLE)]
 
 
+_BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+_Bucket = Annotated[
+    str, like(_BUCKET, "a bucket's name has 3 to 63 small letters, digits, . or -"), written_as(_BUCKET)
+]
+_SESSION = r"[\w+=,.@-]{2,64}"
+_SessionName = Annotated[
+    str, like(_SESSION, "a session's name has 2 to 64 letters, digits, or _+=,.@-"), written_as(_SESSION)
+]
+
+
 class TargetSettings(Settings):
     """`endpoint`: None is AWS, 'embedded' or 'dynoxide' a server of our own, else a URL. `table` None: the mapping's name.
 
@@ -161,12 +169,12 @@ class TargetSettings(Settings):
     endpoint: Endpoint | None = None
     region: Annotated[str, Field(min_length=1)] | None = None
     profile: Annotated[str, Field(min_length=1)] | None = None
-    bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = None
+    bucket: _Bucket | None = None
     prefix: Annotated[str, Field(max_length=500)] | None = None
     options: TableOptions = TableOptions()
     role_arn: _RoleArn | None = None
     external_id: Annotated[str, Field(min_length=2, max_length=1224)] | None = None
-    session_name: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] | None = None
+    session_name: _SessionName | None = None
 
     def prefix_for(self, table: str) -> str:
         """Of objects' names. `table`: its name."""

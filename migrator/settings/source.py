@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from migrator.mapping.language.value_forms import TableName, like, written_as
 from migrator.mapping.model.durations import seconds_of
 
 # ── A job's `source:` — where the database is, and how gently it is to be read ──
@@ -82,24 +83,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-TABLE_NAME = r"[A-Za-z0-9_.-]{3,255}"
 ENDPOINT = r"embedded|dynoxide|https?://.+"
-
-
-def written_as(pattern: str) -> Any:
-    """What the JSON Schema says of such a text."""
-    return Field(json_schema_extra={"pattern": f"^({pattern})$"})
-
-
-def like(pattern: str, advice: str) -> AfterValidator:
-    """Lets text pass that is wholly like the pattern; anything else hears the advice."""
-
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(advice)
-        return text
-
-    return AfterValidator(check)
 
 
 def _no_user(text: str) -> str:
@@ -111,9 +95,6 @@ def _no_user(text: str) -> str:
     return text
 
 
-TableName = Annotated[
-    str, like(TABLE_NAME, "a table's name has 3 to 255 letters, digits, _, . or -"), written_as(TABLE_NAME)
-]
 Endpoint = Annotated[
     str,
     like(

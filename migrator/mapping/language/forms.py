@@ -7,14 +7,16 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, Tag
 
 from migrator.mapping.language.value_forms import (
-    COLUMN_TYPE,
-    DOCUMENT_TYPE,
-    FREQUENCY,
+    ColumnType,
     ConditionForm,
+    DocumentType,
     Form,
+    Frequency,
     Name,
     Scalar,
     TableForm,
+    TableName,
+    Transform,
     ValueForm,
     choice,
 )
@@ -207,7 +209,7 @@ class PatternForm(Form):
     atomic: bool = False
     schema_: Name | None = Field(default=None, alias="schema")
     budget: BudgetForm | None = None
-    frequency: Annotated[str, Field(pattern=FREQUENCY)] | None = None
+    frequency: Frequency | None = None
     sql: SqlForm | None = None
     old: OldsForm | None = None
 
@@ -240,7 +242,7 @@ ClimbForm = Annotated[
 
 class ColumnForm(Form):
     sql: Name
-    type: Annotated[str, Field(pattern=COLUMN_TYPE)]
+    type: ColumnType
 
 
 ComputedForm = Annotated[
@@ -318,7 +320,7 @@ class EntityForm(Form):
     join: dict[Name, JoinForm] = {}
     collect: dict[Name, CollectForm] = {}
     climb: dict[Name, ClimbForm] = {}
-    transform: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
+    transform: Transform | None = None
     version: VersionForm | None = None
     attributes: dict[Name, ValueForm] = {}
     items: dict[Name, ItemForm] = Field(min_length=1)
@@ -326,13 +328,13 @@ class EntityForm(Form):
 
 class DocumentTableForm(Form):
     key: list[Name] = Field(min_length=1, max_length=2)
-    columns: dict[Name, Annotated[str, Field(pattern=DOCUMENT_TYPE)]] = Field(min_length=1)
+    columns: dict[Name, DocumentType] = Field(min_length=1)
 
 
 class SourceForm(Form):
     timezone: str | None = None
     schemas: list[Name] = []
-    tables: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{3,255}$")], DocumentTableForm] = {}
+    tables: dict[TableName, DocumentTableForm] = {}
 
 
 class MappingForm(Form):

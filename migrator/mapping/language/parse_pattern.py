@@ -365,7 +365,7 @@ _SECONDS = {"s": 1, "min": 60, "h": 3_600, "day": 86_400}
 
 
 def _calls_per_s(frequency: str | None) -> float | None:
-    match = re.match(FREQUENCY, frequency or "")
+    match = re.fullmatch(FREQUENCY, frequency or "")
     return None if match is None else float(match[1]) / _SECONDS[match[2]]
 
 

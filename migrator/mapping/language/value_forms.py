@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from migrator.mapping.model.table import KeyType, Projection
 
@@ -12,6 +13,22 @@ from migrator.mapping.model.table import KeyType, Projection
 
 Scalar = str | int | float | bool | None
 Name = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+def written_as(pattern: str) -> Any:
+    """What the JSON Schema says of such a text."""
+    return Field(json_schema_extra={"pattern": f"^({pattern})$"})
+
+
+def like(pattern: str, advice: str) -> AfterValidator:
+    """Accepts text that the whole pattern matches; other text is a fault with the advice as its message."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(advice)
+        return text
+
+    return AfterValidator(check)
 
 
 class Form(BaseModel):
@@ -44,15 +61,35 @@ def _listed(members: list[str]) -> str:
 
 # ── The forms of a table and of values in a mapping file, and what all forms share ──
 
-FREQUENCY = r"^([0-9]{1,12}(?:\.[0-9]{1,6})?)/(s|min|h|day)$"
-"""How often a pattern is asked: calls, and the time in which they are."""
-COLUMN_TYPE = r"^(integer|number(\((0|[1-9]\d?)\))?|float|text|boolean|date|time|timestamp( with zone)?|uuid|binary|json)$"
-"""Types of computed columns: number(2) is an exact number with two decimals."""
-DOCUMENT_TYPE = (
-    r"^(integer|number(\((0|[1-9]\d?)\))?|text|boolean|date|time|timestamp( with zone)?|uuid|binary|json"
-    r"|list|map|set\((text|number|binary)\)|any)$"
-)
-"""Types of columns of an old DynamoDB table: what stands under which of its types, see mapping/language/documents.py."""
+FREQUENCY = r"([0-9]{1,12}(?:\.[0-9]{1,6})?)/(s|min|h|day)"
+_TYPE = r"integer|number(\((0|[1-9]\d?)\))?|text|boolean|date|time|timestamp( with zone)?|uuid|binary|json"
+_TYPES = "integer, number, number(2), text, boolean, date, time, timestamp, timestamp with zone, uuid, binary, json"
+_COLUMN_TYPE = f"{_TYPE}|float"
+_DOCUMENT_TYPE = rf"{_TYPE}|list|map|set\((text|number|binary)\)|any"
+_TRANSFORM = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"
+TABLE_NAME = r"[A-Za-z0-9_.-]{3,255}"
+TableName = Annotated[
+    str, like(TABLE_NAME, "a table's name has 3 to 255 letters, digits, _, . or -"), written_as(TABLE_NAME)
+]
+Frequency = Annotated[
+    str,
+    like(FREQUENCY, "write calls and a time, such as 12.5/s, 3/min, 40/h or 100/day"),
+    written_as(FREQUENCY),
+]
+"""How often a pattern is asked."""
+ColumnType = Annotated[
+    str, like(_COLUMN_TYPE, f"a computed column's type is one of {_TYPES}, float"), written_as(_COLUMN_TYPE)
+]
+"""number(2) is an exact number with two decimals."""
+DocumentType = Annotated[
+    str,
+    like(_DOCUMENT_TYPE, f"a type is one of {_TYPES}, list, map, set(text), set(number), set(binary), any"),
+    written_as(_DOCUMENT_TYPE),
+]
+"""Of a column of an old DynamoDB table: what stands under which of its types, see mapping/language/documents.py."""
+Transform = Annotated[
+    str, like(_TRANSFORM, "write module:function, such as shop.rows:with_total"), written_as(_TRANSFORM)
+]
 
 
 # ── table ───────────────────────────────────────────────────────────────────────────────────────

@@ -53,10 +53,11 @@ _PATH_MESSAGES = {
 
 
 _UNCAPTURED = (
-    "capture is not installed: right for a source that stands still. What changes from now on leaves no mark, and items of"
-    " rows that are deleted stay; where services write, run `migrator capture install` first, or `migrator verify --repair`"
-    " after it"
+    "{why}: right for a source that stands still. What changes from now on leaves no mark, and items of rows that are"
+    " deleted stay; where services write, {advice}"
 )
+_INSTALL_FIRST = "run `migrator capture install` first, or `migrator verify --repair` after it"
+_OF_ANOTHER = "give this job a copy of the source, or run `migrator verify --repair` again after changes"
 
 
 @dataclass
@@ -113,9 +114,13 @@ def choose_path(
     )
     edges = stack.enter_context(opened)
     live.revisions_of(context, session.journal).refuse_old()
+    unmarked = "capture is not installed", _INSTALL_FIRST
     installation = edges.live.capture.installation()
     if installation is not None and _is_of_other_table(installation, context, session.target):
-        tell(f"capture in this source is for job {installation.job}, which has never written this table")
+        unmarked = (
+            f"capture in this source is for job {installation.job}, which has never written this table",
+            _OF_ANOTHER,
+        )
         installation = None
     if installation is not None:
         installation = (
@@ -145,7 +150,7 @@ def choose_path(
         what = "a relay or a strict service has written to this table, and capture is not installed any more"
         raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
     else:
-        tell(_UNCAPTURED)
+        tell(_UNCAPTURED.format(why=unmarked[0], advice=unmarked[1]))
     return PathChoice("" if installation is None else installation.id, edges, writer_lease)
 
 
