@@ -76,7 +76,7 @@ Frequency = Annotated[
     like(FREQUENCY, "write calls and a time, such as 12.5/s, 3/min, 40/h or 100/day"),
     written_as(FREQUENCY),
 ]
-"""How often a pattern is asked."""
+"""How often callers use a pattern."""
 ColumnType = Annotated[
     str, like(_COLUMN_TYPE, f"a computed column's type is one of {_TYPES}, float"), written_as(_COLUMN_TYPE)
 ]

@@ -66,6 +66,9 @@ def unreadable(inverse: Inverse, entities: Sequence[CompiledEntity], *, takes_ro
         if key not in plan.table.proved:
             names = ", ".join(key)
             yield f"table {plan.table.name} has no primary key or unique key of {names}, by which a row could be written"
+        if documents := [column.name for column in plan.key if column.kind.name == "json"]:
+            what = "one document has several texts, so its row could not be found"
+            yield f"table {plan.table.name} has a JSON document in its key ({', '.join(documents)}): {what}"
         if entity.contents:
             yield f"entity {entity.name} keeps attributes in S3, which are not read back"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -18,6 +19,7 @@ from migrator.stages.reverse.daemon import (
     looks_at_waiting_rows,
     notes,
     shared_tables,
+    unreadable,
 )
 from migrator.stages.session.reverse import written_tables
 from tests import pins
@@ -152,6 +154,21 @@ def test_they_are_where_both_are_direct() -> None:
     checked, inverse, written = _made("orders", "line")
     assert written == ["line", "orders"]
     assert list(shared_tables(checked.besides(["orders", "line"]), inverse)) == []
+
+
+def test_a_table_whose_key_is_a_document_is_named() -> None:
+    """Equal documents have several texts: a row that one of them names would not be found by another."""
+    columns = (Column("doc", "doc", Kind("json"), nullable=False), Column("n", "n", Kind("integer")))
+    facts = replace(FACTS, tables={"note": TableFacts("note", "note", columns, ("doc",))})
+    text = MAPPING.partition("entities:")[0] + (
+        'entities: {note: {items: {Note: {key: ["N#{doc|json|hash}", M], attributes: {doc: doc, n: n}}}}}\n'
+    )
+    checked = check_mapping(parse_mapping(text, "shop.yaml"), facts)
+    entities = checked.named(["note"])
+    inverse = compile_inverse(checked.mapping, [entity.plan for entity in entities])
+    assert any(
+        "JSON document in its key (doc)" in one for one in unreadable(inverse, entities, takes_rows=True)
+    )
 
 
 def _referring(name: str, *keys: tuple[str, bool, bool]) -> TableFacts:
