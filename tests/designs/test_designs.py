@@ -26,6 +26,7 @@ FOLDERS = {".yaml": DESIGNS, ".sql": DESIGNS, ".md": DESIGNS, "golden": GOLDEN}
 def test_a_design_has_all_of_its_files() -> None:
     stems = {
         ending: {path.stem for path in folder.glob(f"*{'.yaml' if ending == 'golden' else ending}")}
+        - {"README"}
         for ending, folder in FOLDERS.items()
     }
     assert NAMES
