@@ -21,7 +21,7 @@ capture status shop.yaml
 backfill shop.yaml
 relay shop.yaml --once
 verify shop.yaml
-query shop.yaml {PATTERN} -p id=1
+look shop.yaml --pattern {PATTERN} -p id=1
 shadow replay shop.yaml --questions 5 --settle 1
 cutover advance shop.yaml {PATTERN}
 cutover status shop.yaml
@@ -31,7 +31,7 @@ status shop.yaml --runs
 pace shop.yaml --pause
 pace shop.yaml --resume
 pace shop.yaml
-findings shop.yaml
+status shop.yaml --findings
 report shop.yaml
 reverse check shop.yaml
 decommission check shop.yaml

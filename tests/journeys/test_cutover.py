@@ -141,7 +141,10 @@ BAD = {
     "an unknown pattern back": (["rollback", "customer_by_ib"], "did you mean 'customer_by_id'"),
     "a pattern like no other": (["advance", "PATTERN"], "has no access pattern 'PATTERN'"),
     "the status of none": (["status", "customers"], "the mapping has no access pattern 'customers'"),
-    "the history of none": (["history", "customers"], "the mapping has no access pattern 'customers'"),
+    "the history of none": (
+        ["status", "--history", "customers"],
+        "the mapping has no access pattern 'customers'",
+    ),
     "a reason too long": (["rollback", PATTERN, "--reason", "x" * 501], "at most 500 letters"),
     "back from off": (["rollback", PATTERN], "it is in off already"),
     "an unknown instance": (["advance", PATTERN, "--evict", "abc"], "there is no such instance"),
