@@ -59,7 +59,7 @@ class Shop:
     def findings(self) -> set[tuple[str, str]]:
         """(entity, key) of each finding of the newest run."""
         told = self.project.run("status", "--findings", str(self.project.job), "--json", "--show-keys")
-        return {(one["entity"], one["source_key"]) for one in told.data["status", "--findings"]}
+        return {(one["entity"], one["source_key"]) for one in told.data["findings"]}
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])

@@ -119,7 +119,7 @@ def test_forced_it_takes_over_what_the_table_keeps(shop: Project) -> None:
     """The phases, and the keys that the lost journal remembered: one that moves leaves nothing behind."""
     lose(shop)
     forced = shop.done("recover", str(shop.job), "journal-lost", "--settle", "0s")
-    assert f"migrator verify {shop.job} --repair" in forced.err
+    assert f"migrator verify {shop.job} --repair" in forced.out
     assert phase(shop) == "live"
     shop.done("cutover", "status", str(shop.job))
     history = json.loads(shop.done("cutover", "status", "--history", str(shop.job), "--json").out)

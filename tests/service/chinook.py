@@ -54,7 +54,9 @@ class Service:
         self.until = ExitStack()
         self.until.callback(self.engine.dispose)
         migration = self.until.enter_context(Migration.load(job, service="shop"))
-        migration.dual_write(self.sessions, mode="strict", longest_transaction_s=LONGEST_S)
+        migration.dual_write(
+            self.sessions, mode="strict", longest_transaction_s=LONGEST_S, longest_write_s=120
+        )
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 

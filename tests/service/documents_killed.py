@@ -71,7 +71,7 @@ CALLS: dict[str, Callable[[Any, Tables, int], None]] = {
 
 def _on_tables(url: str, tables: Tables, migration: Migration, life: Life) -> Callable[[], object]:
     client = client_at(url)
-    migration.dual_write(client, mode="strict")
+    migration.dual_write(client, mode="strict", longest_write_s=120)
     return partial(CALLS[life.transaction], client, tables, life.first)
 
 

@@ -61,7 +61,7 @@ PLACED = "ORDER#2024-05-01T10:00:01Z#n1"
 def test_items_follow_each_call_before_it_returns(shop: Shop, client: Any) -> None:
     orders, lines = shop.real["Orders"], shop.real["Lines"]
     with Migration.load(shop.job) as migration:
-        migration.dual_write(client, mode="strict")
+        migration.dual_write(client, mode="strict", longest_write_s=120)
         client.put_item(TableName=orders, Item=order(1, "u1", "open"))
         assert items(shop, "USER#u1")[PLACED]["userName"]["S"] == "Name 1"
         client.update_item(
@@ -91,7 +91,7 @@ def test_items_follow_each_call_before_it_returns(shop: Shop, client: Any) -> No
 def test_items_that_move_and_those_of_other_documents_follow_too(shop: Shop, client: Any) -> None:
     orders, lines = shop.real["Orders"], shop.real["Lines"]
     with Migration.load(shop.job) as migration:
-        migration.dual_write(client, mode="strict")
+        migration.dual_write(client, mode="strict", longest_write_s=120)
         client.put_item(TableName=orders, Item=order(1, "u1", "open"))
         client.transact_write_items(
             TransactItems=[
@@ -125,7 +125,7 @@ def test_resources_and_writers_of_batches_are_followed_too(
 def test_a_call_that_is_refused_by_its_condition_changes_no_item(shop: Shop, client: Any) -> None:
     before = items(shop, "USER#u1")
     with Migration.load(shop.job) as migration:
-        migration.dual_write(client, mode="strict")
+        migration.dual_write(client, mode="strict", longest_write_s=120)
         with pytest.raises(ClientError):
             client.put_item(
                 TableName=shop.real["Users"],
@@ -162,7 +162,7 @@ def test_a_statement_that_writes_does_not_say_what_it_changes(
     shop: Shop, client: Any, call: Callable[[Any, str], Any], is_refused: bool
 ) -> None:
     with Migration.load(shop.job) as migration:
-        migration.dual_write(client, mode="strict")
+        migration.dual_write(client, mode="strict", longest_write_s=120)
         if not is_refused:
             call(client, shop.real["Users"])
             return
@@ -199,11 +199,11 @@ def test_what_does_not_fit_is_said_at_the_start(shop: Shop, client: Any) -> None
             migration.begin_marking()
     shop.project.done("capture", "uninstall", shop.job)
     with Migration.load(shop.job) as migration, pins.refused(SettingsError, "install"):
-        migration.dual_write(client, mode="strict")
+        migration.dual_write(client, mode="strict", longest_write_s=120)
 
 
 def test_a_service_is_seen_as_a_writer(shop: Shop, client: Any) -> None:
     with Migration.load(shop.job, service="orders") as migration:
-        migration.dual_write(client, mode="strict")
+        migration.dual_write(client, mode="strict", longest_write_s=120)
         status = shop.project.run("status", shop.job, "--json")
         assert "orders" in json.dumps(status.data)

@@ -126,10 +126,10 @@ def test_strict_mode_refuses_drivers_that_it_cannot_read_through(shop: Shop) -> 
     for url, sessions in made:
         with shop.migration() as migration:
             if url.drivername in fit:
-                migration.dual_write(sessions, mode="strict")
+                migration.dual_write(sessions, mode="strict", longest_write_s=120)
             else:
                 with pytest.raises(SettingsError, match="in strict mode; use one of"):
-                    migration.dual_write(sessions, mode="strict")
+                    migration.dual_write(sessions, mode="strict", longest_write_s=120)
 
 
 def test_autocommit_is_refused_with_each_sync_driver(shop: Shop) -> None:

@@ -68,7 +68,7 @@ def test_a_service_that_leaves_marks_is_refused_where_rows_are_hidden_from_it(he
 
 def test_a_strict_service_writes_nothing_by_rows_that_it_does_not_see(held: Held) -> None:
     with held.shop.migration() as migration:
-        migration.dual_write(held.engine, mode="strict")
+        migration.dual_write(held.engine, mode="strict", longest_write_s=120)
         with held.engine.begin() as connection:
             connection.execute(sa.text("UPDATE users SET name = 'Bo' WHERE id = 1"))
         before = held.shop.items()

@@ -310,13 +310,9 @@ class _Asking:
         self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
     ) -> tuple[Asked, Sheet]:
         if not self.facts.tables:
-            left_out = [f"  {name}: {why}" for name, why in sorted(self.facts.left_out.items())]
-            why = (
-                "\n".join(["no table of it can be read:", *left_out])
-                if left_out
-                else "there is no table in it"
-            )
-            raise SettingsError(f"source: {why}; name a database or a schema that has some")
+            lines = [f"  {name}: {why}" for name, why in sorted(self.facts.left_out.items())]
+            what = "\n".join(["no table can be read:", *lines]) if lines else "it has no table"
+            raise SettingsError(f"source: {what}; name a database or a schema that has some")
         sent, in_words = self._asked(statements, listed)
         read = [question_of(statement, self.facts) for statement in sent]
         questions = [question for question in read if isinstance(question, Question)]

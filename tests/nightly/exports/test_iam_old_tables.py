@@ -205,7 +205,7 @@ def _written(made: Shop) -> str:
     row = {"id": {"S": "u1"}, "name": {"S": secrets.token_hex(4)}}
     try:
         with Migration.load(made.job) as migration:
-            migration.dual_write(client, mode="strict")
+            migration.dual_write(client, mode="strict", longest_write_s=120)
             client.put_item(TableName=made.real["Users"], Item=row)
     except MigratorError as error:
         return str(error)
