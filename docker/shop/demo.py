@@ -84,7 +84,7 @@ class Demo(Story):
         )
         self.caught_up()
         self.migrator("verify", JOB)
-        self.migrator("query", JOB, "recent_orders", "-p", "user_id=1", "-p", "limit=3")
+        self.migrator("look", JOB, "--pattern", "recent_orders", "-p", "user_id=1", "-p", "limit=3")
 
     def compared(self) -> None:
         chapter(

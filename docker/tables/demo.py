@@ -90,7 +90,7 @@ class Demo(Story):
         self.asked("PATCH", f"/users/{CUSTOMER}", {"name": "Ada Lovelace"})
         self.migrator("relay", JOB, "--once")
         self.migrator("verify", JOB)
-        self.migrator("query", JOB, "recent_orders", "-p", f"user_id={CUSTOMER}", "-p", "limit=3")
+        self.migrator("look", JOB, "--pattern", "recent_orders", "-p", f"user_id={CUSTOMER}", "-p", "limit=3")
 
     def compared(self) -> None:
         chapter(
