@@ -26,6 +26,7 @@ from migrator.mapping.language.documents import KEY_TYPES, key_type
 from migrator.mapping.language.expression_reader import ExpressionReader
 from migrator.mapping.language.parse_entity import EntityParser, unknown_word
 from migrator.mapping.language.parse_pattern import OPERATIONS, PatternParser
+from migrator.mapping.language.value_forms import FREQUENCY_ADVICE
 from migrator.mapping.model.mapping import (
     SCHEMA_PATH,
     DocumentQuestion,
@@ -117,16 +118,10 @@ def _lacks_what_was_taken_out(fault: Fault, taken_out: set[str]) -> bool:
 
 
 def _worded(fault: Fault, document: Document) -> Fault:
-    """The fault, with a better message for a pattern's frequency, a document's type and an unknown index of an item."""
+    """The fault, with a better message for a pattern's frequency and an unknown index of an item."""
     path = fault.where.split(".")
-    if path[:2] == ["source", "tables"] and "columns" in path[3:] and "match pattern" in fault.what:
-        types = (
-            "text, integer, number, number(2), boolean, date, time, timestamp, uuid, binary, json, list, map"
-        )
-        what = f"write a type: {types}, set(text), set(number), set(binary), any"
-        return replace(fault, what=what)
     if path[0] == "access_patterns" and path[2:] == ["frequency"]:
-        return document.fault(path, "write how often it is asked: 12.5/s, 300/min, 40/h or 5/day")
+        return document.fault(path, FREQUENCY_ADVICE)
     if (
         len(path) != 5
         or path[0] != "entities"

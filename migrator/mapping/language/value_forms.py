@@ -62,8 +62,9 @@ def _listed(members: list[str]) -> str:
 # ── The forms of a table and of values in a mapping file, and what all forms share ──
 
 FREQUENCY = r"([0-9]{1,12}(?:\.[0-9]{1,6})?)/(s|min|h|day)"
+FREQUENCY_ADVICE = "write how often callers use it: 12.5/s, 300/min, 40/h or 5/day"
 _TYPE = r"integer|number(\((0|[1-9]\d?)\))?|text|boolean|date|time|timestamp( with zone)?|uuid|binary|json"
-_TYPES = "integer, number, number(2), text, boolean, date, time, timestamp, timestamp with zone, uuid, binary, json"
+_TYPES = "text, integer, number, number(2), boolean, date, time, timestamp, timestamp with zone, uuid, binary, json"
 _COLUMN_TYPE = f"{_TYPE}|float"
 _DOCUMENT_TYPE = rf"{_TYPE}|list|map|set\((text|number|binary)\)|any"
 _TRANSFORM = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"
@@ -73,17 +74,15 @@ TableName = Annotated[
 ]
 Frequency = Annotated[
     str,
-    like(FREQUENCY, "write calls and a time, such as 12.5/s, 3/min, 40/h or 100/day"),
+    like(FREQUENCY, FREQUENCY_ADVICE),
     written_as(FREQUENCY),
 ]
 """How often callers use a pattern."""
-ColumnType = Annotated[
-    str, like(_COLUMN_TYPE, f"a computed column's type is one of {_TYPES}, float"), written_as(_COLUMN_TYPE)
-]
+ColumnType = Annotated[str, like(_COLUMN_TYPE, f"write a type: {_TYPES}, float"), written_as(_COLUMN_TYPE)]
 """number(2) is an exact number with two decimals."""
 DocumentType = Annotated[
     str,
-    like(_DOCUMENT_TYPE, f"a type is one of {_TYPES}, list, map, set(text), set(number), set(binary), any"),
+    like(_DOCUMENT_TYPE, f"write a type: {_TYPES}, list, map, set(text), set(number), set(binary), any"),
     written_as(_DOCUMENT_TYPE),
 ]
 """Of a column of an old DynamoDB table: what stands under which of its types, see mapping/language/documents.py."""
