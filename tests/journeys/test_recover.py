@@ -9,7 +9,7 @@ import pytest
 
 from tests import pins
 from tests.journeys.command import Project
-from tests.journeys.cutover import cutover_shop, filled
+from tests.journeys.cutover import change, cutover_shop, filled
 from tests.journeys.test_journal_place import elsewhere
 
 
@@ -53,6 +53,27 @@ def test_a_step_that_fails_ends_it_with_its_exit_code(shop: Project) -> None:
     mapping = shop.folder / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace("customer", "client", 1))
     assert shop.run("recover", str(shop.job), "source-restored", "--settle", "0s").code == 2
+
+
+def test_changes_that_the_relay_cannot_work_are_no_success(shop: Project) -> None:
+    change(shop, "UPDATE customer SET name = 'x' WHERE id = 1")
+    change(shop, "UPDATE migrator_mark SET table_name = 'nowhere'")
+    ended = shop.run("recover", str(shop.job), "source-restored", "--settle", "0s", "--json")
+    assert (ended.code, json.loads(ended.out)["results"][-1]["exit_code"]) == (1, 1)
+
+
+def test_a_source_that_does_not_answer_is_not_taken_for_a_restored_one(shop: Project) -> None:
+    (shop.folder / "shop.db").rename(shop.folder / "away.db")
+    refused = shop.run("recover", str(shop.job))
+    assert (refused.code, "(nothing that went back was found)" in refused.err) == (2, True)
+
+
+def test_a_restored_source_is_recognised(shop: Project) -> None:
+    change(shop, "UPDATE migrator_ticket SET number = number + 5")
+    change(shop, "UPDATE customer SET name = 'x' WHERE id = 1")
+    shop.done("relay", str(shop.job), "--once")
+    change(shop, "UPDATE migrator_ticket SET number = 1")
+    assert "(it looks like source-restored)" in shop.run("recover", str(shop.job)).err
 
 
 def test_nothing_is_done_for_a_service_that_ended_without_a_word(shop: Project) -> None:

@@ -30,6 +30,7 @@ from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError
 from migrator.stages.session.job import client_of, read_job
 
 MOST_S = 600
+_DELETE_TRIES, _DELETE_WAIT_S = 30, 2.0
 _COSTS = (
     f"the probe makes a table of its own, sends at most {MOST_REQUESTS} requests within {MOST_S // 60} minutes, and deletes"
     " the table; on AWS it costs less than one US dollar"
@@ -128,7 +129,19 @@ def _table(client: Any, stop: Event) -> Iterator[str]:
             _wait(stop, 0.5)
         yield name
     finally:
-        client.delete_table(TableName=name)
+        _delete(client, name)
+
+
+def _delete(client: Any, name: str) -> None:
+    """DynamoDB deletes no table that is still being made. Raises: what the last try raises, after the name is printed."""
+    for _ in range(_DELETE_TRIES):
+        try:
+            client.delete_table(TableName=name)
+            return
+        except client.exceptions.ResourceInUseException:
+            time.sleep(_DELETE_WAIT_S)
+    say(f"warning: table {name} is not deleted yet; delete it")
+    client.delete_table(TableName=name)
 
 
 def _print(results: list[Result]) -> None:

@@ -22,6 +22,7 @@ from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsErr
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.core.ownership import AnotherJobError, AnotherJournalError, OlderError
 from migrator.stages.live.capture import CaptureStage
+from migrator.stages.live.refresh import RestoredError
 from migrator.stages.session import adoption as adoption_wiring
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
@@ -60,20 +61,22 @@ def recover(
         did = recovery.work(command_job)
     if not as_json:
         print_folded(did)
-    results = [{"step": recovery.first, "exit_code": CLEAN, "result": did}]
+    code, results = CLEAN, [{"step": recovery.first, "exit_code": CLEAN, "result": did}]
     for number, (name, option) in enumerate(recovery.then, 2):
         if not as_json:
             print_folded(f"step {number} of {len(steps)}: {steps[number - 1]}")
         settle = ["--settle", f"{settle_s}s"] if settle_s is not None and name == "verify" else []
         code, result = _run([name, str(job), option, *settle], as_json=as_json)
         results.append({"step": steps[number - 1], "exit_code": code, "result": result})
-        if code not in (CLEAN, DIFFERENT):
-            return code
+        if name == "verify" and code == DIFFERENT:
+            code = CLEAN  # what differs is marked, and the next step repairs it
+        if code != CLEAN:
+            break
     if as_json:
-        return _print(word, steps, results, as_json=True)
-    if recovery.advice:
+        _print(word, steps, results, as_json=True)
+    elif code == CLEAN and recovery.advice:
         print_folded(recovery.advice)
-    return CLEAN
+    return code
 
 
 def _print(word: str, steps: list[str], results: list[dict[str, Any]], *, as_json: bool) -> int:
@@ -134,9 +137,11 @@ def _suspected(command_job: CommandJob) -> str:
     except OlderError as error:
         say(str(error))
         return "journal-lost"
-    except MigratorError as error:
+    except RestoredError as error:
         say(str(error))
         return "source-restored"
+    except MigratorError as error:
+        say(str(error))  # such as a source that does not answer, which proves nothing
     return ""
 
 

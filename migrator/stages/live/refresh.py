@@ -95,10 +95,10 @@ def behind(ticket: int, known_ticket: int) -> str:
 
 
 def refuse_behind(tickets: Tickets, known_tickets: Sequence[int]) -> None:
-    """`known`: tickets that items were written with. Raises: SettingsError where the source went back (rule 8)."""
+    """`known`: tickets that items were written with. Raises: RestoredError where the source went back (rule 8)."""
     counter = tickets.highest()
     if counter < max(known_tickets, default=0):
-        raise SettingsError(behind(counter, max(known_tickets)))
+        raise RestoredError(behind(counter, max(known_tickets)))
 
 
 class RestoredError(SettingsError):
