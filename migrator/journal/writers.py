@@ -229,10 +229,15 @@ class SqlRevisions:
         self.job = job
         self.own = own
 
-    @repeatable
     def standing(self) -> Standing:
+        return self.newest_and_standing()[1]
+
+    @repeatable
+    def newest_and_standing(self) -> tuple[Newest | None, Standing]:
+        """Of one moment: a writer may register a newer revision at any time."""
         with self.database.begin() as connection:
-            return self._standing(connection, self._newest(connection))
+            newest = self._newest(connection)
+            return newest, self._standing(connection, newest)
 
     def refuse_old(self) -> None:
         """Asked before capture is: to an old mapping new triggers seem stale, and an install would be the wrong advice.

@@ -104,12 +104,19 @@ _NAMED = re.compile(r"\"[^\"]*\"|'[^']*'(@'[^']*')?")
 _REFUSED_BY_MYSQL = re.compile(r"Access denied|Account|Host|Unknown database|Your password has expired")
 
 
-def own_reason(error: BaseException) -> str:
-    """The server's words on a connection that it refused, without names, in parentheses; '' for any other error.
+_UNDEFINED_OBJECT = "42704"
 
-    Before a login they cannot quote a statement or a row.
+
+def own_reason(error: BaseException) -> str:
+    """The server's words in parentheses: on a connection that it refused, without names, and on a type, role or trigger
+    that PostgreSQL does not find; '' for any other error.
+
+    Before a login they cannot quote a statement or a row; of an object they say its kind and name alone.
     """
     cause = getattr(error, "orig", None) or error
+    if getattr(cause, "sqlstate", None) == _UNDEFINED_OBJECT:
+        words = getattr(getattr(cause, "diag", None), "message_primary", None)
+        return f" (server: {words})" if words else ""
     if number := mysql_number(cause):
         words = str(cause.args[1]) if number in _LOGIN_MYSQL and len(cause.args) > 1 else ""
         return _told(words) if _REFUSED_BY_MYSQL.match(words) else ""

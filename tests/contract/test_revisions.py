@@ -138,6 +138,9 @@ def test_a_revision_in_other_words_is_the_same_one(journal: SqlJournal) -> None:
     one.enter(first)
     same.enter(second)
     assert (same.standing(), same.is_old(), same.old([first, second])) == ("newest", False, [])
+    newest, standing = same.newest_and_standing()
+    assert newest is not None
+    assert (newest.revision.mapping, standing) == ("m1", "newest")
     assert same.register() == "newest"
     assert (one.is_old(), two.register()) == (False, "new")
     # Known by its meaning, so that it does not take the job over.

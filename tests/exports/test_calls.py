@@ -84,6 +84,7 @@ SITES: Mapping[str, str] = {
     "dynamodb/writes.ItemPut": _WRITES,
     "dynamodb/writes.EncodedPut": _WRITES,
     "dynamodb/writes.Transaction": _WRITES,
+    "features/probe/work._delete": PROBE,
     "features/probe/work._table": PROBE,
     "features/exports/python/table._Table._read": "service-after",
     "features/exports/python/table._Table._batch": "service-after",

@@ -165,6 +165,11 @@ def test_a_table_that_is_gone_is_told(postgres_url: str) -> None:
         assert pins.said(failure_of(url))
 
 
+def test_a_type_that_is_gone_is_named_by_the_server(database: URL) -> None:
+    message = failure_of(database, "SELECT CAST(1 AS gone)", checked=False)
+    assert '(server: type "gone" does not exist)' in message
+
+
 def test_a_column_that_is_gone_is_told(database: URL) -> None:
     gone = column("gone", INTEGER)
     plan = plan_of(replace(PURCHASE, columns=(*PURCHASE.columns, gone)))

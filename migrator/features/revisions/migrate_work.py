@@ -21,7 +21,6 @@ from migrator.features.revisions.text import work_lines
 from migrator.journal.changes import SqlChanges, under_way
 from migrator.journal.lease import RunLease
 from migrator.journal.phases import SqlPhases
-from migrator.journal.writers import newest_of
 from migrator.mapping.difference.difference import Difference, Revision
 from migrator.mapping.difference.faults import Compared
 from migrator.mapping.difference.steps import (
@@ -124,10 +123,8 @@ class _Sides:
 
 def _way(command_job: CommandJob, changes: SqlChanges, file: JobContext, flags: Flags) -> Way | There:
     """Raises: SettingsError where the job is not to go to what the file says."""
-    journal = command_job.journal()
-    newest = newest_of(journal.database, command_job.job.name)
+    newest, standing = live_wiring.revisions_of(file, command_job.journal()).newest_and_standing()
     named = "" if newest is None else newest.revision.mapping
-    standing = live_wiring.revisions_of(file, journal).standing()
     # The same in other words is the same.
     own = named if standing == "newest" else file.checked.mapping.revision
     last = changes.last()
