@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -60,6 +61,13 @@ def mysql_version(url: str) -> str | None:
 
 def is_mariadb(url: str) -> bool:
     return "MariaDB" in (mysql_version(url) or "")
+
+
+@cache
+def stands_for_mariadb() -> bool:
+    """Whether the environment names a MySQL server, on which MariaDB's tests then run."""
+    url = os.environ.get(MYSQL_VARIABLE)
+    return url is not None and not is_mariadb(url)
 
 
 @dataclass(frozen=True)
@@ -143,11 +151,17 @@ _COLLATIONS = {"utf8mb4_nopad_bin": "utf8mb4_0900_bin", "utf8mb4_general_nopad_c
 """MariaDB's that tell trailing spaces, and MySQL's."""
 
 
+def in_its_collations(url: str, text: str) -> str:
+    """The text with the names that the server has for MariaDB's collations."""
+    for theirs, of_mysql in () if is_mariadb(url) else _COLLATIONS.items():
+        text = text.replace(theirs, of_mysql)
+    return text
+
+
 def run_script(url: str, script: str) -> None:
     """Nothing; the statements are executed one after the other, each in a transaction of its own."""
-    if "_nopad_" in script and not is_mariadb(url):
-        for theirs, of_mysql in _COLLATIONS.items():
-            script = script.replace(theirs, of_mysql)
+    if "_nopad_" in script:
+        script = in_its_collations(url, script)
     with connect(url, client_flag=CLIENT.MULTI_STATEMENTS) as connection, connection.cursor() as cursor:
         cursor.execute(script)
         while cursor.nextset():  # raises what the next statement raised

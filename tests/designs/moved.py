@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from migrator.cli.runs_text import Lines
@@ -28,7 +29,7 @@ from migrator.stages.backfill.write import Claims
 from migrator.stages.patterns.question import ask
 from migrator.stages.session.job import JobSource, Work, open_source
 from migrator.stages.verify.stage import Verify
-from tests.designs.golden import DESIGNS, Golden, GoldenQuery, read_golden
+from tests.designs.golden import DESIGNS, Golden, GoldenQuery, in_mysql, read_golden
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 
 
@@ -75,8 +76,13 @@ class Moved:
 @contextmanager
 def moved(name: str, url: str, endpoint: str) -> Iterator[Moved]:
     """The design on the database of this URL, moved into a table of its own that is gone afterwards."""
-    with moved_by(DESIGNS / f"{name}.yaml", url, endpoint, read_golden(name)) as design:
-        yield design
+    mapping = DESIGNS / f"{name}.yaml"
+    with TemporaryDirectory() as folder:
+        if url.startswith("mysql"):
+            mapping = Path(folder, mapping.name)
+            mapping.write_text(in_mysql((DESIGNS / mapping.name).read_text(encoding="utf-8")), encoding="utf-8")
+        with moved_by(mapping, url, endpoint, read_golden(name)) as design:
+            yield design
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
+import pytest
 
 from tests import support_mysql
 from tests import support_services as services
@@ -135,6 +136,7 @@ def test_digests_that_mariadb_cuts_and_the_right_that_it_wants_are_said(
     assert "GRANT SELECT ON performance_schema.*" in ended.err
 
 
+@pytest.mark.mariadb  # MySQL records statements unless told not to.
 def test_a_server_that_records_nothing_is_said_with_what_to_do(
     here: Callable[[str], Project], chinook_postgres: str, chinook_mysql: str
 ) -> None:
