@@ -31,7 +31,8 @@ _USER_LIMIT = 1226
 _BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
 """Errors of psycopg's that come without a state: libpq made them, not the server."""
 _CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
-_CONTENDED_MYSQL = frozenset({1205, 1213})
+_CONTENDED_MYSQL = frozenset({1020, 1205, 1213})
+"""1020: MariaDB from 11.6 on, for a row that is newer than the transaction's snapshot."""
 _FILES_MYSQL = range(1, 1000)
 _LOGIN_MYSQL = frozenset({1044, 1045, 1049, 1129, 1130, 1698, 1862, 3118, 4151})
 _READ_ONLY_MYSQL = frozenset({1290, 1792, 1836})

@@ -280,18 +280,18 @@ def test_a_damaged_mark_keeps_no_other_from_being_taken(real: Capturing) -> None
 
 @pytest.mark.parametrize("real", ["postgresql", "mariadb"], indirect=True)
 def test_marks_of_open_transactions_stop_no_relay(real: Capturing) -> None:
-    """A relay neither waits for a service's transaction nor makes it wait."""
+    """A relay neither waits for a service's transaction nor makes it wait, also if it takes nearly all marks."""
     real.install()
-    real.marks.add(ROOTS)
     schema = "migrator." if real.engine == "postgresql" else "migrator_"
     insert = f"INSERT INTO {schema}mark (root_entity, root_key, changed_at) VALUES ('late', '[1]', 0)"
     with real.service() as service:
         service.execute("BEGIN")
         service.execute(insert)
-        taken = real.marks.take(10, HOUR_S)
-        assert len(taken) == 3
-        real.marks.put_back([taken[0].id], 0)
-        real.marks.finish([mark.id for mark in taken])
+        real.marks.add({("root", f"[{number}]"): [] for number in range(100)})
+        taken = real.marks.take(200, HOUR_S)
+        assert len(taken) == 100
+        real.marks.put_back([mark.id for mark in taken], 0)
+        assert real.marks.finish([mark.id for mark in taken]) == 100
         assert real.marks.take(10, HOUR_S) == []
         service.execute("COMMIT")
     assert [mark.root for mark in real.marks.take(10, HOUR_S)] == [("late", "[1]")]

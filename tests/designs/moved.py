@@ -80,7 +80,9 @@ def moved(name: str, url: str, endpoint: str) -> Iterator[Moved]:
     with TemporaryDirectory() as folder:
         if url.startswith("mysql"):
             mapping = Path(folder, mapping.name)
-            mapping.write_text(in_mysql((DESIGNS / mapping.name).read_text(encoding="utf-8")), encoding="utf-8")
+            mapping.write_text(
+                in_mysql((DESIGNS / mapping.name).read_text(encoding="utf-8")), encoding="utf-8"
+            )
         with moved_by(mapping, url, endpoint, read_golden(name)) as design:
             yield design
 

@@ -41,6 +41,7 @@ def opened(shop: Capturing, isolation: str = "REPEATABLE READ") -> Any:
     """A connection with a transaction that has read, so that its snapshot stands (in READ COMMITTED: none does)."""
     connection = support_mysql.connect(shop.url)
     cursor = connection.cursor()
+    cursor.execute(support_mysql.changes_newer_rows(shop.url))
     cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
     cursor.execute("START TRANSACTION")
     cursor.execute("SELECT COUNT(*) FROM purchase")

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -208,11 +209,12 @@ def test_an_index_that_is_built_again_beside_an_invalid_one_proves(postgresql: P
 
 
 def test_a_foreign_table(postgresql: Place) -> None:
-    name = postgresql.url.rpartition("/")[2]
+    place = urlsplit(postgresql.url)
+    address = f"host '127.0.0.1', port '{place.port}', dbname '{place.path[1:]}'"
     postgresql.run(
         "CREATE TABLE far (id integer, k integer)",
         "CREATE EXTENSION postgres_fdw",
-        f"CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', dbname '{name}')",
+        f"CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw OPTIONS ({address})",
         "CREATE USER MAPPING FOR CURRENT_USER SERVER here OPTIONS (password_required 'false')",
         "CREATE FOREIGN TABLE t (id integer, k integer NOT NULL) SERVER here OPTIONS (table_name 'far')",
     )

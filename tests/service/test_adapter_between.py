@@ -17,6 +17,7 @@ from tests.integration.conftest import postgresql as postgresql
 from tests.support_adapter import Seen, left_marks, seen_marks
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import Capturing
+from tests.support_mysql import changes_newer_rows
 
 SERVERS = ["postgresql", "mariadb"]
 
@@ -51,6 +52,7 @@ def test_children_that_are_newer_than_the_snapshot_are_marked(
     shop = mariadb_chain
     with heard(shop, ["purchase"]) as (engine, seen):
         with engine.begin() as connection:
+            connection.exec_driver_sql(changes_newer_rows(shop.url))
             connection.exec_driver_sql("SELECT COUNT(*) FROM purchase")
             shop.run(
                 "INSERT INTO region VALUES (2)",

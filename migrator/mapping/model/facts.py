@@ -79,7 +79,8 @@ class Column:
     in UTF-8 that one character of it takes at most. `default`: a row that says nothing of it gets a value.
     `generated`: the source computes it, and takes no value for it. `hidden`: `SELECT *` does not return it, and an INSERT
     without names of columns has no value for it. `words`: what its values are spelled by besides its
-    type: labels of an enum, names of a composite's fields, the expression of a generated column.
+    type: labels of an enum, names of a composite's fields, the expression of a generated column. `virtual`: the
+    expression of a generated column that the source does not store, if its triggers do not compute it.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Column:
     generated: bool = field(default=False, compare=False)
     hidden: bool = field(default=False, compare=False)
     words: tuple[str, ...] = field(default=(), compare=False)
+    virtual: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

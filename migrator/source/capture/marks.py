@@ -66,11 +66,14 @@ _READ = (
     f" WHERE id >= :begin AND {_FREE} ORDER BY id LIMIT :count"
 )
 _BROWSE = f"SELECT {_COLUMNS}, 0.0 AS age_s FROM {{mark}} WHERE id >= :begin ORDER BY id LIMIT :count"
-_LEASE = "UPDATE {mark} SET leased_until = {now} + :s, lease_owner = :owner"
+_LEASE = "leased_until = {now} + :s, lease_owner = :owner"
 
 
 _IDS_A_LIST = 500
 """Below the 999 parameters of an old SQLite."""
+
+_NO_MARK = -1
+"""No mark has this id."""
 
 _COPIED = "table_name, image_before, image_after, root_entity, root_key, item_keys, tries, changed_at"
 _AGAIN = (
@@ -159,7 +162,7 @@ class SqlMarks:
             chosen = _text(f"{_READ}{self._capturing.locks_rows}", ddl)
             rows = connection.execute(chosen, {"begin": begin, "count": count}).all()
             if rows:
-                leased = _text(f"{_LEASE}{_among([row.id for row in rows])}", ddl)
+                leased = self._listed(ddl, [row.id for row in rows], _LEASE)
                 connection.execute(leased, {"s": lease_s, "owner": self._owner})
             images = Images(self._capturing, connection, self._domains)
             return [_mark(row, images) for row in rows], self._clock() - started
@@ -167,7 +170,7 @@ class SqlMarks:
         return self.writing.write("taking marks", work)
 
     def finish(self, ids: Sequence[int]) -> int:
-        return self._of_marks("finishing marks", "DELETE FROM {mark}", ids)
+        return self._of_marks("finishing marks", "", ids)
 
     def advance(self, mark: Mark, cursor: str) -> None:
         def work(connection: Connection, ddl: Ddl) -> None:
@@ -179,12 +182,12 @@ class SqlMarks:
         self.writing.write("going on with a mark", work)
 
     def release(self, ids: Sequence[int]) -> None:
-        self._of_marks("giving marks back", "UPDATE {mark} SET leased_until = 0", ids)
+        self._of_marks("giving marks back", "leased_until = 0", ids)
         self._begin.given_back(ids)
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
-        statement = "UPDATE {mark} SET tries = tries + 1, ready_at = {now} + :s, leased_until = 0"
-        self._of_marks("putting marks back", statement, ids, s=wait_s)
+        values = "tries = tries + 1, ready_at = {now} + :s, leased_until = 0"
+        self._of_marks("putting marks back", values, ids, s=wait_s)
 
     def discard_failed(self, tries: int) -> int:
         def work(connection: Connection, ddl: Ddl) -> int:
@@ -259,44 +262,42 @@ class SqlMarks:
 
     def probe(self) -> None:
         """Does all that a relay does with marks, with none of them. Raises: SourceError, which names what is refused."""
-        statements = (
-            f"SELECT {_COLUMNS} FROM {{mark}} WHERE 1 = 0",
-            _AGAIN.replace(":cursor", "NULL").replace("id = :id", "1 = 0"),
-            "UPDATE {mark} SET leased_until = 0 WHERE 1 = 0",
-            "DELETE FROM {mark} WHERE 1 = 0",
-        )
-        self.writing.write(
-            "trying our marks",
-            lambda connection, ddl: [connection.execute(_text(tried, ddl)) for tried in statements],
-        )
+
+        def work(connection: Connection, ddl: Ddl) -> None:
+            again = _AGAIN.replace(":cursor", "NULL").replace("id = :id", "1 = 0")
+            for tried in (f"SELECT {_COLUMNS} FROM {{mark}} WHERE 1 = 0", again):
+                connection.execute(_text(tried, ddl))
+            for values in ("leased_until = 0", ""):
+                connection.execute(self._listed(ddl, [_NO_MARK], values))
+
+        self.writing.write("trying our marks", work)
 
     def close(self) -> None:
         self.writing.close()
 
-    def _of_marks(self, doing: str, statement: str, ids: Sequence[int], **values: float) -> int:
-        """The number of marks that were there."""
-        if not self._capturing.locks_by_list:
-            return self._each(doing, f"{statement} WHERE id = :id", [{**values, "id": id_} for id_ in ids])
+    def _of_marks(self, doing: str, values: str, ids: Sequence[int], **parameters: float) -> int:
+        """Sets the values of these marks, or deletes them if there are none. Returns the number of marks that were there."""
         # In one order, so that no deadlock comes of it.
         ordered = sorted(ids)
         lists = [ordered[start : start + _IDS_A_LIST] for start in range(0, len(ids), _IDS_A_LIST)]
 
         def work(connection: Connection, ddl: Ddl) -> int:
-            statements = [_text(f"{statement}{_among(listed)}", ddl) for listed in lists]
-            return sum(connection.execute(one, values).rowcount for one in statements)
+            statements = [self._listed(ddl, listed, values) for listed in lists]
+            return sum(connection.execute(one, parameters).rowcount for one in statements)
 
         return self.writing.write(doing, work) if lists else 0
+
+    def _listed(self, ddl: Ddl, ids: Sequence[int], values: str) -> sa.TextClause:
+        """The numbers themselves: as parameters each of them would cost the driver more than the mark that it names."""
+        statement = self._capturing.updates_listed if values else self._capturing.deletes_listed
+        numbers = ", ".join(map(str, map(int, ids)))
+        return _text(statement.replace("{values}", values).replace("{ids}", numbers), ddl)
 
     def _each(self, doing: str, statement: str, rows: list[dict[str, Any]]) -> int:
         def work(connection: Connection, ddl: Ddl) -> int:
             return connection.execute(_text(statement, ddl), rows).rowcount
 
         return self.writing.write(doing, work) if rows else 0
-
-
-def _among(ids: Sequence[int]) -> str:
-    """The numbers themselves: as parameters each of them would cost the driver more than the mark that it names."""
-    return f" WHERE id IN ({', '.join(map(str, map(int, ids)))})"
 
 
 def _text(statement: str, ddl: Ddl) -> sa.TextClause:

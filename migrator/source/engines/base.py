@@ -298,7 +298,7 @@ class Capturing:
     statements that drop what dropped triggers leave. `refusals`: why tables cannot be captured. `views`: names, as in
     Captured, of relations without triggers. `limits`: changes that can leave no mark. `decode`: of images, on one
     connection; the dict caches types. `locks_rows`: put at the end of a SELECT that locks its rows and skips rows locked by
-    others. `locks_by_list`: a change of rows by a list of ids locks these alone, and not what lies between them.
+    others. `updates_listed`, `deletes_listed`: statements on the marks with certain ids, which lock no other marks.
     `reads_log`: changes can be captured from the server's log as well (source/capture/log/).
     """
 
@@ -313,7 +313,8 @@ class Capturing:
     limits: tuple[str, ...]
     decode: Callable[[Connection, dict[int, int]], Decode]
     locks_rows: str
-    locks_by_list: bool
+    updates_listed: str
+    deletes_listed: str
     reads_log: bool
 
 

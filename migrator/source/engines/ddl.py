@@ -56,6 +56,10 @@ def refusal(table: str) -> str:
     return f"migrator: rows of {table[:37]} are made of items in DynamoDB; write those instead (see docs/reverse.md)"
 
 
+UPDATES_LISTED = "UPDATE {mark} SET {values} WHERE id IN ({ids})"
+DELETES_LISTED = "DELETE FROM {mark} WHERE id IN ({ids})"
+
+
 class Ddl(Protocol):
     """One dialect's statements. `tables` creates ours if they are missing, `no_tables` drops them."""
 

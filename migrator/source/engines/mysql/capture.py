@@ -445,6 +445,11 @@ CAPTURING = Capturing(
     decode=_decode,
     locks_rows=" FOR UPDATE SKIP LOCKED",
     # With FORCE INDEX (PRIMARY), too, it waits for marks of transactions that are still open.
-    locks_by_list=False,
+    # By a list of ids these servers may read the whole table, and then wait for marks of open transactions.
+    updates_listed="UPDATE {mark} FORCE INDEX (PRIMARY) SET {values} WHERE id IN ({ids})",
+    deletes_listed=(
+        "DELETE {mark} FROM JSON_TABLE('[{ids}]', '$[*]' COLUMNS (id bigint PATH '$')) AS listed"
+        " STRAIGHT_JOIN {mark} FORCE INDEX (PRIMARY) ON {mark}.id = listed.id"
+    ),
     reads_log=False,
 )

@@ -10,7 +10,16 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.ddl import REFUSES, VERSION, ExistingTrigger, Trigger, refusal, words_note
+from migrator.source.engines.ddl import (
+    DELETES_LISTED,
+    REFUSES,
+    UPDATES_LISTED,
+    VERSION,
+    ExistingTrigger,
+    Trigger,
+    refusal,
+    words_note,
+)
 from migrator.source.engines.postgresql.server import NAMED, named
 
 # ── Statements: the schema `migrator`, one trigger function a table, three triggers that call it ──
@@ -215,6 +224,9 @@ def image(columns: Sequence[Column], row: str) -> str:
 def _value(column: Column, row: str) -> str:
     # concat() takes the type's output, as a SELECT does; a cast to text would trim char(n) and widen an inet.
     column_sql = f"{row}.{quoted(column.real)}"
+    if column.virtual and row in ("OLD", "NEW"):
+        # In a trigger's rows such a column is NULL.
+        column_sql = f"(SELECT {column.virtual} FROM (SELECT {row}.*) AS made)"
     if column.kind.read_as:
         column_sql = f"CAST({column_sql} AS {column.kind.read_as})"
     if column.kind.name in ("list", "map"):
@@ -391,6 +403,7 @@ CAPTURING = Capturing(
     limits=(),
     decode=_decode,
     locks_rows=" FOR UPDATE SKIP LOCKED",
-    locks_by_list=True,
+    updates_listed=UPDATES_LISTED,
+    deletes_listed=DELETES_LISTED,
     reads_log=True,
 )

@@ -23,7 +23,7 @@ _COLUMNS = sa.text(f"""
     SELECT c.relname AS table_name, a.attname AS name, a.attnum AS number, a.atttypid AS type, a.atttypmod AS modifier,
         NOT ((a.attnotnull OR t.typnotnull) AND c.relkind IN ('r', 'p')) AS nullable,
         pg_catalog.format_type(a.atttypid, a.atttypmod) AS declared, a.attcollation AS collation,
-        a.attgenerated <> '' AS computed,
+        a.attgenerated <> '' AS computed, a.attgenerated = 'v' AS virtual,
         CASE WHEN a.attgenerated <> '' THEN (SELECT pg_catalog.pg_get_expr(x.adbin, x.adrelid)
             FROM pg_catalog.pg_attrdef x WHERE x.adrelid = c.oid AND x.adnum = a.attnum) END AS expression,
         a.atthasdef OR a.attidentity <> '' AS has_default,
@@ -113,6 +113,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
                 *types.words(row.type),
                 *([f"= {row.expression}"] if row.expression else []),
             ),
+            virtual=row.expression if row.virtual else "",
         )
         by_table.setdefault(row.table_name, []).append(column)
     return by_table

@@ -12,7 +12,9 @@ from sqlalchemy.engine import Connection
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
 from migrator.source.engines.ddl import (
+    DELETES_LISTED,
     REFUSES,
+    UPDATES_LISTED,
     VERSION,
     ExistingTrigger,
     Side,
@@ -241,6 +243,7 @@ CAPTURING = Capturing(
     decode=_decode,
     # A writing transaction of SQLite locks the whole file.
     locks_rows="",
-    locks_by_list=True,
+    updates_listed=UPDATES_LISTED,
+    deletes_listed=DELETES_LISTED,
     reads_log=False,
 )

@@ -1,0 +1,1 @@
+"""What PostgreSQL 18 alone has."""
