@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -188,3 +189,22 @@ def test_marks_of_a_table_that_is_gone_are_read_like_the_others(typed: Capturing
     assert isinstance(mark, Mark)
     assert mark.after is not None
     assert (mark.after["id"], mark.after["n"]) == (1, 5)
+
+
+def test_images_of_generated_columns_hold_what_the_source_computes(each: Capturing) -> None:
+    """Stored or virtual; PostgreSQL has virtual ones from 18 on (tests/nightly/postgres18)."""
+    kinds = ("STORED",) if each.engine == "postgresql" else ("STORED", "VIRTUAL")
+    generated = {f"is_{kind.lower()}": f"integer GENERATED ALWAYS AS (a * 2) {kind}" for kind in kinds}
+    columns = ", ".join(f"{name} {words}" for name, words in generated.items())
+    each.run(f"CREATE TABLE made (id integer PRIMARY KEY, a integer, {columns})")
+    each.install(captured(each.table("made"), ["id", *generated]))
+    each.run(
+        "INSERT INTO made (id, a) VALUES (1, 3)", "UPDATE made SET a = 4", "UPDATE made SET id = 2", "DELETE FROM made"
+    )  # fmt: skip
+
+    def image(id_: int, value: int) -> dict[str, int]:
+        return {"id": id_, **dict.fromkeys(generated, value)}
+
+    images = [(mark.before, mark.after) for mark in each.left()]
+    states = [None, image(1, 6), image(1, 8), image(2, 8), None]
+    assert images == list(pairwise(states))
