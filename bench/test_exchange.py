@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import orjson
-
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.store import DynamoStore
-from migrator.mapping.items.wire import encode_sized
-from migrator.mapping.model.table import BATCH_WRITE_ITEMS, EncodedItem, Item, KeyAttribute, TableDesign
+from migrator.mapping.items.wire import encode_item
+from migrator.mapping.model.table import BATCH_WRITE_ITEMS, Item, KeyAttribute, TableDesign
 from tests.support_fence import no_fence
+from tests.support_items import encoded
 from tests.support_lanes import by_botocore
 
 REQUESTS = 100
@@ -46,27 +45,27 @@ def item(number: int) -> Item:
 ITEMS = [item(number) for number in range(REQUESTS * BATCH_WRITE_ITEMS)]
 
 
-def encoded(made: Item) -> EncodedItem:
-    wired, size = encode_sized(made)
-    return DESIGN.key_of(made), orjson.dumps(wired), size, None
-
-
 def client_of(sink: str) -> Any:
     return dynamodb_client(region=None, profile=None, endpoint=sink)
+
+
+def put_by_botocore(store: DynamoStore) -> None:
+    for at in range(0, len(ITEMS), BATCH_WRITE_ITEMS):
+        batch = ITEMS[at : at + BATCH_WRITE_ITEMS]
+        puts = [{"PutRequest": {"Item": encode_item(one)}} for one in batch]
+        store.client.batch_write_item(RequestItems={DESIGN.name: puts}, ReturnConsumedCapacity="INDEXES")
 
 
 def test_cpu_of_a_request(sink: str) -> None:
     ours, botocores = (
         DynamoStore(client, DESIGN, no_fence) for client in (client_of(sink), by_botocore(client_of(sink)))
     )
-    as_json = [encoded(made) for made in ITEMS]
+    items = encoded(ITEMS, DESIGN)
     inserts = ConditionalWrites(ours)
     ways: dict[str, Callable[[], object]] = {
-        "items by botocore": lambda: botocores.put(ITEMS),
-        "items": lambda: ours.put(ITEMS),
-        "items as JSON": lambda: ours.put_encoded(as_json),
-        "inserts of items": lambda: inserts.write(ITEMS, fresh=True),
-        "inserts of items as JSON": lambda: inserts.insert_encoded(as_json),
+        "items by botocore": lambda: put_by_botocore(botocores),
+        "items": lambda: ours.put(items),
+        "inserts": lambda: inserts.write(items, fresh=True),
     }
     figures: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(ROUNDS):

@@ -29,7 +29,6 @@ from migrator.mapping.check.check import check_mapping
 from migrator.mapping.model.journal import RunIdentity
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims, ConditionalPath
 from migrator.stages.live.refresh import Refresh
@@ -98,14 +97,12 @@ def beside_others(shape: Shape, url: str, endpoint: str) -> int:
             tickets=capture.tickets,
             memory=SqlMemory(journal.database, "bench"),
             control=FakeStore(design, no_fence),
-            entities=live_entities(checked.mapping, checked.entities),
+            entities=live_entities(checked.mapping, checked.entities, capture.source),
             table=design,
             revision=checked.mapping.revision,
             check=no_fence,
         )
-        path = inserts_where_possible(
-            ConditionalPath(refresh, SqlOpenFindings(journal.database, "bench", "bench"), {})
-        )
+        path = ConditionalPath(refresh, SqlOpenFindings(journal.database, "bench", "bench"), {})
         options = BackfillOptions(workers=1, page_rows=2000)
         stage = Backfill(capture.source, journal, path, Silent(), options)
         run = journal.start_run(RunIdentity("backfill", "bench", design.name, checked.mapping.revision))

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.journal import Page
 from migrator.mapping.model.table import RowTree
-from migrator.stages.backfill.encoded import encoded_where_possible
-from migrator.stages.backfill.write import Claims, FastPath, PagePath, Puts
+from migrator.stages.backfill.write import Claims, FastPath, PagePath, Puts, encoders_of
 from migrator.stages.verify.scan import DirectItems
 
 
@@ -26,23 +26,20 @@ def all_answered() -> int:
 
 @dataclass(frozen=True)
 class PageOf:
-    """A page that a test reads in its own way. `read_raw`: with raw texts, where it can be read so."""
+    """A page that a test reads in its own way. `read_raw`: with raw texts, if it can be read so."""
 
     read: Callable[[], list[RowTree]]
     read_raw: Callable[[frozenset[int]], RawPage] | None = None
     page: Page = Page("", 1, None, None)
 
-    def __call__(self) -> list[RowTree]:
-        return self.read()
-
-    def raw(self, places: frozenset[int]) -> RawPage:
-        return RawPage(self.read(), frozenset(), tuple) if self.read_raw is None else self.read_raw(places)
+    def __call__(self, raw: frozenset[int]) -> RawPage:
+        return RawPage(self.read()) if self.read_raw is None else self.read_raw(raw)
 
 
 def written_alone(store: Puts, claims: Claims) -> PagePath:
     """The path of a backfill beside which nothing writes, of a source that stands still."""
-    path = FastPath(store, claims, time.time, no_fence, None, None, frozenset())
-    return encoded_where_possible(path, list(claims.entities.values()))
+    encoders = encoders_of(claims.source, claims.entities.values(), compile_encoder)
+    return FastPath(store, claims, encoders, time.time, no_fence, None, None, frozenset())
 
 
 OF_A_STILL_SOURCE: dict[str, Any] = {

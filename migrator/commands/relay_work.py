@@ -198,7 +198,7 @@ def _work(stack: ExitStack, command_job: CommandJob, context: JobContext, asked:
     if once and pace.throttle.paused:
         what = f"job {read.name} is {pace.held}: no change was processed"
         raise StoppedError(f"{what}. Run `migrator pace {read.path} --resume`, then run this command again")
-    edges_of_daemon = (edges.encoding_relay, edges.heartbeats, report, edges.guard)
+    edges_of_daemon = (edges.relay, edges.heartbeats, report, edges.guard)
     daemon = Daemon(*edges_of_daemon, asked.workers, stop, held=lambda: pace.held)
     with RunEnd(journal, run, read.hooks), shown_live(report.line):
         _run(daemon, report, others, asked.words(read), once=once)

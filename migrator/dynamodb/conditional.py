@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import orjson
+from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from migrator.dynamodb.failures import UNPROCESSED, Unprocessed, error_code, holds, passes_in_batch
@@ -15,22 +16,12 @@ from migrator.dynamodb.puts import FirstTries
 from migrator.dynamodb.store import Batch, DynamoStore, Sized, batches
 from migrator.dynamodb.writes import (
     CANCELLED,
-    EncodedPut,
-    ItemPut,
     Put,
-    PutForm,
-    SourceText,
     Transaction,
     Write,
 )
-from migrator.mapping.items.wire import (
-    decode_item,
-    encode,
-    encode_item,
-    encode_sized,
-    item_bytes,
-    write_units,
-)
+from migrator.mapping.items.encoder import encoded_of, item_of
+from migrator.mapping.items.wire import encode, encode_item, write_units
 from migrator.mapping.model.live import Outcome, Verdict
 from migrator.mapping.model.table import STATEMENT_BYTES, TOMBSTONE, EncodedItem, Item
 from migrator.runtime.errors import FullCollectionError, ItemRefusedError, NeverTakenError
@@ -51,7 +42,6 @@ _NOTHING_OF_OTHERS = "attribute_not_exists(#key) OR #source = :source OR #type =
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
-Tried = TypeVar("Tried", bound=Write)
 
 
 class ConditionalWrites(Forked):
@@ -64,13 +54,12 @@ class ConditionalWrites(Forked):
     def __init__(self, store: DynamoStore) -> None:
         self.store = store
         self.design = store.design
-        self._names = {"#type": self.design.type_attribute, "#ticket": self.design.ticket_attribute}
         self._own_names = {
             "#key": self.design.key[0].name,
             "#source": self.design.source_attribute,
             "#type": self.design.type_attribute,
         }
-        self._form = PutForm.of_table(self.design.name, _NOTHING_NEWER, self._own_names | self._names)
+        self._names = self._own_names | {"#ticket": self.design.ticket_attribute}
         self._connections = int(self.store.client.meta.config.max_pool_connections)
         self._pool = self._new_pool()
         tell_of_forks(self)
@@ -83,121 +72,80 @@ class ConditionalWrites(Forked):
         if in_child:
             self._pool = self._new_pool()
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
-        return self._kept(items, partial(self._written, request=self._conditional_put, fresh=fresh))
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
+        return self._kept(items, partial(self._written, own=False, fresh=fresh))
 
-    def write_own(self, items: Sequence[Item]) -> list[Outcome]:
-        return self._kept(items, partial(self._written, request=self._own_put, fresh=True))
+    def write_own(self, items: Sequence[EncodedItem]) -> list[Outcome]:
+        return self._kept(items, partial(self._written, own=True, fresh=True))
+
+    def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
+        if not self.design.kept:
+            return self._written_together(groups)
+        return [
+            outcome
+            for group in groups
+            for outcome in self._kept(group, lambda items: self._written_together([items]), whole=True)
+        ]
 
     # ── attributes of services ──
 
-    def _kept(self, items: Sequence[Item], write: Callable[[Sequence[Item]], list[Outcome]]) -> list[Outcome]:
+    def _kept(
+        self,
+        items: Sequence[EncodedItem],
+        write: Callable[[Sequence[EncodedItem]], list[Outcome]],
+        *,
+        whole: bool = False,
+    ) -> list[Outcome]:
         """What came of the items, each put with what services keep on the stored one; read and put again where they changed
-        it in between."""
+        it in between: those items, or all of them."""
         if not self.design.kept:
             return write(items)
         outcomes: dict[int, Outcome] = {}
         while left := [number for number in range(len(items)) if number not in outcomes]:
             written = write(self._with_kept([items[number] for number in left]))
+            if whole and any(outcome.verdict == "kept_changed" for outcome in written):
+                continue
             found = dict(zip(left, written, strict=True))
             outcomes |= {number: one for number, one in found.items() if one.verdict != "kept_changed"}
         return [outcomes[number] for number in range(len(items))]
 
-    def _with_kept(self, items: Sequence[Item]) -> list[Item]:
-        kept = self.design.kept
-        live = [item for item in items if not self._is_tombstone(item)]
-        stored = self.store.get(list({self.design.key_of(item) for item in live}))
-        return [
-            item
-            if self._is_tombstone(item)
-            else {name: value for name, value in item.items() if name not in kept}
-            | self._kept_of(stored.get(self.design.key_of(item), {}))
-            for item in items
-        ]
+    def _with_kept(self, items: Sequence[EncodedItem]) -> list[EncodedItem]:
+        stored = self.store.get(list({item.key for item in items if not item.is_tombstone}))
+
+        def merged(item: EncodedItem) -> EncodedItem:
+            own = {name: value for name, value in item_of(item).items() if name not in self.design.kept}
+            return encoded_of(own | self._kept_of(stored.get(item.key, {})), self.design)
+
+        # A tombstone takes the place of all of an item.
+        return [item if item.is_tombstone else merged(item) for item in items]
 
     def _kept_of(self, item: Item) -> Item:
         return {name: value for name, value in item.items() if name in self.design.kept}
 
-    def _is_tombstone(self, item: Item) -> bool:
-        """It takes the place of all of an item."""
-        return item.get(self.design.type_attribute) == TOMBSTONE
-
     # ── items ──
 
-    def _written(
-        self, items: Sequence[Item], request: Callable[[Item], dict[str, Any]], *, fresh: bool
-    ) -> list[Outcome]:
+    def _written(self, items: Sequence[EncodedItem], *, own: bool, fresh: bool) -> list[Outcome]:
         before = self.store.sent.taken
         table = self.design.name
         # By their number in place of their key: no two are of one key.
         statements = [_statement(table, number, item) for number, item in enumerate(items)] if fresh else []
         done = self._inserted(statements, before)
         left = [number for number in range(len(items)) if number not in done]
-        puts = [ItemPut(items[number], request, self.refused) for number in left]
-        refused = {left[number]: outcome for number, outcome in self._put_all(puts, before).items()}
-        return [refused.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
-
-    def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
-        if self.design.kept:
-            return _not_stored(self.write(list(map(_decoded, items)), fresh=True))
-        before = self.store.sent.taken
-        done = self._inserted_encoded(items, before)
-        left = [_decoded(item) for number, item in enumerate(items) if number not in done]
-        puts = [ItemPut(item, self._conditional_put, self.refused) for item in left]
-        refused = self._put_all(puts, before)
-        return [refused.get(number) or Outcome(item, "stored") for number, item in enumerate(left)]
-
-    def write_encoded(
-        self, items: Sequence[tuple[SourceText, EncodedItem]], ticket: int, *, fresh: bool = False
-    ) -> list[Outcome]:
-        if self.design.kept:
-            return _not_stored(self.write([_decoded(item) for _, item in items], fresh=fresh))
-        before = self.store.sent.taken
-        done = self._inserted_encoded([item for _, item in items], before) if fresh else set()
-        form = self._form.of(ticket)
-        puts = [
-            EncodedPut(item, source, form, self._conditional_put, self.refused)
-            for number, (source, item) in enumerate(items)
-            if number not in done
-        ]
-        return list(self._put_all(puts, before).values())
-
-    def _inserted_encoded(self, items: Sequence[EncodedItem], before: int) -> set[int]:
-        table = self.design.name
-        statements = [
-            _encoded_statement(table, number, attributes, size)
-            for number, (_, attributes, size, _) in enumerate(items)
-        ]
-        return self._inserted(statements, before)
-
-    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
-        if self.design.kept:
-            return [outcome for group in groups for outcome in self._kept_together(group)]
-        return self._written_together(groups)
-
-    def _kept_together(self, group: Sequence[Item]) -> list[Outcome]:
-        while True:
-            outcomes = self._written_together([self._with_kept(group)])
-            if all(outcome.verdict != "kept_changed" for outcome in outcomes):
-                return outcomes
-
-    def _written_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
-        transactions = [self._transaction(group) for group in groups if group]
-        written = self._transact_all(transactions)
+        puts = [Put(items[number], self._put_of(items[number], own=own), self._refused) for number in left]
+        tried = dict(zip(left, self._tried(puts, before), strict=True))
         return [
-            outcome
-            for number, transaction in enumerate(transactions)
-            for outcome in written.get(number) or [Outcome(item, "stored") for item in transaction.items]
+            tried[number][0] if number in tried else Outcome(item, "stored")
+            for number, item in enumerate(items)
         ]
 
-    def write_encoded_together(
-        self, groups: Sequence[tuple[SourceText, Sequence[EncodedItem]]], ticket: int
-    ) -> list[Outcome]:
-        if self.design.kept:
-            return _not_stored(self.write_together([list(map(_decoded, items)) for _, items in groups]))
-        transactions = [self._encoded_transaction(source, items, ticket) for source, items in groups]
-        written = self._transact_all(transactions).values()
-        return _not_stored(outcome for outcomes in written for outcome in outcomes)
+    def _written_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
+        transactions = [
+            Transaction(group, [self._put_of(item, own=False) for item in group], self._refused)
+            for group in groups
+            if group
+        ]
+        outcomes = self._tried(transactions, self.store.sent.taken)
+        return [outcome for of_group in outcomes for outcome in of_group]
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
         return sum(self._all(self._remove, tombstones))
@@ -230,47 +178,33 @@ class ConditionalWrites(Forked):
 
     # ── puts and deletes ──
 
-    def _conditional_put(self, item: Item) -> dict[str, Any]:
-        """A put under rule 3's condition: a request of its own, or an action of a transaction."""
-        put = self._own_put(item)
-        ticket = encode(item.get(self.design.ticket_attribute, 0))
-        return put | {
-            "ConditionExpression": put["ConditionExpression"].replace(_NOTHING_OF_OTHERS, _NOTHING_NEWER),
-            "ExpressionAttributeNames": put["ExpressionAttributeNames"] | self._names,
-            "ExpressionAttributeValues": put["ExpressionAttributeValues"] | {":ticket": ticket},
-        }
-
-    def _own_put(self, item: Item) -> dict[str, Any]:
-        """A put over nothing of others."""
-        values = {":source": item.get(self.design.source_attribute), ":dead": TOMBSTONE}
-        kept = {} if self._is_tombstone(item) else dict(enumerate(sorted(self.design.kept)))
-        as_read = [
-            f"#kept{number} = :kept{number}" if name in item else f"attribute_not_exists(#kept{number})"
-            for number, name in kept.items()
-        ]
-        values |= {f":kept{number}": item[name] for number, name in kept.items() if name in item}
+    def _put_of(self, item: EncodedItem, *, own: bool) -> dict[str, Any]:
+        """A put under rule 3's condition, as an action of a transaction; `own`: over nothing of others'."""
+        names, condition = self._own_names, _NOTHING_OF_OTHERS
+        values: dict[str, Any] = {":source": {"S": item.source}, ":dead": {"S": TOMBSTONE}}
+        if not own:
+            names, condition = self._names, _NOTHING_NEWER
+            values[":ticket"] = {"N": str(item.ticket)}
+        if self.design.kept and not item.is_tombstone:
+            kept, there = dict(enumerate(sorted(self.design.kept))), orjson.loads(item.json)
+            as_read = [
+                f"#kept{number} = :kept{number}" if name in there else f"attribute_not_exists(#kept{number})"
+                for number, name in kept.items()
+            ]
+            condition = " AND ".join([f"({condition})", *as_read])
+            names = names | {f"#kept{number}": name for number, name in kept.items()}
+            values |= {f":kept{number}": there[name] for number, name in kept.items() if name in there}
         return {
             "TableName": self.design.name,
-            "Item": encode_item(item),
-            "ConditionExpression": " AND ".join([f"({_NOTHING_OF_OTHERS})", *as_read])
-            if as_read
-            else _NOTHING_OF_OTHERS,
-            "ExpressionAttributeNames": self._own_names
-            | {f"#kept{number}": name for number, name in kept.items()},
-            "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
+            "Item": orjson.Fragment(item.json),
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": values,
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-    def _put_all(self, puts: Sequence[Put], before: int) -> dict[int, Outcome]:
-        """The outcomes of those that are not stored, by their numbers."""
-        written = self._tried(puts, partial(self._put_or_why_not, before))
-        return {number: outcome for number, (outcome,) in written.items() if outcome.verdict != "stored"}
-
-    def _tried(
-        self, writes: Sequence[Tried], further: Callable[[tuple[Tried, Exception | None]], list[Outcome]]
-    ) -> dict[int, list[Outcome]]:
-        """The outcomes of all but some that are stored, by their numbers. `further`: the further tries of one of them, with
-        the failure of its first one.
+    def _tried(self, writes: Sequence[Write], before: int) -> list[list[Outcome]]:
+        """The outcomes of each write's items. `before`: how many items the table had taken before anything was sent.
 
         The first try of each goes with those of many others. After the first one that failed for another reason than its
         conditions, each goes by itself, with its further tries.
@@ -279,119 +213,70 @@ class ConditionalWrites(Forked):
         if len(writes) > 1 and (sockets := self.store.sockets) is not None:
             first.send(sockets)
         left = [number for number in range(len(writes)) if number not in first.answered]
+        further = partial(self._settled_or_why_not, before)
         tried = self._all(further, [(writes[number], first.failed.get(number)) for number in left])
-        return {**first.refused, **dict(zip(left, tried, strict=True))}
+        outcomes = {**first.refused, **dict(zip(left, tried, strict=True))}
+        return [outcomes.get(number) or _all_stored(write) for number, write in enumerate(writes)]
 
-    def _put_or_why_not(self, before: int, put_and_failure: tuple[Put, Exception | None]) -> list[Outcome]:
-        """The outcome of a put, with the failure of its first try; `before`: how many items the table had taken before
-        anything was sent."""
-        put, failure = put_and_failure
+    def _settled_or_why_not(
+        self, before: int, write_and_failure: tuple[Write, Exception | None]
+    ) -> list[Outcome]:
+        write, failure = write_and_failure
         try:
-            return self._put(put, failure)
+            return self._settled(write, failure)
         except ItemRefusedError as error:
-            if not self.store.sent.taken and not isinstance(error, FullCollectionError):
+            is_of_item = self.store.sent.taken or isinstance(error, FullCollectionError)
+            if isinstance(write, Transaction) or not is_of_item:
                 # Nothing says that the table would take any item at all.
                 raise
-            return [Outcome(put.item, "unwritten", why=str(error))]
+            why = str(error)
         except NeverTakenError:
             if self.store.sent.taken == before:
                 raise
-            return [Outcome(put.item, "unwritten", why=UNPROCESSED)]
+            why = UNPROCESSED
+        return [Outcome(item, "unwritten", why=why) for item in write.items]
 
-    def _put(self, put: Put, failure: Exception | None) -> list[Outcome]:
-        request = {**put.request(), "ReturnConsumedCapacity": "INDEXES"}
+    def _settled(self, write: Write, failure: Exception | None) -> list[Outcome]:
+        """The outcomes of a write's items, with the failure of its first try.
+
+        Raises: StoppedError when DynamoDB gave up; ItemRefusedError where it does not take the items as they are.
+        """
         failures = [] if failure is None else [failure]
+        operation = xform_name(write.operation)
 
         def once() -> list[Outcome]:
             try:
                 if failures:
                     raise failures.pop()
-                self.store.metered(put.units(), partial(self.store.client.put_item, **request))
+                call = partial(getattr(self.store.client, operation), **write.request())
+                self.store.metered(write.units(), call)
             except ClientError as error:
-                outcomes = put.refused(error)
-                if outcomes is None:
-                    raise
-                return outcomes
-            return [Outcome(put.item, "stored")]
-
-        outcomes: list[Outcome] = self.store.retried("put_item", once)
-        self.store.sent.taken += 1
-        return outcomes
-
-    # ── transactions ──
-
-    def _transaction(self, items: Sequence[Item]) -> Transaction:
-        puts, sizes = map(self._conditional_put, items), map(item_bytes, items)
-        return Transaction(list(puts), list(sizes), items.__getitem__, self.refused)
-
-    def _encoded_transaction(
-        self, source: SourceText, items: Sequence[EncodedItem], ticket: int
-    ) -> Transaction:
-        values = {":source": encode(source), ":dead": encode(TOMBSTONE), ":ticket": encode(ticket)}
-        put = {
-            "TableName": self.design.name,
-            "Item": None,
-            "ConditionExpression": _NOTHING_NEWER,
-            "ExpressionAttributeNames": self._own_names | self._names,
-            "ExpressionAttributeValues": values,
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
-        puts = [{**put, "Item": orjson.Fragment(item[1])} for item in items]
-        sizes = [item[2] for item in items]
-        return Transaction(puts, sizes, lambda number: _decoded(items[number]), self.refused)
-
-    def _transact_all(self, transactions: Sequence[Transaction]) -> dict[int, list[Outcome]]:
-        return self._tried(transactions, partial(self._transact_or_why_not, self.store.sent.taken))
-
-    def _transact_or_why_not(
-        self, before: int, transaction_and_failure: tuple[Transaction, Exception | None]
-    ) -> list[Outcome]:
-        transaction, failure = transaction_and_failure
-        try:
-            return self._transact(transaction, failure)
-        except NeverTakenError:
-            if self.store.sent.taken == before:
-                raise
-            return [Outcome(item, "unwritten", why=UNPROCESSED) for item in transaction.items]
-
-    def _transact(self, transaction: Transaction, failure: Exception | None) -> list[Outcome]:
-        """Raises: StoppedError when DynamoDB gave up; ItemRefusedError where it does not take the items as they are."""
-        failures = [] if failure is None else [failure]
-
-        def once() -> list[Outcome]:
-            try:
-                if failures:
-                    raise failures.pop()
-                request = transaction.request()
-                self.store.metered(
-                    transaction.units(), partial(self.store.client.transact_write_items, **request)
-                )
-            except ClientError as error:
-                outcomes = transaction.refused(error)
-                if outcomes is None and error_code(error) == CANCELLED:
+                outcomes = write.refused(error)
+                if outcomes is None and isinstance(write, Transaction) and error_code(error) == CANCELLED:
                     # An answer: nothing of it took effect, so the next try is another request.
-                    transaction.cancelled += 1
-                    unprocessed, is_throttled = transaction.not_taken(error, self.design.name)
+                    write.cancelled += 1
+                    unprocessed, is_throttled = write.not_taken(error, self.design.name)
                     if is_throttled:
-                        self.store.throttled(transaction.units())
+                        self.store.throttled(write.units())
                     raise unprocessed from None
                 if outcomes is None:
                     raise
                 return outcomes
-            return [Outcome(item, "stored") for item in transaction.items]
+            return _all_stored(write)
 
-        outcomes: list[Outcome] = self.store.retried("transact_write_items", once)
-        self.store.sent.taken += transaction.count
+        outcomes: list[Outcome] = self.store.retried(operation, once)
+        self.store.sent.taken += len(write.items)
         return outcomes
 
-    def refused(self, item: Item, other: Item) -> Outcome:
+    def _refused(self, item: EncodedItem, other: Item) -> Outcome:
         """The outcome of a put that `other`, the item under its key, refused."""
-        if not self._is_tombstone(item) and _differ(self._kept_of(item), self._kept_of(other)):
+        has_kept = bool(self.design.kept) and not item.is_tombstone
+        if has_kept and _differ(self._kept_of(item_of(item)), self._kept_of(other)):
             return Outcome(item, "kept_changed")
         owner = str(other.get(self.design.source_attribute, ""))
         ticket = other.get(self.design.ticket_attribute)
         ticket_there = ticket if isinstance(ticket, int) else 0
-        if owner and owner == item.get(self.design.source_attribute):
+        if owner and owner == item.source:
             return Outcome(item, "newer", ticket=ticket_there)
         is_tombstone = other.get(self.design.type_attribute) == TOMBSTONE
         verdict: Verdict = "tombstoned_by_other" if is_tombstone else "owned_by_other"
@@ -403,7 +288,7 @@ class ConditionalWrites(Forked):
             "TableName": self.design.name,
             "Key": self.store.key(self.design.key_of(tombstone)),
             "ConditionExpression": "#type = :dead AND #ticket = :ticket",
-            "ExpressionAttributeNames": self._names,
+            "ExpressionAttributeNames": {name: self._names[name] for name in ("#type", "#ticket")},
             "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
             "ReturnConsumedCapacity": "INDEXES",
         }
@@ -467,43 +352,27 @@ def _differ(one: Item, other: Item) -> bool:
     return encode_item(one) != encode_item(other)
 
 
-def _not_stored(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    return [outcome for outcome in outcomes if outcome.verdict != "stored"]
+def _all_stored(write: Write) -> list[Outcome]:
+    return [Outcome(item, "stored") for item in write.items]
 
 
-def _decoded(item: EncodedItem) -> Item:
-    return decode_item(orjson.loads(item[1]))
-
-
-def _statement(table: str, number: int, item: Item) -> Sized | None:
-    wired, size = encode_sized(item)
-    text = _insert_text(table, tuple(wired))
-    if text is None:
-        return None
-    return (number,), {"Statement": text, "Parameters": list(wired.values())}, size
-
-
-def _encoded_statement(table: str, number: int, attributes: bytes, size: int) -> Sized | None:
-    wired = orjson.loads(attributes)
+def _statement(table: str, number: int, item: EncodedItem) -> Sized | None:
+    wired = orjson.loads(item.json)
     head = _insert_head(table, tuple(wired))
     if head is None:
         return None
-    return (number,), orjson.Fragment(head + orjson.dumps(list(wired.values())) + b"}"), size
-
-
-@lru_cache(maxsize=1024)
-def _insert_text(table: str, names: tuple[str, ...]) -> str | None:
-    """The statement that inserts an item with these attributes; None where it is longer than one may be."""
-    values = ", ".join(f"{_quoted(name)}: ?" for name in names)
-    statement = f'INSERT INTO "{table}" VALUE {{{values}}}'
-    return statement if len(statement.encode()) <= STATEMENT_BYTES else None
+    return (number,), orjson.Fragment(head + orjson.dumps(list(wired.values())) + b"}"), item.size_bytes
 
 
 @lru_cache(maxsize=1024)
 def _insert_head(table: str, names: tuple[str, ...]) -> bytes | None:
-    """The statement as JSON, up to its parameters."""
-    text = _insert_text(table, names)
-    return None if text is None else b'{"Statement":' + orjson.dumps(text) + b',"Parameters":'
+    """The statement that inserts an item with these attributes as JSON, up to its parameters; None where it is longer than
+    one may be."""
+    values = ", ".join(f"{_quoted(name)}: ?" for name in names)
+    statement = f'INSERT INTO "{table}" VALUE {{{values}}}'
+    if len(statement.encode()) > STATEMENT_BYTES:
+        return None
+    return b'{"Statement":' + orjson.dumps(statement) + b',"Parameters":'
 
 
 def _quoted(name: str) -> str:

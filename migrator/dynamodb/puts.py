@@ -19,7 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedErro
 from urllib3.connection import HTTPConnection
 
 from migrator.dynamodb.answers import BrokenFrameError, Received, checked_last, consumed_by_meter, received
-from migrator.dynamodb.exchange import Connections, SocketTransport
+from migrator.dynamodb.exchange import Connections, SocketTransport, json_of
 from migrator.dynamodb.failures import is_throttle
 from migrator.dynamodb.store import DynamoStore
 from migrator.dynamodb.throttle import Request as Limited
@@ -41,6 +41,7 @@ class FirstTries:
         self._store = store
         self._writes = writes
         self._limited: dict[int, Limited] = {}
+        self._sent: dict[int, Mapping[str, Any]] = {}
         self.answered: set[int] = set()
         self.refused: dict[int, list[Outcome]] = {}
         self.failed: dict[int, Exception] = {}
@@ -61,7 +62,8 @@ class FirstTries:
     def _request(self, sockets: SocketTransport, number: int) -> bytes:
         write = self._writes[number]
         try:
-            body = write.body()
+            params = self._sent[number] = write.request()
+            body = json_of(params)
             # Here, and once more when it is signed.
             self._store.check()
             with checked_last(self._store.check):
@@ -93,7 +95,7 @@ class FirstTries:
         finally:
             self._settle(number, consumed)
         self.answered.add(number)
-        self._store.sent.taken += self._writes[number].count
+        self._store.sent.taken += len(self._writes[number].items)
         return True
 
     def _answer_of(self, number: int, received: Received | BotoCoreError) -> Mapping[str, Any] | None:
@@ -103,7 +105,7 @@ class FirstTries:
             raise received
         try:
             answer: Mapping[str, Any] = client.exchange.answer(
-                client, write.operation, write.asked(), received
+                client, write.operation, self._sent.pop(number), received
             )
         except ClientError as error:
             outcomes = write.refused(error)

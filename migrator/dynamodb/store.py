@@ -27,7 +27,6 @@ from migrator.mapping.items.wire import (
     decode_item,
     encode,
     encode_item,
-    encode_sized,
     item_bytes,
     units_of_writes,
     write_units,
@@ -255,24 +254,15 @@ class DynamoStore(Forked):
         if in_child:
             self.client.close()
 
-    def put(self, items: Sequence[Item]) -> Receipt:
-        wired = ((self.design.key_of(item), *encode_sized(item)) for item in items)
-        return self._put([(key, {"PutRequest": {"Item": item}}, size) for key, item, size in wired])
-
     @property
     def sockets(self) -> SocketTransport | None:
         """The connections on which many requests go side by side, where they are ours."""
         sockets: SocketTransport | None = self.client.exchange.sockets
         return sockets
 
-    def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
-        """As `put`."""
+    def put(self, items: Sequence[EncodedItem]) -> Receipt:
         fragment, before = orjson.Fragment, b'{"PutRequest":{"Item":'
-        return self._put(
-            [(key, fragment(before + attributes + b"}}"), size) for key, attributes, size, _ in items]
-        )
-
-    def _put(self, sized: Sequence[Sized]) -> Receipt:
+        sized = [(item.key, fragment(before + item.json + b"}}"), item.size_bytes) for item in items]
         units, requests = 0.0, 0
         unwritten: dict[ItemKey, str] = {}
         refused: list[ItemRefusedError] = []

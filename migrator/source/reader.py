@@ -113,6 +113,7 @@ class SqlSource(SqlTotals):
         self.pace = pace or RateLimit()
         self._schemas = tuple(schemas)
         self._root_selects: dict[int, RootSelect] = {}
+        self._is_inside = False
 
     @property
     def dialect(self) -> str:
@@ -205,7 +206,12 @@ class SqlSource(SqlTotals):
         upto: SourceKey | None,
         limit: int | None = None,
     ) -> RawPage:
-        return self._page(plan, after, upto, limit, engine_of(self.dialect).connecting.fetched, raw)
+        return self._page(plan, after, upto, limit, self._fetched, raw)
+
+    @property
+    def _fetched(self) -> _Fetched:
+        """Inside a service's transaction, rows come as its connection gives them."""
+        return _as_usual if self._is_inside else engine_of(self.dialect).connecting.fetched
 
     def _page(
         self,
@@ -248,7 +254,7 @@ class SqlSource(SqlTotals):
         self, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
     ) -> list[RawPage]:
         """The same, with these places raw; none of them where the columns have other types meanwhile."""
-        return self._of_keys(plan, keys, engine_of(self.dialect).connecting.fetched, raw)
+        return self._of_keys(plan, keys, self._fetched, raw)
 
     def _of_keys(
         self, plan: EntityPlan, keys: Sequence[SourceKey], fetched: _Fetched, raw: frozenset[int]
@@ -383,6 +389,7 @@ class SqlSource(SqlTotals):
         with within(self._reading, connection) as reading:
             same = copy.copy(self)
             same._reading = same._pages = reading
+            same._is_inside = True
             same.pace = RateLimit()
             yield same
 

@@ -32,7 +32,7 @@ from migrator.stages.core.removal import Forget, Strip, Undo
 from migrator.stages.live.instances import Role
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay
-from migrator.stages.live.send import encoded_of, send
+from migrator.stages.live.send import send
 from migrator.stages.live.service import Strict
 from migrator.stages.live.writers import Purge, WriterHeartbeats
 from migrator.stages.verify.stage import Verify
@@ -40,6 +40,7 @@ from tests import pins
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
 from tests.support_fence import PageOf, no_fence
+from tests.support_items import encoded, put_items, write_groups, write_items
 from tests.unit.stages.core.live_world import Shop
 
 NEEDS: list[tuple[Callable[..., Any], str]] = [
@@ -226,7 +227,7 @@ def tables(request: pytest.FixtureRequest) -> Iterator[Callable[[Callable[[], No
     """Gives the edges of one table that holds two items, under the check that it is given."""
     if request.param == "fake":
         fake = FakeStore(DESIGN, no_fence)
-        fake.put([ITEM, DEAD])
+        put_items(fake, [ITEM, DEAD])
 
         def made(check: Callable[[], None]) -> Table:
             store = FakeStore(DESIGN, check)
@@ -239,7 +240,7 @@ def tables(request: pytest.FixtureRequest) -> Iterator[Callable[[Callable[[], No
     client = dynamodb_client(region=None, profile=None, endpoint=request.getfixturevalue("dynamodb_url"))
     DynamoTableAdmin(client).create(design)
     free = DynamoStore(client, design, no_fence)
-    free.put([ITEM, DEAD])
+    put_items(free, [ITEM, DEAD])
 
     def real(check: Callable[[], None]) -> Table:
         store = free.fenced(check)
@@ -251,26 +252,17 @@ def tables(request: pytest.FixtureRequest) -> Iterator[Callable[[Callable[[], No
 
 
 SENT: dict[str, Callable[[Table], object]] = {
-    "put": lambda table: table.items.put([NEW]),
+    "put": lambda table: put_items(table.items, [NEW]),
     "delete": lambda table: table.items.delete([("P", "S")]),
     "delete_own": lambda table: table.items.delete_own([ITEM]),
-    "write": lambda table: table.writes.write([NEW]),
-    "insert": lambda table: table.writes.write([NEW], fresh=True),
-    "write_own": lambda table: table.writes.write_own([NEW]),
-    "write_together": lambda table: table.writes.write_together([[NEW, {**NEW, "SK": "NEW2"}]]),
-    "write_together, many": lambda table: table.writes.write_together(
-        [[{**NEW, "SK": f"{group}{n}"} for n in range(2)] for group in range(3)]
+    "write": lambda table: write_items(table.writes, [NEW]),
+    "insert": lambda table: write_items(table.writes, [NEW], fresh=True),
+    "write_own": lambda table: table.writes.write_own(encoded([NEW], DESIGN)),
+    "write_together": lambda table: write_groups(table.writes, [[NEW, {**NEW, "SK": "NEW2"}]]),
+    "write_together, many": lambda table: write_groups(
+        table.writes, [[{**NEW, "SK": f"{group}{n}"} for n in range(2)] for group in range(3)]
     ),
-    "write_encoded": lambda table: table.writes.write_encoded(
-        [("order:[1]", encoded_of({**NEW, "SK": f"{n}"}, DESIGN)) for n in range(3)], 5
-    ),
-    "write_encoded_together": lambda table: table.writes.write_encoded_together(
-        [
-            ("order:[1]", [encoded_of({**NEW, "SK": f"{group}{n}"}, DESIGN) for n in range(2)])
-            for group in range(3)
-        ],
-        5,
-    ),
+    "write, many": lambda table: write_items(table.writes, [{**NEW, "SK": f"{n}"} for n in range(3)]),
     "remove_tombstones": lambda table: table.writes.remove_tombstones([DEAD]),
     "raise_control": lambda table: table.control.raise_control(7),
     "keep": lambda table: table.control.keep("id", "shop", Kept("one")),
@@ -302,7 +294,8 @@ class Claimed:
 
 def by_fast_path(shop: Shop) -> None:
     entity = shop.refresh.entities["users"].compiled
-    path = FastPath(shop.store, Claimed(), lambda: 0.0, lost, None, None, frozenset())  # type: ignore[arg-type]
+    encoders = {"users": shop.refresh.entities["users"].encoder}
+    path = FastPath(shop.store, Claimed(), encoders, lambda: 0.0, lost, None, None, frozenset())  # type: ignore[arg-type]
     path.copy(entity, PageOf(lambda: shop.source.read_page(entity.plan, None, None)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,9 +19,9 @@ from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.model.edges import ItemStore
 from migrator.mapping.model.live import ConditionalStore, Outcome
 from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.stages.live.send import encoded_of
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
+from tests.support_items import encoded, put_items, write_groups, write_items
 
 
 @dataclass
@@ -31,33 +31,16 @@ class Table:
     items: ItemStore
 
     def verdicts(self, *items: Item, fresh: bool = False) -> list[tuple[str, str]]:
-        outcomes = self.writes.write(items, fresh=fresh)
-        assert [one.item for one in outcomes] == list(items)
+        outcomes = write_items(self.writes, items, fresh=fresh)
+        assert [one.item for one in outcomes] == encoded(items, self.design)
         return [(one.verdict, one.owner) for one in outcomes]
 
     def together(self, *groups: list[Item]) -> list[tuple[str, str]]:
-        outcomes = self.writes.write_together(groups)
-        assert [one.item for one in outcomes] == [item for group in groups for item in group]
-        return [(one.verdict, one.owner) for one in outcomes]
-
-    def together_as_json(self, *groups: list[Item]) -> list[tuple[str, str]]:
-        """The items of a group are of one source, and all of one ticket."""
-        as_json = [
-            (str(group[0]["_src"]), [encoded_of(one, self.design) for one in group])
-            for group in groups
-            if group
+        outcomes = write_groups(self.writes, groups)
+        assert [one.item for one in outcomes] == [
+            item for group in groups for item in encoded(group, self.design)
         ]
-        ticket = next(one["_tk"] for group in groups for one in group)
-        others = {
-            self.design.key_of(one.item): one
-            for one in self.writes.write_encoded_together(as_json, int(str(ticket)))
-        }
-        assert "stored" not in {one.verdict for one in others.values()}
-        outcomes = [others.get(self.design.key_of(one)) for group in groups for one in group]
-        assert [one.item for one in outcomes if one] == list(
-            filter(lambda one: self.design.key_of(one) in others, [one for group in groups for one in group])
-        )
-        return [("stored", "") if one is None else (one.verdict, one.owner) for one in outcomes]
+        return [(one.verdict, one.owner) for one in outcomes]
 
     def stored(self) -> list[Item]:
         found = [one for page in self.items.scan(0, 1) for one in page.items]
@@ -124,13 +107,13 @@ def dead(number: int, source: str = "order:[1]", ticket: int = 5) -> Item:
 def test_nothing_newer_and_nothing_of_anothers_is_replaced(
     table: Table, there: Item, verdict: tuple[str, str], *, fresh: bool
 ) -> None:
-    table.items.put([there])
+    put_items(table.items, [there])
     new = item(1, ticket=5, n=1)
     assert table.verdicts(new, fresh=fresh) == [verdict]
     assert table.stored() == [new if verdict[0] == "stored" else there]
 
 
-@pytest.mark.parametrize("way", ["write", "encoded", "together", "encoded together"])
+@pytest.mark.parametrize("way", ["write", "insert", "together"])
 def test_what_services_keep_outlives_every_write_though_they_change_it_meanwhile(
     dynamodb_url: str, way: str
 ) -> None:
@@ -141,7 +124,7 @@ def test_what_services_keep_outlives_every_write_though_they_change_it_meanwhile
     DynamoTableAdmin(client).create(design)
     real = DynamoStore(client, design, no_fence)
     store = ConditionalWrites(real)
-    real.put([item(1, ticket=1, old=1, flag=True, visits=0, unnamed="x"), item(2, ticket=9, n=0)])
+    put_items(real, [item(1, ticket=1, old=1, flag=True, visits=0, unnamed="x"), item(2, ticket=9, n=0)])
     counted = Event()
 
     def count() -> None:
@@ -156,14 +139,9 @@ def test_what_services_keep_outlives_every_write_though_they_change_it_meanwhile
 
     def write(ticket: int) -> list[Outcome]:
         items = [item(number, ticket=ticket, n=ticket, flag="ours") for number in (1, 2, 3)]
-        encoded = [encoded_of(one, design) for one in items]
-        if way == "write":
-            return store.write(items)
-        if way == "encoded":
-            return store.write_encoded([("order:[1]", one) for one in encoded], ticket, fresh=True)
         if way == "together":
-            return store.write_together([items[:1], items[1:]])
-        return store.write_encoded_together([("order:[1]", encoded[:1]), ("order:[1]", encoded[1:])], ticket)
+            return write_groups(store, [items[:1], items[1:]])
+        return write_items(store, items, fresh=way == "insert")
 
     service = Thread(target=count)
     service.start()
@@ -177,7 +155,7 @@ def test_what_services_keep_outlives_every_write_though_they_change_it_meanwhile
     )
     assert not {"flag", "visits"} & real.get([("P", "S#0003")])[("P", "S#0003")].keys()
     assert [one.verdict for one in write(10)][:1] == ["newer"]
-    assert [one.verdict for one in store.write([dead(1, ticket=ticket)])] == ["stored"]
+    assert [one.verdict for one in write_items(store, [dead(1, ticket=ticket)])] == ["stored"]
     assert real.get([("P", "S#0001")])[("P", "S#0001")] == dead(1, ticket=ticket)
     client.delete_table(TableName=design.name)
 
@@ -194,8 +172,8 @@ def test_a_ticket_that_is_no_ticket_is_lower_than_any(table: Table, *, fresh: bo
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("count", [0, 1, 2, 24, 25, 26, 30, 130])
 def test_outcomes_come_in_the_order_of_any_number_of_items(table: Table, count: int, *, fresh: bool) -> None:
-    table.items.put([item(number, "order:[2]") for number in range(0, count, 3)])
-    table.items.put([item(number, ticket=9) for number in range(1, count, 3)])
+    put_items(table.items, [item(number, "order:[2]") for number in range(0, count, 3)])
+    put_items(table.items, [item(number, ticket=9) for number in range(1, count, 3)])
     expected = [("owned_by_other", "order:[2]"), ("newer", ""), ("stored", "")]
     new = [item(number, n=number) for number in range(count)]
     assert table.verdicts(*new, fresh=fresh) == [expected[number % 3] for number in range(count)]
@@ -211,7 +189,7 @@ def test_a_delete_leaves_its_tombstone_where_nothing_was(table: Table, *, fresh:
 
 
 def test_a_tombstone_is_removed_while_it_still_is_the_same(table: Table) -> None:
-    table.items.put([dead(1), dead(2, ticket=6), item(3), dead(4, "order:[2]")])
+    put_items(table.items, [dead(1), dead(2, ticket=6), item(3), dead(4, "order:[2]")])
     assert table.writes.remove_tombstones([dead(number) for number in range(1, 6)]) == 2
     assert table.stored() == [dead(2, ticket=6), item(3)]
     assert table.writes.remove_tombstones([]) == 0
@@ -270,7 +248,7 @@ def test_keys_are_of_any_type_and_may_be_one_attribute(table: Table, key: str, *
 @pytest.mark.parametrize("fresh", [False, True])
 def test_of_writers_at_once_the_highest_ticket_stays(table: Table, *, fresh: bool) -> None:
     def write(ticket: int) -> None:
-        table.writes.write([item(number, ticket=ticket) for number in range(20)], fresh=fresh)
+        write_items(table.writes, [item(number, ticket=ticket) for number in range(20)], fresh=fresh)
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(write, [3, 9, 1, 7, 2, 8]))
@@ -279,19 +257,11 @@ def test_of_writers_at_once_the_highest_ticket_stays(table: Table, *, fresh: boo
 
 # ── groups ──
 
-Together = Callable[..., list[tuple[str, str]]]
 
-
-@pytest.fixture(params=["items", "JSON"])
-def together(request: pytest.FixtureRequest, table: Table) -> Together:
-    """Writes groups as they are, or as JSON."""
-    return table.together if request.param == "items" else table.together_as_json
-
-
-def test_a_group_is_written_whole(table: Table, together: Together) -> None:
-    table.items.put([item(1, ticket=4), dead(2, ticket=4), dead(3, "order:[2]", 5)])
+def test_a_group_is_written_whole(table: Table) -> None:
+    put_items(table.items, [item(1, ticket=4), dead(2, ticket=4), dead(3, "order:[2]", 5)])
     group = [item(1, n=1), dead(2), item(3, n=1), item(4, n=1)]
-    assert together(group) == [("stored", "")] * 4
+    assert table.together(group) == [("stored", "")] * 4
     assert table.stored() == group
 
 
@@ -308,20 +278,20 @@ def test_a_group_is_written_whole(table: Table, together: Together) -> None:
 )
 @pytest.mark.parametrize("made", [item, dead])
 def test_a_group_with_an_item_that_is_refused_is_not_written(
-    table: Table, together: Together, there: Item, verdict: tuple[str, str], made: Any
+    table: Table, there: Item, verdict: tuple[str, str], made: Any
 ) -> None:
     before = [item(1, ticket=4), there]
-    table.items.put(before)
+    put_items(table.items, before)
     group = [item(1, n=1), made(2), dead(3), item(4)]
     rolled_back = ("rolled_back", "")
-    assert together(group) == [rolled_back, verdict, rolled_back, rolled_back]
+    assert table.together(group) == [rolled_back, verdict, rolled_back, rolled_back]
     assert table.stored() == before
 
 
-def test_every_item_that_is_in_the_way_of_a_group_is_told(table: Table, together: Together) -> None:
+def test_every_item_that_is_in_the_way_of_a_group_is_told(table: Table) -> None:
     before = [item(1, "order:[2]"), item(2, ticket=9), dead(3, "order:[3]", 9)]
-    table.items.put(before)
-    told = together([item(number) for number in range(1, 5)])
+    put_items(table.items, before)
+    told = table.together([item(number) for number in range(1, 5)])
     assert told == [
         ("owned_by_other", "order:[2]"),
         ("newer", ""),
@@ -331,31 +301,31 @@ def test_every_item_that_is_in_the_way_of_a_group_is_told(table: Table, together
     assert table.stored() == before
 
 
-def test_groups_stand_and_fall_by_themselves(table: Table, together: Together) -> None:
-    table.items.put([item(3, "order:[2]")])
-    told = together([item(1), item(2)], [item(3), item(4)], [], [item(5)])
+def test_groups_stand_and_fall_by_themselves(table: Table) -> None:
+    put_items(table.items, [item(3, "order:[2]")])
+    told = table.together([item(1), item(2)], [item(3), item(4)], [], [item(5)])
     stored, rolled_back = ("stored", ""), ("rolled_back", "")
     assert told == [stored, stored, ("owned_by_other", "order:[2]"), rolled_back, stored]
     assert [one["SK"] for one in table.stored()] == ["S#0001", "S#0002", "S#0003", "S#0005"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 99, 100])
-def test_a_group_is_of_100_items_at_most(table: Table, together: Together, count: int) -> None:
+def test_a_group_is_of_100_items_at_most(table: Table, count: int) -> None:
     group = [item(number) if number % 3 else dead(number) for number in range(count)]
-    assert together(group) == [("stored", "")] * count
-    assert together([{**one, "_tk": 4} for one in group]) == [("newer", "")] * count
+    assert table.together(group) == [("stored", "")] * count
+    assert table.together([{**one, "_tk": 4} for one in group]) == [("newer", "")] * count
     assert table.stored() == group
 
 
-def test_a_group_that_is_written_again_is_as_it_was(table: Table, together: Together) -> None:
+def test_a_group_that_is_written_again_is_as_it_was(table: Table) -> None:
     group = [item(1), dead(2)]
-    assert together(group) == together(group) == [("stored", "")] * 2
+    assert table.together(group) == table.together(group) == [("stored", "")] * 2
     assert table.stored() == group
 
 
-def test_of_groups_at_once_one_is_seen_whole(table: Table, together: Together) -> None:
+def test_of_groups_at_once_one_is_seen_whole(table: Table) -> None:
     def write(ticket: int) -> None:
-        together([item(number, ticket=ticket) for number in range(20)])
+        table.together([item(number, ticket=ticket) for number in range(20)])
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(write, [3, 9, 1, 7, 2, 8]))
@@ -372,9 +342,9 @@ def test_an_own_put_replaces_nothing_of_others(table: Table) -> None:
         item(3, source=None),
         dead(4, "order:[4]"),
     )
-    table.items.put([own, other, plain, tombstone])
+    put_items(table.items, [own, other, plain, tombstone])
     wanted = [item(number, ticket=0) for number in range(5)]
-    outcomes = table.writes.write_own(wanted)  # type: ignore[attr-defined]
+    outcomes = table.writes.write_own(encoded(wanted, table.design))  # type: ignore[attr-defined]
     assert [(one.verdict, one.owner) for one in outcomes] == [
         ("stored", ""),
         ("stored", ""),

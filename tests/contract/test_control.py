@@ -19,6 +19,7 @@ from migrator.runtime.errors import TargetError
 from tests import pins
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 
 KEYS: dict[str, tuple[KeyAttribute, ...]] = {
     "text": (KeyAttribute("PK"), KeyAttribute("SK")),
@@ -71,7 +72,7 @@ def test_of_many_at_once_the_highest_stays(table: Table) -> None:
 
 
 def test_a_foreign_item_under_its_key_is_told(table: Table) -> None:
-    table.items.put([{**control_key(table.design), "type": "Order", "_tk": 3}])
+    put_items(table.items, [{**control_key(table.design), "type": "Order", "_tk": 3}])
     with pins.refused(TargetError, "control"):
         table.control.read_control()
     with pins.refused(TargetError, "stands"):
@@ -103,7 +104,7 @@ def test_an_item_that_was_there_before_is_not_made_anew(table: Table) -> None:
 
 
 def test_an_item_of_an_older_migrator_is_raised_and_kept_in(table: Table) -> None:
-    table.items.put([{**control_key(table.design), "type": "_control", "_tk": 3}])
+    put_items(table.items, [{**control_key(table.design), "type": "_control", "_tk": 3}])
     assert (table.control.read_control().version, table.control.raise_control(4)) == (0, 0)
     table.control.keep("table-1", "shop", Kept("one"))
     assert (table.control.read_control().ticket, table.control.raise_control(5)) == (4, 0)

@@ -1,4 +1,4 @@
-"""What is sent of items that are JSON already: the requests of the ways that have items, byte by byte."""
+"""The requests that writes send, byte by byte on each lane, and as botocore makes them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.exchange import BOTOCORE
 from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.items.encoder_values import base64_text
-from migrator.mapping.items.wire import decode_item, encode_item, encode_sized
-from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, KeyAttribute, TableDesign
+from migrator.mapping.items.wire import decode_item, encode_item
+from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from tests.support_fence import no_fence
+from tests.support_items import put_items, write_items
 from tests.support_lanes import by_botocore
 
 Request = tuple[str, bytes]
@@ -51,11 +52,6 @@ THERE: list[Item] = [
 ]
 
 
-def encoded(items: list[Item], design: TableDesign) -> list[EncodedItem]:
-    sized = [(design.key_of(one), *encode_sized(one)) for one in items]
-    return [(key, orjson.dumps(wired, default=base64_text), size, None) for key, wired, size in sized]
-
-
 @pytest.fixture
 def design() -> TableDesign:
     return TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK", "number")), "type")
@@ -74,9 +70,10 @@ def sent(dynamodb_url: str, design: TableDesign, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv("MIGRATOR_LANE", lane)
         client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
         client = by_botocore(client) if lane == BY_BOTOCORE else client
-        DynamoTableAdmin(client).create(design)
+        admin = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+        DynamoTableAdmin(admin).create(design)
+        put_items(DynamoStore(admin, design, no_fence), THERE)
         store = DynamoStore(client, design, no_fence)
-        store.put(THERE)
         requests: list[Request] = []
         client.meta.events.register(
             "before-send.dynamodb", lambda request, **_: requests.append(noted(request))
@@ -101,28 +98,31 @@ def read(requests: list[Request]) -> list[tuple[str, Any]]:
     return sorted(((name, json.loads(body)) for name, body in requests), key=repr)
 
 
-def test_puts_of_items_and_of_their_json_are_the_same_requests(sent: Ways, design: TableDesign) -> None:
-    by_json = sent("exchange", lambda store: store.put_encoded(encoded(ITEMS, design)))
-    assert by_json == sent("exchange", lambda store: store.put(ITEMS))
-    assert by_json == sent(BOTOCORE, lambda store: store.put_encoded(encoded(ITEMS, design)))
-    requests, receipt, stored = sent(BY_BOTOCORE, lambda store: store.put(ITEMS))
-    assert (read(by_json[0]), *by_json[1:]) == (read(requests), receipt, stored)
+def by_plain_requests(store: DynamoStore) -> None:
+    """Puts by botocore, of requests that hold the items as values."""
+    for at in range(0, len(ITEMS), 25):
+        puts = [{"PutRequest": {"Item": encode_item(one)}} for one in ITEMS[at : at + 25]]
+        store.client.batch_write_item(
+            RequestItems={store.design.name: puts}, ReturnConsumedCapacity="INDEXES"
+        )
+
+
+def test_puts_are_the_requests_that_botocore_makes(sent: Ways) -> None:
+    requests, receipt, stored = sent("exchange", lambda store: put_items(store, ITEMS))
+    assert (requests, receipt, stored) == sent(BOTOCORE, lambda store: put_items(store, ITEMS))
+    plain, _, stored_by_botocore = sent(BY_BOTOCORE, by_plain_requests)
+    assert (read(requests), stored) == (read(plain), stored_by_botocore)
     assert [name for name, _ in requests] == ["BatchWriteItem"] * 3
 
 
-def test_inserts_of_items_and_of_their_json_are_the_same_requests(sent: Ways, design: TableDesign) -> None:
-    def by_items(store: DynamoStore) -> list[Any]:
-        outcomes = ConditionalWrites(store).write(ITEMS, fresh=True)
+def test_inserts_are_the_same_requests_on_each_lane(sent: Ways) -> None:
+    def inserts(store: DynamoStore) -> list[Any]:
+        outcomes = write_items(ConditionalWrites(store), ITEMS, fresh=True)
         return [outcome for outcome in outcomes if outcome.verdict != "stored"]
 
-    def by_json(store: DynamoStore) -> list[Any]:
-        outcomes = ConditionalWrites(store).insert_encoded(encoded(ITEMS, design))
-        return [outcome for outcome in outcomes if outcome.verdict != "stored"]
-
-    as_json = sent("exchange", by_json)
-    assert as_json == sent("exchange", by_items)
-    assert as_json == sent(BOTOCORE, by_json)
-    requests, outcomes, _ = as_json
+    made = sent("exchange", inserts)
+    assert made == sent(BOTOCORE, inserts)
+    requests, outcomes, _ = made
     verdicts = ["newer", "owned_by_other", "tombstoned_by_other", "newer", "owned_by_other"]
     assert [outcome.verdict for outcome in outcomes] == verdicts
     # Six meet what is there, and of one the statement would be too long.

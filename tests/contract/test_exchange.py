@@ -34,6 +34,7 @@ from migrator.mapping.items.wire import decode_item
 from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
 from tests import pins
 from tests.support_fence import no_fence
+from tests.support_items import write_items
 from tests.support_lanes import by_botocore
 
 LANES = ["exchange", exchange.BOTOCORE]
@@ -328,7 +329,7 @@ def test_many_puts_go_side_by_side_by_tls(tmp_path: Path, monkeypatch: pytest.Mo
         for number, size in enumerate([10, 10, 390_000, 10] * 10)
     ]
     with saying(answer(WRITTEN + b" " * 40_000), tls=context) as (url, script):
-        outcomes = ConditionalWrites(DynamoStore(client_of(url), design, no_fence)).write(items)
+        outcomes = write_items(ConditionalWrites(DynamoStore(client_of(url), design, no_fence)), items)
         assert [outcome.verdict for outcome in outcomes] == ["stored"] * len(items)
         assert len(script.seen) == len(items)
 

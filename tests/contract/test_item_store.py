@@ -5,14 +5,12 @@ from __future__ import annotations
 import secrets
 from decimal import Decimal
 
-import orjson
 import pytest
 
-from migrator.mapping.items.encoder_values import base64_text
-from migrator.mapping.items.wire import decode_item, encode_sized
+from migrator.mapping.items.wire import decode_item
 from migrator.mapping.model.edges import ItemStore
 from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
-from migrator.stages.backfill.encoded import EncodedPuts
+from tests.support_items import put_items
 
 
 @pytest.fixture
@@ -42,7 +40,7 @@ VALUES: Item = {
 
 def test_every_value_comes_back_as_it_went(store: ItemStore) -> None:
     stored = item(1, **VALUES)
-    receipt = store.put([stored])
+    receipt = put_items(store, [stored])
     (found,) = store.get([("P#1", "S#0001")]).values()
     assert found == stored
     assert {name: type(value) for name, value in found.items()} == {
@@ -53,30 +51,21 @@ def test_every_value_comes_back_as_it_went(store: ItemStore) -> None:
     assert receipt.write_units >= 1
 
 
-def test_items_as_json_are_stored_as_items_are(store: ItemStore) -> None:
-    assert isinstance(store, EncodedPuts)
-    stored = item(1, **VALUES)
-    wired, size = encode_sized(stored)
-    receipt = store.put_encoded([(("P#1", "S#0001"), orjson.dumps(wired, default=base64_text), size, None)])
-    assert (receipt.items, receipt.bytes) == (1, size)
-    assert store.get([("P#1", "S#0001")]) == {("P#1", "S#0001"): stored}
-
-
 def test_a_put_replaces_the_whole_item(store: ItemStore) -> None:
-    store.put([item(1, old=1)])
-    store.put([item(1, new=2)])
+    put_items(store, [item(1, old=1)])
+    put_items(store, [item(1, new=2)])
     assert store.get([("P#1", "S#0001")]) == {("P#1", "S#0001"): item(1, new=2)}
 
 
 def test_of_two_items_of_one_key_the_later_one_stays(store: ItemStore) -> None:
-    store.put([item(1, v=1), item(2), item(1, v=2)])
+    put_items(store, [item(1, v=1), item(2), item(1, v=2)])
     assert store.get([("P#1", "S#0001")])["P#1", "S#0001"]["v"] == 2
 
 
 @pytest.mark.parametrize("number", [0, 1, 25, 26, 130])
 def test_any_number_of_items_goes_in_and_comes_out(store: ItemStore, number: int) -> None:
     items = [item(one) for one in range(number)]
-    assert store.put(items).items == number
+    assert put_items(store, items).items == number
     keys = [(str(one["PK"]), str(one["SK"])) for one in items]
     found = store.get([*keys, *keys, ("P#9", "none")])
     assert found == dict(zip(keys, items, strict=True))
@@ -84,14 +73,14 @@ def test_any_number_of_items_goes_in_and_comes_out(store: ItemStore, number: int
 
 def test_the_segments_of_a_scan_hold_every_item_once(store: ItemStore) -> None:
     items = [item(number) for number in range(60)]
-    store.put(items)
+    put_items(store, items)
     found = [one for segment in range(3) for page in store.scan(segment, 3) for one in page.items]
     assert sorted(str(one["SK"]) for one in found) == [str(one["SK"]) for one in items]
 
 
 def test_a_scan_goes_on_behind_a_key(store: ItemStore) -> None:
     filler = "x" * 60_000
-    store.put([item(number, filler=filler) for number in range(60)])
+    put_items(store, [item(number, filler=filler) for number in range(60)])
     pages = store.scan(0, 1)
     first = next(pages)
     assert first.next_start is not None
@@ -103,7 +92,7 @@ def test_a_scan_goes_on_behind_a_key(store: ItemStore) -> None:
 
 def test_a_scan_gives_what_is_made_of_each_item_in_dynamodbs_form(store: ItemStore) -> None:
     items = [item(number, **VALUES) for number in range(40)]
-    store.put(items)
+    put_items(store, items)
     pages = [page for segment in range(2) for page in store.scan_encoded(segment, 2, decode_item)]
     found = [one for page in pages for one in page.found]
     assert sorted(found, key=lambda one: str(one["SK"])) == items
@@ -114,13 +103,15 @@ def test_a_scan_gives_what_is_made_of_each_item_in_dynamodbs_form(store: ItemSto
 
 
 def test_deleted_items_are_gone(store: ItemStore) -> None:
-    store.put([item(number) for number in range(30)])
+    put_items(store, [item(number) for number in range(30)])
     store.delete([(f"P#{number % 5}", f"S#{number:04}") for number in range(29)])
     assert [one["n"] for page in store.scan(0, 1) for one in page.items] == [29]
 
 
 def test_only_items_whose_source_is_still_the_same_are_deleted(store: ItemStore) -> None:
-    store.put([item(1, _src="order:[1]"), item(2, _src="order:[9]"), item(3), item(4, _src="order:[4]")])
+    put_items(
+        store, [item(1, _src="order:[1]"), item(2, _src="order:[9]"), item(3), item(4, _src="order:[4]")]
+    )
     seen = [item(number, _src=f"order:[{number}]") for number in (1, 2, 3)]
     assert store.delete_own([*seen, item(0, _src="order:[0]")]) == 1
     left = [one["n"] for page in store.scan(0, 1) for one in page.items]
@@ -128,7 +119,7 @@ def test_only_items_whose_source_is_still_the_same_are_deleted(store: ItemStore)
 
 
 def test_a_query_gives_a_partition_in_order(store: ItemStore) -> None:
-    store.put([item(number) for number in (11, 1, 6, 2)])
+    put_items(store, [item(number) for number in (11, 1, 6, 2)])
     request = {
         "KeyConditionExpression": "#p = :p",
         "ExpressionAttributeNames": {"#p": "PK"},

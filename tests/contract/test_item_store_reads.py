@@ -11,6 +11,7 @@ import pytest
 from migrator.mapping.model.edges import ItemStore
 from migrator.mapping.model.table import Index, Item, KeyAttribute, TableDesign
 from migrator.runtime.errors import TargetError
+from tests.support_items import put_items
 
 TENANT, REGION, CREATED = KeyAttribute("tenant"), KeyAttribute("region"), KeyAttribute("created", "number")
 
@@ -83,20 +84,20 @@ def numbers(store: ItemStore, request: Mapping[str, Any]) -> list[Any]:
 def test_a_condition_on_the_sort_key(
     store: ItemStore, condition: str, values: dict[str, str], expected: list[int]
 ) -> None:
-    store.put([item(number) for number in range(20)])
+    put_items(store, [item(number) for number in range(20)])
     request = query(f"#PK = :p AND {condition}", {":p": "P#1", **values})
     assert numbers(store, request) == expected
     assert numbers(store, {**request, "ScanIndexForward": False}) == expected[::-1]
 
 
 def test_pages_follow_each_other_up_to_the_end(store: ItemStore) -> None:
-    store.put([item(number) for number in range(20)])
+    put_items(store, [item(number) for number in range(20)])
     assert numbers(store, query("#PK = :p", {":p": "P#0"}, Limit=3)) == list(range(0, 20, 2))
 
 
 @pytest.mark.parametrize("forward", [True, False])
 def test_a_query_goes_on_behind_an_item_that_may_be_gone(store: ItemStore, *, forward: bool) -> None:
-    store.put([item(number) for number in range(20)])
+    put_items(store, [item(number) for number in range(20)])
     request = query("#PK = :p", {":p": "P#0"}, Limit=3, ScanIndexForward=forward)
     for gone in (False, True):
         if gone:
@@ -113,7 +114,7 @@ def test_a_query_goes_on_behind_an_item_that_may_be_gone(store: ItemStore, *, fo
 def test_a_query_of_an_index_goes_on_behind_an_item(
     store: ItemStore, index: str, condition: dict[str, Any], expected: list[int]
 ) -> None:
-    store.put([item(number) for number in range(14)])
+    put_items(store, [item(number) for number in range(14)])
     words = {":t": "#tenant = :t", ":r": "#region = :r", ":p": "#PK = :p"}
     asked = query(" AND ".join(words[name] for name in condition), condition, IndexName=index)
     keys = ("PK", "SK", "created", *(("tenant", "region", "kind") if index == "ByTenant" else ()))
@@ -122,7 +123,7 @@ def test_a_query_of_an_index_goes_on_behind_an_item(
 
 
 def test_a_filter_works_after_the_limit_so_a_page_can_be_empty(store: ItemStore) -> None:
-    store.put([item(number) for number in range(20)])
+    put_items(store, [item(number) for number in range(20)])
     request = query("#PK = :p", {":p": "P#0", ":n": 16}, FilterExpression="#n >= :n", Limit=2)
     first = store.query(request)
     assert first.items == []
@@ -132,7 +133,7 @@ def test_a_filter_works_after_the_limit_so_a_page_can_be_empty(store: ItemStore)
 
 
 def test_an_index_of_several_attributes_orders_by_each_of_them(store: ItemStore) -> None:
-    store.put([item(number) for number in range(14)])
+    put_items(store, [item(number) for number in range(14)])
     values = {":t": "acme", ":r": "us"}
     asked = query("#tenant = :t AND #region = :r", values, IndexName="ByTenant")
     assert numbers(store, asked) == [8, 6, 4, 2, 0, 12, 10]
@@ -142,7 +143,7 @@ def test_an_index_of_several_attributes_orders_by_each_of_them(store: ItemStore)
 
 
 def test_a_local_index_is_read_consistently_and_a_global_one_never(store: ItemStore) -> None:
-    store.put([item(number) for number in range(6)])
+    put_items(store, [item(number) for number in range(6)])
     local = query("#PK = :p", {":p": "P#0"}, IndexName="ByCreated", ConsistentRead=True)
     assert numbers(store, local) == [4, 2, 0]
     values = {":t": "acme", ":r": "us"}
@@ -152,13 +153,13 @@ def test_a_local_index_is_read_consistently_and_a_global_one_never(store: ItemSt
 
 
 def test_a_binary_key_is_asked_by_bytes(store: ItemStore) -> None:
-    store.put([item(number) for number in range(6)])
+    put_items(store, [item(number) for number in range(6)])
     assert numbers(store, query("#digest = :d", {":d": b"\x03"}, IndexName="ByDigest")) == [3]
 
 
 @pytest.mark.parametrize("consistent", [True, False])
 def test_one_item_by_its_key(store: ItemStore, consistent: bool) -> None:
-    store.put([item(number) for number in range(3)])
+    put_items(store, [item(number) for number in range(3)])
     found = store.get_item({"Key": {"PK": "P#1", "SK": "S#001"}, "ConsistentRead": consistent})
     assert found.items == [item(1)]
     assert (found.next_start, found.requests) == (None, 1)
@@ -167,7 +168,7 @@ def test_one_item_by_its_key(store: ItemStore, consistent: bool) -> None:
 
 
 def test_a_hundred_items_by_their_keys(store: ItemStore) -> None:
-    store.put([item(number) for number in range(90)])
+    put_items(store, [item(number) for number in range(90)])
     keys = [{"PK": f"P#{number % 2}", "SK": f"S#{number:03}"} for number in range(100)]
     found = store.batch_get({"Keys": keys, "ConsistentRead": True})
     assert sorted(one["n"] for one in found.items) == list(range(90))  # type: ignore[type-var]

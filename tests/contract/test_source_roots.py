@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from migrator.mapping.items.changes import captured_tables
+from migrator.mapping.model.edges import RootFinder
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan, Lookup
-from migrator.mapping.model.live import RootFinder
 from migrator.mapping.model.mapping import Collection
 from migrator.mapping.model.table import decode_key, encode_key
 from tests.support_source import (

@@ -13,6 +13,7 @@ from migrator.mapping.model.edges import ItemStore, Stripping
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
+from tests.support_items import put_items
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def stored(store: ItemStore) -> dict[str, Item]:
 def test_our_attributes_go_and_all_else_stays(store: ItemStore, stripping: Stripping) -> None:
     bare = item(2)
     del bare["_tk"], bare["_rev"]
-    store.put([item(1), bare, item(3)])
+    put_items(store, [item(1), bare, item(3)])
     assert stripping.strip([item(1), bare]) == 2
     plain = {name: value for name, value in item(1).items() if not name.startswith("_")}
     assert stored(store) == {"P#1": plain, "P#2": plain | {"PK": "P#2", "total": 2}, "P#3": item(3)}
@@ -54,7 +55,7 @@ def test_our_attributes_go_and_all_else_stays(store: ItemStore, stripping: Strip
 
 def test_what_is_foreign_by_now_or_gone_stays_so(store: ItemStore, stripping: Stripping) -> None:
     theirs = item(1, _src="order:[7]", total=9)
-    store.put([theirs])
+    put_items(store, [theirs])
     assert stripping.strip([item(1), item(2)]) == 0
     assert stored(store) == {"P#1": theirs}
 
@@ -62,7 +63,7 @@ def test_what_is_foreign_by_now_or_gone_stays_so(store: ItemStore, stripping: St
 def test_our_own_items_go_while_they_are_that(store: ItemStore, stripping: Stripping) -> None:
     dead, control = item(1, type=TOMBSTONE), item(2, type=CONTROL)
     back = item(3)
-    store.put([dead, control, back])
+    put_items(store, [dead, control, back])
     assert stripping.remove([dead, control, item(3, type=TOMBSTONE), item(4, type=TOMBSTONE)]) == 2
     assert stored(store) == {"P#3": back}
 
@@ -72,7 +73,7 @@ def test_our_attributes_come_back_to_what_a_service_wrote(
 ) -> None:
     plain = {name: value for name, value in item(1, note="theirs").items() if not name.startswith("_")}
     copied, newer = item(2, _src="order:[9]"), item(3, _tk=3 * 10**12)
-    store.put([plain, copied, newer])
+    put_items(store, [plain, copied, newer])
     ours = [item(number, _tk=2 * 10**12, total=0) for number in (1, 2, 3, 4)]
     # All else stays, what has a higher ticket too, and nothing comes where no item is.
     assert stripping.own(ours) == 2

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.mapping.items.values import decoder
-from migrator.mapping.model.edges import KeyCounts, RowsSeen
+from migrator.mapping.model.edges import KeyCounts, RowsSeen, WholeRows
 from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
@@ -29,7 +29,7 @@ Answer = Callable[[Mapping[str, Any]], list[tuple[Any, ...]]]
 Conditions = Sequence[tuple[Column, tuple[Value, ...] | None]]
 
 
-class MemorySource:
+class MemorySource(WholeRows):
     """`rows`: per real table name, rows by real column name; change it to change the source.
 
     `answers`: what `query` gives for a statement, as a function of its parameters.

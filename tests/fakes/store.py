@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from migrator.dynamodb.control import control_item, control_key, state_of, with_kept
+from migrator.mapping.items.encoder import encoded_of, item_of
 from migrator.mapping.items.encoder_values import base64_text
 from migrator.mapping.items.wire import encode_item, item_bytes, write_units
 from migrator.mapping.model.edges import (
@@ -38,16 +39,13 @@ from migrator.mapping.model.table import (
     encode_key,
 )
 from migrator.runtime.errors import TargetError
-from migrator.stages.backfill.inserts import items_of
 from tests.fakes.conditions import holds
-from tests.fakes.encoded import ByItems
 
 _PAGE = 7
 
 
-class FakeStore(ByItems):
-    """model.edges.ItemStore, model.live.ConditionalStore and OwnStore without a server, and what takes or
-    gives encoded items.
+class FakeStore:
+    """model.edges.ItemStore, model.live.ConditionalStore and OwnStore without a server.
 
     `check` stands before each write, and raises where nothing more must be written. A test may look at `items` and
     change them, and see the `queries` asked.
@@ -61,34 +59,33 @@ class FakeStore(ByItems):
         self._lock = Lock()
         self._control_seen = False
 
-    def put(self, items: Sequence[Item]) -> Receipt:
+    def put(self, items: Sequence[EncodedItem]) -> Receipt:
         self.check()
-        sizes = [item_bytes(item) for item in items]
         for item in items:
-            self.items[self.design.key_of(item)] = copy.deepcopy(item)
+            self._store(item)
+        sizes = [item.size_bytes for item in items]
         return Receipt(len(items), sum(sizes), float(sum(map(write_units, sizes))), -(-len(items) // 25))
 
-    def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
-        plain = items_of(items)
-        assert [self.design.key_of(item) for item in plain] == [key for key, _, _, _ in items]
-        assert [item_bytes(item) for item in plain] == [size for _, _, size, _ in items]
-        return self.put(plain)
+    def _store(self, item: EncodedItem) -> None:
+        plain = item_of(item)
+        assert item._replace(json=b"") == encoded_of(plain, self.design)._replace(json=b"")
+        self.items[item.key] = plain
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         self.check()
         with self._lock:
             return [self._write(item) for item in items]
 
-    def write_own(self, items: Sequence[Item]) -> list[Outcome]:
+    def write_own(self, items: Sequence[EncodedItem]) -> list[Outcome]:
         self.check()
         source = self.design.source_attribute
         outcomes = []
         with self._lock:
             for item in items:
-                other = self.items.get(self.design.key_of(item), item)
-                free = other.get(source) == item[source] or self._is_tombstone(other)
+                other = self.items.get(item.key, {source: item.source})
+                free = other.get(source) == item.source or self._is_tombstone(other)
                 if free:
-                    self.put([item])
+                    self._store(item)
                 outcomes.append(
                     Outcome(item, "stored")
                     if free
@@ -96,38 +93,39 @@ class FakeStore(ByItems):
                 )
         return outcomes
 
-    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+    def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
         self.check()
         with self._lock:
             return [outcome for group in groups for outcome in self._transact(group)]
 
-    def _transact(self, group: Sequence[Item]) -> list[Outcome]:
-        assert len({self.design.key_of(item) for item in group}) == len(group) <= TRANSACTION_ACTIONS
+    def _transact(self, group: Sequence[EncodedItem]) -> list[Outcome]:
+        assert len({item.key for item in group}) == len(group) <= TRANSACTION_ACTIONS
         outcomes = [self._outcome(item) for item in group]
         if all(outcome.verdict == "stored" for outcome in outcomes):
-            self.put(group)
+            for item in group:
+                self._store(item)
             return outcomes
         return [
             Outcome(outcome.item, "rolled_back") if outcome.verdict == "stored" else outcome
             for outcome in outcomes
         ]
 
-    def _write(self, item: Item) -> Outcome:
+    def _write(self, item: EncodedItem) -> Outcome:
         outcome = self._outcome(item)
         if outcome.verdict == "stored":
-            self.put([item])
+            self._store(item)
         return outcome
 
-    def _outcome(self, item: Item) -> Outcome:
+    def _outcome(self, item: EncodedItem) -> Outcome:
         source, ticket = self.design.source_attribute, self.design.ticket_attribute
-        other = self.items.get(self.design.key_of(item))
+        other = self.items.get(item.key)
         if other is not None:
-            own, is_tombstone = other.get(source) == item[source], self._is_tombstone(other)
+            own, is_tombstone = other.get(source) == item.source, self._is_tombstone(other)
             owner = str(other.get(source, ""))
             ticket_there = _number(other.get(ticket, 0))
             if not own and not is_tombstone:
                 return Outcome(item, "owned_by_other", owner, ticket=ticket_there)
-            if ticket_there > _number(item.get(ticket, 0)):
+            if ticket_there > item.ticket:
                 newer = Outcome(item, "newer", ticket=ticket_there)
                 return newer if own else Outcome(item, "tombstoned_by_other", owner, ticket=ticket_there)
         return Outcome(item, "stored")
@@ -157,12 +155,13 @@ class FakeStore(ByItems):
             self._control_seen = True
             if state.ticket >= ticket:
                 return state.ticket
-            self.put([control_item(self.design, replace(state, ticket=ticket))])
+            self.put([encoded_of(control_item(self.design, replace(state, ticket=ticket)), self.design)])
             return 0
 
     def keep(self, table_id: str, job: str, kept: Kept) -> None:
         with self._lock:
-            self.put([control_item(self.design, with_kept(self.read_control(), table_id, job, kept))])
+            kept_item = control_item(self.design, with_kept(self.read_control(), table_id, job, kept))
+            self.put([encoded_of(kept_item, self.design)])
             self._control_seen = True
 
     def _is_tombstone(self, item: Item) -> bool:

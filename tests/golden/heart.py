@@ -19,7 +19,7 @@ from migrator.mapping.items.encoder import (
 )
 from migrator.mapping.items.items import CompiledEntity, items_for, stamp
 from migrator.mapping.items.transforms import Transform
-from migrator.mapping.items.wire import decode, decode_item, item_bytes
+from migrator.mapping.items.wire import decode_item, item_bytes
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
@@ -113,18 +113,28 @@ def alike(
     if encoded is not None:
         stamp(wanted := [dict(item) for item in made], compiled.table, 7)
         assert not encoded.refused
-        assert [decode_item(orjson.loads(data)) for _, data, _, _ in encoded.items] == wanted
-        assert [list(orjson.loads(data)) for _, data, _, _ in encoded.items] == [
+        assert [decode_item(orjson.loads(data)) for data in (item.json for item in encoded.items)] == wanted
+        assert [list(orjson.loads(data)) for data in (item.json for item in encoded.items)] == [
             list(item) for item in wanted
         ]
-        assert [(key, size) for key, _, size, _ in encoded.items] == [
-            (compiled.table.key_of(item), item_bytes(item)) for item in wanted
+        assert [
+            (item.key, item.size_bytes, item.type, item.source, item.ticket) for item in encoded.items
+        ] == [
+            (
+                compiled.table.key_of(item),
+                item_bytes(item),
+                item[compiled.table.type_attribute],
+                item[compiled.table.source_attribute],
+                7,
+            )
+            for item in wanted
         ]
-        assert [expiry for _, _, _, expiry in encoded.items] == [
+        assert [item.expiry for item in encoded.items] == [
             item.get(str(compiled.table.ttl)) for item in wanted
         ]
         assert encoder is not None
-        _alike_as_texts(compiled, encoder, page, encoded.items)
+        if encoder.code:
+            _alike_as_texts(compiled, encoder, page, encoded.items)
     return made
 
 
@@ -134,10 +144,9 @@ def _alike_as_texts(
     """The same items as texts whose names are in an order that is asked for."""
     texts = _text_encoder(compiled, encoder.raw)
     wanted = []
-    for _, data, _, expiry in items:
-        wired = orjson.loads(data) | {compiled.table.ticket_attribute: {"N": "0"}}
-        type_ = str(decode(wired[compiled.table.type_attribute]))
-        wanted.append((text_in_order(wired, type_, texts.orders), expiry))
+    for item in items:
+        wired = orjson.loads(item.json) | {compiled.table.ticket_attribute: {"N": "0"}}
+        wanted.append((text_in_order(wired, item.type, texts.orders), item.expiry))
     made = encode_texts(texts, page)
     assert (made.items, made.refused) == (wanted, [])
 

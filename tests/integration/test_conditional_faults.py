@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 
 from migrator.dynamodb.admin.table import DynamoTableAdmin
@@ -20,16 +19,15 @@ from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.store import DynamoStore
 from migrator.dynamodb.throttle import WriteLimit
-from migrator.mapping.items.wire import encode_sized
 from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.runtime.errors import ItemRefusedError, StoppedError, TargetError
 from migrator.runtime.retry import Backoff
-from migrator.stages.live.send import encoded_of
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.support_fence import no_fence
+from tests.support_items import write_groups, write_items
 from tests.support_lanes import every_lane  # noqa: F401
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
@@ -66,21 +64,11 @@ def stored(url: str, design: TableDesign) -> list[Item]:
     return sorted((one for page in store.scan(0, 1) for one in page.items), key=lambda one: str(one["SK"]))
 
 
-WAYS = pytest.mark.parametrize("way", ["put", "insert", "insert as JSON"])
-INSERTS = pytest.mark.parametrize("way", ["insert", "insert as JSON"])
+WAYS = pytest.mark.parametrize("way", ["put", "insert"])
 
 
 def written(writes: ConditionalWrites, wanted: list[Item], way: str) -> list[Outcome]:
-    if way != "insert as JSON":
-        return writes.write(wanted, fresh=way != "put")
-    as_json = []
-    for item in wanted:
-        wired, size = encode_sized(item)
-        as_json.append((writes.design.key_of(item), orjson.dumps(wired), size, None))
-    others = {writes.design.key_of(outcome.item): outcome for outcome in writes.insert_encoded(as_json)}
-    return [
-        others.get(key) or Outcome(item, "stored") for (key, *_), item in zip(as_json, wanted, strict=True)
-    ]
+    return write_items(writes, wanted, fresh=way != "put")
 
 
 def verdicts(writes: ConditionalWrites, wanted: list[Item], way: str) -> set[str]:
@@ -123,7 +111,7 @@ def test_credentials_that_expire_and_a_clock_that_is_off_stop_the_run_and_it_goe
     assert stored(dynamodb_url, design) == items(200, 6)
 
 
-@INSERTS
+@pytest.mark.parametrize("way", ["insert"])
 def test_fresh_items_go_in_by_25_and_only_failed_ones_are_sent_again(
     dynamodb_url: str, design: TableDesign, way: str
 ) -> None:
@@ -151,12 +139,12 @@ def test_writes_that_have_not_begun_when_one_fails_are_left_out(
 
     client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url, connections=10)
     with pins.refused(StoppedError):
-        ConditionalWrites(DynamoStore(client, design, check, QUICK)).write(items(200, 5))
+        write_items(ConditionalWrites(DynamoStore(client, design, check, QUICK)), items(200, 5))
     # Each connection asks once more at most.
     assert next(asked) - 1 <= 12 + 10
 
 
-@INSERTS
+@pytest.mark.parametrize("way", ["insert"])
 @pytest.mark.parametrize("code", ["ValidationError", "AccessDenied", "ConditionalCheckFailed", "ANewOne"])
 def test_a_statement_that_fails_for_good_is_put(
     dynamodb_url: str, design: TableDesign, code: str, way: str
@@ -229,26 +217,11 @@ def flat(grouped: list[list[Item]]) -> list[Item]:
     return [item for group in grouped for item in group]
 
 
-GROUPS = pytest.mark.parametrize("way", ["items", "JSON"])
-
-
-def together(writes: ConditionalWrites, grouped: list[list[Item]], way: str) -> list[Outcome]:
-    if way == "items":
-        return writes.write_together(grouped)
-    as_json = [
-        (str(group[0]["_src"]), [encoded_of(one, writes.design) for one in group]) for group in grouped
-    ]
-    outcomes = writes.write_encoded_together(as_json, int(str(grouped[0][0]["_tk"])))
-    others = {writes.design.key_of(one.item): one for one in outcomes}
-    return [others.get(writes.design.key_of(one)) or Outcome(one, "stored") for one in flat(grouped)]
-
-
-@GROUPS
 @pytest.mark.parametrize(
     "kind", ["cancel", "throttle", "slow_down", "errors", "unavailable", "cut_before", "cut_after"]
 )
 def test_each_fault_by_itself_changes_no_outcome_of_a_group(
-    dynamodb_url: str, design: TableDesign, kind: str, way: str
+    dynamodb_url: str, design: TableDesign, kind: str
 ) -> None:
     faults = Faults(**{kind: 0.4}, seed=3)  # type: ignore[arg-type]
     with through(dynamodb_url, design, faults) as writes:
@@ -257,7 +230,7 @@ def test_each_fault_by_itself_changes_no_outcome_of_a_group(
             (4, "order", "newer"),
             (6, "other", "owned_by_other"),
         ):
-            outcomes = together(writes, groups(12, ticket, source), way)
+            outcomes = write_groups(writes, groups(12, ticket, source))
             assert {one.verdict for one in outcomes} == {verdict}
     assert stored(dynamodb_url, design) == flat(groups(12, 5))
     assert faults.counts[kind] > 0
@@ -273,56 +246,49 @@ def _noting(tokens: list[str]) -> Callable[[str, dict[str, Any]], bool]:
     return holds
 
 
-@GROUPS
 @pytest.mark.parametrize("code", ["ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"])
 def test_a_transaction_that_was_cancelled_for_what_passes_is_sent_again(
-    dynamodb_url: str, design: TableDesign, code: str, way: str
+    dynamodb_url: str, design: TableDesign, code: str
 ) -> None:
     tokens: list[str] = []
     faults = Faults(cancel=0.5, cancel_code=code, seed=5, holds=_noting(tokens))
     with through(dynamodb_url, design, faults) as writes:
-        assert {one.verdict for one in together(writes, groups(10, 5), way)} == {"stored"}
+        assert {one.verdict for one in write_groups(writes, groups(10, 5))} == {"stored"}
     assert faults.counts["cancel"] > 0
     # What was answered is over: whether its token still stands for the old answer must not matter.
     assert len(set(tokens)) == len(tokens) == 10 + faults.counts["cancel"]
     assert stored(dynamodb_url, design) == flat(groups(10, 5))
 
 
-@GROUPS
 @pytest.mark.parametrize("code", ["ValidationError", "ItemCollectionSizeLimitExceeded", "ANewOne"])
 def test_a_transaction_that_is_refused_for_good_is_told_at_once(
-    dynamodb_url: str, design: TableDesign, code: str, way: str
+    dynamodb_url: str, design: TableDesign, code: str
 ) -> None:
     faults = Faults(cancel=1.0, cancel_code=code)
     with through(dynamodb_url, design, faults, QUICK) as writes, pytest.raises(ItemRefusedError, match=code):
-        together(writes, groups(1, 5), way)
+        write_groups(writes, groups(1, 5))
     assert faults.counts["requests TransactWriteItems"] == 1
 
 
-@GROUPS
-def test_a_table_that_cancels_every_transaction_stops(
-    dynamodb_url: str, design: TableDesign, way: str
-) -> None:
+def test_a_table_that_cancels_every_transaction_stops(dynamodb_url: str, design: TableDesign) -> None:
     with through(dynamodb_url, design, Faults(cancel=1.0), QUICK) as writes, pins.refused(StoppedError):
-        together(writes, groups(2, 5), way)
+        write_groups(writes, groups(2, 5))
     assert stored(dynamodb_url, design) == []
 
 
-@GROUPS
 def test_a_group_that_dynamodb_does_not_take_is_refused_not_the_table(
-    dynamodb_url: str, design: TableDesign, way: str
+    dynamodb_url: str, design: TableDesign
 ) -> None:
     group = groups(1, 5)[0]
     with through(dynamodb_url, design, Faults(), QUICK) as writes:
         with pytest.raises(ItemRefusedError, match="ValidationException"):
-            together(writes, [[*group, group[0]]], way)
+            write_groups(writes, [[*group, group[0]]])
         with pytest.raises(ItemRefusedError):
-            together(writes, [[{**group[0], "PK": 5}, group[1]]], way)
+            write_groups(writes, [[{**group[0], "PK": 5}, group[1]]])
 
 
-@GROUPS
 def test_a_transaction_that_is_sent_again_carries_one_token_and_takes_effect_once(
-    dynamodb_url: str, design: TableDesign, way: str
+    dynamodb_url: str, design: TableDesign
 ) -> None:
     """It took effect unseen; before it is sent again, something newer replaces a part of it."""
     tokens: list[str] = []
@@ -333,11 +299,11 @@ def test_a_transaction_that_is_sent_again_carries_one_token_and_takes_effect_onc
                 return False
             tokens.append(body["ClientRequestToken"])
             if len(tokens) == 2:
-                newer.write([{**groups(1, 6)[0][0]}])
+                write_items(newer, [{**groups(1, 6)[0][0]}])
             return False
 
         with through(dynamodb_url, design, Faults(cut_after=0.9, seed=4, holds=holds)) as older:
-            assert {one.verdict for one in together(older, groups(1, 5), way)} <= {
+            assert {one.verdict for one in write_groups(older, groups(1, 5))} <= {
                 "stored",
                 "rolled_back",
                 "newer",
@@ -347,10 +313,7 @@ def test_a_transaction_that_is_sent_again_carries_one_token_and_takes_effect_onc
     assert [one["_tk"] for one in stored(dynamodb_url, design)] == [6, 5, 5, 5, 5]
 
 
-@GROUPS
-def test_the_limit_of_write_units_counts_a_transaction_twice(
-    dynamodb_url: str, design: TableDesign, way: str
-) -> None:
+def test_the_limit_of_write_units_counts_a_transaction_twice(dynamodb_url: str, design: TableDesign) -> None:
     now = [0.0]
 
     def wait(seconds: float) -> None:
@@ -358,13 +321,12 @@ def test_the_limit_of_write_units_counts_a_transaction_twice(
 
     limit: Any = WriteLimit(20, wait=wait, clock=lambda: now[0])
     with through(dynamodb_url, design, Faults(), limit=limit) as writes:
-        assert {one.verdict for one in together(writes, groups(12, 5), way)} == {"stored"}
+        assert {one.verdict for one in write_groups(writes, groups(12, 5))} == {"stored"}
     assert now[0] > 3
 
 
-@GROUPS
 def test_each_of_many_transactions_that_is_sent_again_is_the_same_request(
-    dynamodb_url: str, design: TableDesign, way: str
+    dynamodb_url: str, design: TableDesign
 ) -> None:
     bodies: list[str] = []
 
@@ -373,6 +335,6 @@ def test_each_of_many_transactions_that_is_sent_again_is_the_same_request(
         return False
 
     with through(dynamodb_url, design, Faults(cut_after=0.4, seed=4, holds=holds)) as writes:
-        assert {one.verdict for one in together(writes, groups(6, 5), way)} == {"stored"}
+        assert {one.verdict for one in write_groups(writes, groups(6, 5))} == {"stored"}
     assert len(set(bodies)) == 6 < len(bodies)
     assert stored(dynamodb_url, design) == flat(groups(6, 5))

@@ -27,6 +27,7 @@ from migrator.mapping.items.changes import captured_tables
 from migrator.mapping.items.items import items_for
 from migrator.mapping.items.reach import image_keys
 from migrator.mapping.items.wire import decode_item
+from migrator.mapping.model.edges import WholeRows
 from migrator.mapping.model.facts import EntityPlan, Lookup
 from migrator.mapping.model.shards import MEND_OF_SOURCE
 from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey
@@ -49,7 +50,7 @@ USERS, WRITERS, CHANGES, KILLS = 6, 4, 30, 6
 LEASE_S = 1.0
 
 
-class Documents:
+class Documents(WholeRows):
     """The old tables `users` and `orders` under names of their own, and the new one. Rows are read by consistent scans."""
 
     def __init__(self, url: str, folder: Path) -> None:
@@ -71,7 +72,7 @@ class Documents:
         )
         self.checked = check(mapping, self.schema, HEAD.replace("Shop", f"Shop{mark}"))
         self.plans = [entity.plan for entity in self.checked.entities]
-        self.entities = live_entities(self.checked.mapping, self.checked.entities)
+        self.entities = live_entities(self.checked.mapping, self.checked.entities, self)
         self.database = journal_in_file(folder / "journal.db").database
         self.tickets = JournalTickets(self.database, "shop")
         self.images = RecordImages(captured_tables(self.plans), value_of)

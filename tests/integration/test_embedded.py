@@ -23,6 +23,7 @@ from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.forking import Python
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 
 DESIGN = TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
 
@@ -49,7 +50,7 @@ def test_commands_share_it_and_a_stop_saves_its_tables(home: Path) -> None:
     assert embedded.ensure_running(home) == endpoint
     assert endpoint in embedded.status(embedded.running(home))
     made = admin(endpoint).create(DESIGN)
-    store(endpoint).put([{"PK": "a", "SK": "b", "type": "T"}])
+    put_items(store(endpoint), [{"PK": "a", "SK": "b", "type": "T"}])
     assert embedded.stop(home) is True
     again = embedded.ensure_running(home)
     state = admin(again).state(DESIGN)

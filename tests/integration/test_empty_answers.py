@@ -26,6 +26,7 @@ from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.journeys.small import small_shop
 from tests.support_fence import no_fence
+from tests.support_items import put_items, write_groups, write_items
 from tests.support_lanes import every_lane  # noqa: F401
 
 QUICK = Backoff(attempts=3, base_s=0.001, cap_s=0.01, limit_s=120)
@@ -118,12 +119,12 @@ def nobody_else(state: ControlState) -> None:
 _TICKETS = count(5)
 Work = Callable[[DynamoStore], Any]
 WRITES: dict[str, tuple[Work, list[Item]]] = {
-    "put": (lambda store: store.put(NEW), []),
+    "put": (lambda store: put_items(store, NEW), []),
     "delete": (lambda store: store.delete(KEYS), HERE),
     "delete_own": (lambda store: store.delete_own(HERE), HERE),
-    "write": (lambda store: ConditionalWrites(store).write(NEW[:4]), HERE),
-    "insert": (lambda store: ConditionalWrites(store).write(NEW, fresh=True), []),
-    "together": (lambda store: ConditionalWrites(store).write_together([newer(4)]), HERE),
+    "write": (lambda store: write_items(ConditionalWrites(store), NEW[:4]), HERE),
+    "insert": (lambda store: write_items(ConditionalWrites(store), NEW, fresh=True), []),
+    "together": (lambda store: write_groups(ConditionalWrites(store), [newer(4)]), HERE),
     "remove_tombstones": (lambda store: ConditionalWrites(store).remove_tombstones(DEAD), DEAD),
     "strip": (lambda store: stripped(store)[0], HERE),
     "control": (lambda store: ControlItem(store, nobody_else).raise_control(7), []),
@@ -141,7 +142,7 @@ READS: dict[str, Work] = {
 @pytest.mark.parametrize("work", WRITES)
 def test_a_write_that_is_answered_with_nothing_is_no_write(table: DynamoStore, work: str) -> None:
     send, before = WRITES[work]
-    table.put(before)
+    put_items(table, before)
     faults = Faults(empty=1.0)
     with through(table, faults) as store:
         for faults.empty_body in BODIES:
@@ -154,7 +155,7 @@ def test_a_write_that_is_answered_with_nothing_is_no_write(table: DynamoStore, w
 @pytest.mark.parametrize("work", WRITES)
 def test_a_write_that_is_answered_with_nothing_is_sent_again(table: DynamoStore, work: str) -> None:
     send, before = WRITES[work]
-    table.put(before)
+    put_items(table, before)
     faults = Faults(empty=0.5, seed=4)
     with through(table, faults, PATIENT) as store:
         while not faults.counts["empty"]:
@@ -168,7 +169,7 @@ def test_a_write_that_is_answered_with_nothing_is_sent_again(table: DynamoStore,
 def test_a_read_that_is_answered_with_nothing_is_no_answer(table: DynamoStore, work: str) -> None:
     """Else verify would find that items are missing, or that none is there that should not be."""
     ask = READS[work]
-    table.put(HERE)
+    put_items(table, HERE)
     faults = Faults(empty=1.0)
     with through(table, faults) as store:
         for faults.empty_body in BODIES:
@@ -179,7 +180,7 @@ def test_a_read_that_is_answered_with_nothing_is_no_answer(table: DynamoStore, w
 @pytest.mark.parametrize("work", READS)
 def test_a_read_that_is_answered_with_nothing_is_asked_again(table: DynamoStore, work: str) -> None:
     ask = READS[work]
-    table.put(HERE)
+    put_items(table, HERE)
     expected = ask(table)
     faults = Faults(empty=0.5, seed=4)
     with through(table, faults, PATIENT) as store:
@@ -230,7 +231,7 @@ def test_every_part_of_an_answer_is_asked_for(
     table: DynamoStore, work: str, alters: Callable[[str, int, Wire], Wire]
 ) -> None:
     send, before = WRITES.get(work) or (READS[work], HERE)
-    table.put(before)
+    put_items(table, before)
     with through(table, Faults(altered=ALWAYS, alters=alters)) as store, pytest.raises(StoppedError):
         send(store)
     faults = Faults(altered=2, alters=alters)
@@ -241,14 +242,14 @@ def test_every_part_of_an_answer_is_asked_for(
 
 def test_a_delete_that_is_refused_without_the_item_is_tried_again(table: DynamoStore) -> None:
     """It would pass for another program's item, which gets no tombstone, and the mark would go."""
-    table.put([item(1, 7), item(2, 3)])
+    put_items(table, [item(1, 7), item(2, 3)])
     faults = Faults(altered=2, alters=without("Item"))
     with through(table, faults, PATIENT) as store:
-        outcomes = ConditionalWrites(store).write([dead(1), dead(2)])
+        outcomes = write_items(ConditionalWrites(store), [dead(1), dead(2)])
     assert [one.verdict for one in outcomes] == ["newer", "stored"]
     assert faults.counts["altered"] == 2
     with through(table, Faults(altered=ALWAYS, alters=without("Item"))) as store, pins.refused(StoppedError):
-        ConditionalWrites(store).write([dead(1)])
+        write_items(ConditionalWrites(store), [dead(1)])
 
 
 @pytest.mark.parametrize(
@@ -267,14 +268,14 @@ def test_a_delete_that_is_refused_without_the_item_is_tried_again(table: DynamoS
 def test_a_transaction_that_is_cancelled_and_does_not_say_why_is_tried_again(
     table: DynamoStore, alters: Callable[[str, int, Wire], Wire]
 ) -> None:
-    table.put([item(1, 7)])
+    put_items(table, [item(1, 7)])
     faults = Faults(altered=2, alters=alters)
     with through(table, faults, PATIENT) as store:
-        outcomes = ConditionalWrites(store).write_together([[dead(1), item(2)]])
+        outcomes = write_groups(ConditionalWrites(store), [[dead(1), item(2)]])
     assert [one.verdict for one in outcomes] == ["newer", "rolled_back"]
     assert faults.counts["altered"] == 2
     with through(table, Faults(altered=ALWAYS, alters=alters)) as store, pytest.raises(StoppedError):
-        ConditionalWrites(store).write_together([[dead(1), item(2)]])
+        write_groups(ConditionalWrites(store), [[dead(1), item(2)]])
     assert stored(table) == [item(1, 7)]
 
 

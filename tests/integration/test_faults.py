@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import orjson
 import pytest
 
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
-from migrator.mapping.items.wire import encode_item, item_bytes
+from migrator.mapping.items.wire import item_bytes
 from migrator.mapping.model.table import Index, Item, KeyAttribute, TableDesign
 from migrator.runtime.errors import Interrupted, StoppedError, TargetError
 from migrator.runtime.retry import Backoff
@@ -21,6 +20,7 @@ from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 from tests.support_lanes import EACH_LANE, lane_of
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
@@ -69,7 +69,7 @@ def stored(url: str, design: TableDesign) -> list[Item]:
 def test_nothing_is_lost_and_nothing_comes_twice(dynamodb_url: str, design: TableDesign, seed: int) -> None:
     faults = Faults(unprocessed=0.3, throttle=0.1, errors=0.1, cut_before=0.05, cut_after=0.05, seed=seed)
     with through(dynamodb_url, design, faults) as store:
-        receipt = store.put(items(1000))
+        receipt = put_items(store, items(1000))
         keys = [design.key_of(item) for item in items(1000)]
         assert sorted(store.get(keys).values(), key=lambda item: str(item["SK"])) == items(1000)
     assert receipt.items == 1000
@@ -78,12 +78,9 @@ def test_nothing_is_lost_and_nothing_comes_twice(dynamodb_url: str, design: Tabl
         assert faults.counts[kind] > 0, kind
 
 
-def test_items_as_json_are_sent_again_and_one_that_is_refused_is_found_as_items_are(
+def test_items_are_sent_again_and_one_that_is_refused_is_found(
     dynamodb_url: str, design: TableDesign
 ) -> None:
-    json_items = [
-        (design.key_of(item), orjson.dumps(encode_item(item)), item_bytes(item), None) for item in items(300)
-    ]
     faults = Faults(
         unprocessed=0.3,
         throttle=0.1,
@@ -92,7 +89,7 @@ def test_items_as_json_are_sent_again_and_one_that_is_refused_is_found_as_items_
         seed=4,
     )
     with through(dynamodb_url, design, faults) as store:
-        receipt = store.put_encoded(json_items)
+        receipt = put_items(store, items(300))
     assert (receipt.items, list(receipt.unwritten)) == (299, [("P#3", "S#00003")])
     assert receipt.bytes == sum(item_bytes(item) for item in items(300) if item["n"] != 3)
     assert stored(dynamodb_url, design) == [item for item in items(300) if item["n"] != 3]
@@ -107,7 +104,7 @@ def test_one_that_is_never_taken_is_unwritten_and_the_rest_is_stored(
     dynamodb_url: str, design: TableDesign
 ) -> None:
     with through(dynamodb_url, design, Faults(never=is_number_3), QUICK) as store:
-        receipt = store.put(items(60))
+        receipt = put_items(store, items(60))
     assert list(receipt.unwritten) == [("P#3", "S#00003")]
     assert receipt.items == 59
     assert [item["n"] for item in stored(dynamodb_url, design)] == [n for n in range(60) if n != 3]
@@ -118,7 +115,7 @@ def test_a_table_that_takes_nothing_stops_the_run(dynamodb_url: str, design: Tab
         through(dynamodb_url, design, Faults(never=lambda wire: True), QUICK) as store,
         pins.refused(StoppedError),
     ):
-        store.put(items(10))
+        put_items(store, items(10))
 
 
 def test_keys_that_are_never_read_stop_the_run(dynamodb_url: str, design: TableDesign) -> None:
@@ -132,7 +129,7 @@ def test_keys_that_are_never_read_stop_the_run(dynamodb_url: str, design: TableD
 def test_keys_that_are_left_over_are_read_again(dynamodb_url: str, design: TableDesign) -> None:
     wanted = items(100)
     with through(dynamodb_url, design, Faults()) as store:
-        store.put(wanted)
+        put_items(store, wanted)
     keys = [{"PK": item["PK"], "SK": item["SK"]} for item in wanted]
     with through(dynamodb_url, design, Faults(unprocessed=0.4, throttle=0.2, seed=5)) as store:
         found = store.batch_get({"Keys": keys, "ConsistentRead": False})
@@ -144,7 +141,7 @@ def test_a_refusal_is_sent_once(dynamodb_url: str) -> None:
     faults = Faults()
     nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
     with through(dynamodb_url, nowhere, faults) as store, pins.refused(TargetError):
-        store.put(items(1))
+        put_items(store, items(1))
     assert faults.counts["requests BatchWriteItem"] == 1
 
 
@@ -157,7 +154,7 @@ def test_a_stop_ends_a_wait(dynamodb_url: str, design: TableDesign) -> None:
         ) as store,
         pytest.raises(Interrupted),
     ):
-        store.put(items(1))
+        put_items(store, items(1))
     assert time.monotonic() - started < 120
 
 
@@ -174,7 +171,7 @@ def test_an_endpoint_that_does_not_answer_is_one_line(lane: str) -> None:
 def test_each_fault_by_itself_loses_nothing(dynamodb_url: str, design: TableDesign, kind: str) -> None:
     faults = Faults(**{kind: 0.4}, seed=3)  # type: ignore[arg-type]
     with through(dynamodb_url, design, faults) as store:
-        store.put(items(400))
+        put_items(store, items(400))
     assert stored(dynamodb_url, design) == items(400)
     assert faults.counts[kind] > 0
 
@@ -183,7 +180,7 @@ def test_an_answer_that_comes_too_late_is_asked_for_again(dynamodb_url: str, des
     faults = Faults(late=0.3, late_s=1.0, seed=2)
     with FaultProxy(dynamodb_url, faults) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url, timeout_s=0.4)
-        DynamoStore(client, design, no_fence, PATIENT).put(items(200))
+        put_items(DynamoStore(client, design, no_fence, PATIENT), items(200))
     assert stored(dynamodb_url, design) == items(200)
     assert faults.counts["late"] > 0
     # More than that where the machine itself is late.
@@ -196,10 +193,10 @@ def test_credentials_that_expire_stop_the_run_and_new_ones_go_on(
     faults = Faults(expires_after=3)
     with through(dynamodb_url, design, faults) as store:
         with pins.refused(StoppedError):
-            store.put(items(200))
+            put_items(store, items(200))
         assert len(stored(dynamodb_url, design)) == 75
         faults.renew()
-        store.put(items(200))
+        put_items(store, items(200))
     assert stored(dynamodb_url, design) == items(200)
 
 
@@ -213,17 +210,17 @@ def test_a_clock_that_is_off_stops_the_run_and_is_named_with_its_seconds(
     faults = Faults(clock_s=clock_s, clock_code=code)
     with through(dynamodb_url, design, faults) as store:
         with pins.refused(StoppedError):
-            store.put(items(30))
+            put_items(store, items(30))
         assert faults.counts["requests BatchWriteItem"] == 1
         faults.clock_s = 0.0
-        store.put(items(30))
+        put_items(store, items(30))
     assert stored(dynamodb_url, design) == items(30)
 
 
 def test_a_signature_that_grew_old_on_its_way_is_made_anew(dynamodb_url: str, design: TableDesign) -> None:
     faults = Faults(aged=3)
     with through(dynamodb_url, design, faults) as store:
-        store.put(items(60))
+        put_items(store, items(60))
     assert stored(dynamodb_url, design) == items(60)
     assert (faults.counts["aged"], faults.counts["requests BatchWriteItem"]) == (3, 6)
 
@@ -233,7 +230,7 @@ def test_a_signature_that_is_wrong_is_a_matter_of_the_secret_key(
 ) -> None:
     faults = Faults(aged=1, clock_message="The request signature we calculated does not match yours")
     with through(dynamodb_url, design, faults) as store, pins.refused(TargetError):
-        store.put(items(1))
+        put_items(store, items(1))
     assert faults.counts["requests BatchWriteItem"] == 1
 
 
@@ -251,6 +248,6 @@ def test_an_index_that_lags_answers_when_it_has_caught_up(dynamodb_url: str) -> 
         "ExpressionAttributeValues": {":g": "x"},
     }
     with through(dynamodb_url, made, Faults(blind_reads=2)) as store:
-        store.put([{"PK": "P", "SK": "S", "type": "T", "G": "x"}])
+        put_items(store, [{"PK": "P", "SK": "S", "type": "T", "G": "x"}])
         assert [len(store.query(request).items) for _ in range(3)] == [0, 0, 1]
     client.delete_table(TableName=made.name)

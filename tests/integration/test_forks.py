@@ -18,6 +18,7 @@ from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.table import KeyAttribute, TableDesign
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 CHILDREN = 3
@@ -93,7 +94,7 @@ def test_answers_of_dynamodb_are_never_another_process_s(dynamodb_url: str) -> N
     DynamoTableAdmin(client).create(design)
     store = DynamoStore(client, design, no_fence)
     keys = [(f"K{n}",) for n in range(CHILDREN + 1)]
-    store.put([{"PK": key[0], "type": "T", "text": "x" * 1000} for key in keys])
+    put_items(store, [{"PK": key[0], "type": "T", "text": "x" * 1000} for key in keys])
 
     def work(number: int) -> None:
         for _ in range(30):

@@ -11,6 +11,7 @@ import pytest
 from migrator.mapping.model.table import Item
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
+from tests.support_items import put_items
 
 STRANGERS: list[Item] = [
     {"PK": "C#1", "SK": "META", "type": "Account", "iban": "DE00"},
@@ -30,7 +31,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     made.store().client.update_time_to_live(
         TableName=made.table, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expiresAt"}
     )
-    made.store().put(STRANGERS)
+    put_items(made.store(), STRANGERS)
     return made
 
 
@@ -65,7 +66,7 @@ def test_own_items_are_written_anew(shop: Project) -> None:
     job = str(shop.job)
     shop.run("backfill", job, "--into-existing")
     changed = [{**one, "name": "old"} for one in shop.items() if one["type"] == "Customer"]
-    shop.store().put(changed)
+    put_items(shop.store(), changed)
     shop.run("backfill", job, "--restart")
     assert "old" not in {one.get("name") for one in shop.items()}
 
@@ -95,7 +96,7 @@ def test_a_relay_that_began_before_the_first_backfill_is_no_stranger(
     shop.done("relay", job, "--once")
     (control,) = shop.items()
     assert control["type"] == "_control"
-    shop.store().put([control | {"_tk": 0}])
+    put_items(shop.store(), [control | {"_tk": 0}])
     with closing(sqlite3.connect(tmp_path / ".migrator" / "shop.db")) as journal:
         journal.execute("DELETE FROM migrator_run")
         journal.execute("UPDATE migrator_reached_ticket SET ticket = 0")

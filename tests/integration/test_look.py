@@ -20,6 +20,7 @@ from migrator.stages.design.shown import Showing
 from migrator.stages.verify.scan import DirectItems
 from tests import pins
 from tests.integration.test_verify_corruptions import CORRUPTIONS, SCRIPT, Library
+from tests.support_items import put_items
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +72,7 @@ def test_a_key_of_nothing_shows_nothing(library: Library, key: str) -> None:
 def test_each_corruption_is_shown_as_what_verify_calls_it(library: Library, name: str) -> None:
     corrupt, expected = CORRUPTIONS[name]
     planted = corrupt(library, library.book(3))
-    library.store.put(planted)
+    put_items(library.store, planted)
     keys = {"BOOK#3", *(str(item["PK"]) for item in planted)}
     bad = [item for key in keys for item in look(library, key).items if item.state not in FINE]
     found = {(item.state, name) for item in bad for name in item.differing or {""}}
@@ -80,7 +81,7 @@ def test_each_corruption_is_shown_as_what_verify_calls_it(library: Library, name
 
 
 def test_an_item_that_left_its_index_is_missing_from_its_collection(library: Library) -> None:
-    library.store.put([{**library.book(3), "GSI1PK": "YEAR#1"}])
+    put_items(library.store, [{**library.book(3), "GSI1PK": "YEAR#1"}])
     (left,) = [item for item in look(library, "YEAR#1991", "GSI1").items if item.state != "same"]
     assert (left.key, left.state, set(left.differing)) == (("BOOK#3", "META"), "different", {"GSI1PK"})
     (came,) = look(library, "YEAR#1", "GSI1").items
@@ -95,9 +96,9 @@ def test_a_missing_item_is_shown_in_the_table_and_in_its_index(library: Library)
 
 def test_tombstones_and_the_control_item_are_shown_as_what_they_are(library: Library) -> None:
     dead: Item = {"PK": "BOOK#3", "type": TOMBSTONE, "_src": "book:[3]", "_tk": 9}
-    library.store.put([{**dead, "SK": "OLD"}])
+    put_items(library.store, [{**dead, "SK": "OLD"}])
     assert states(look(library, "BOOK#3")) == {"BOOK#3 META": "same", "BOOK#3 OLD": "tombstone"}
-    library.store.put([{**dead, "SK": "META"}])
+    put_items(library.store, [{**dead, "SK": "META"}])
     assert states(look(library, "BOOK#3"))["BOOK#3 META"] == "missing"
     ControlItem(library.store, lambda state: None).raise_control(9)
     (control,) = [
@@ -127,7 +128,7 @@ def test_what_stands_behind_the_limit_is_not_called_missing(library: Library) ->
     "hostile", ["<script>alert(1)</script>", "\u202eevil\u2066", "x" * 300_000, "\x1b[31m"]
 )
 def test_hostile_values_are_shown_masked_or_cut(library: Library, hostile: str) -> None:
-    library.store.put([{**library.book(3), "title": hostile, hostile[:60]: 1}])
+    put_items(library.store, [{**library.book(3), "title": hostile, hostile[:60]: 1}])
     looked = look(library, "BOOK#3")
     masked, whole = report(library, looked), report(library, looked, whole=True)
     cells = {cell.attribute: cell for cell in masked.items[0].cells}
@@ -137,7 +138,7 @@ def test_hostile_values_are_shown_masked_or_cut(library: Library, hostile: str) 
 
 
 def test_masks_hide_values_and_say_that_they_differ(library: Library) -> None:
-    library.store.put([{**library.book(3), "title": "Other"}])
+    put_items(library.store, [{**library.book(3), "title": "Other"}])
     masked = report(library, look(library, "BOOK#3"))
     (cell,) = [cell for cell in masked.items[0].cells if cell.differs]
     assert cell.attribute == "title"
@@ -170,7 +171,7 @@ def test_wrong_use_says_what_to_write(
 
 
 def test_of_a_collision_only_what_differs_is_marked_and_its_rows_key_is_masked(library: Library) -> None:
-    library.store.put([{**library.book(3), "_src": 'book:["ann@example.org"]', "title": "Other"}])
+    put_items(library.store, [{**library.book(3), "_src": 'book:["ann@example.org"]', "title": "Other"}])
     looked = look(library, "BOOK#3")
     (item,) = report(library, looked).items
     assert item.state == "collision"

@@ -14,6 +14,7 @@ import pytest
 from migrator.dynamodb.client import dynamodb_client
 from tests.journeys.command import ROOT, Project
 from tests.journeys.cutover import change, cutover_shop, filled, live, phase
+from tests.support_items import put_items
 
 PAGE = (ROOT / "docs" / "lost-journal.md").read_text()
 
@@ -60,7 +61,7 @@ def test_a_table_restored_under_another_name_is_taken_with_the_steps_of_its_row(
     client.create_table(TableName=restored.table, BillingMode="PAY_PER_REQUEST", **names)
     ttl = {"AttributeName": "expiresAt", "Enabled": True}
     client.update_time_to_live(TableName=restored.table, TimeToLiveSpecification=ttl)
-    restored.store().put(shop.items())
+    put_items(restored.store(), shop.items())
     shop.job.write_text(shop.job.read_text().replace(f"table: {shop.table}", f"table: {restored.table}"))
     assert shop.run("relay", "--once", str(shop.job)).code == 2
     for words in re.findall(r"`(?:migrator )?([a-z][^`]*)`", row.rpartition("|")[0].rpartition("|")[2]):

@@ -29,6 +29,7 @@ from migrator.stages.verify.stage import Verify
 from tests import pins
 from tests.fakes.progress import Silent
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence
+from tests.support_items import put_items
 from tests.support_mapping import parse_mapping
 
 TEXT = """
@@ -88,7 +89,7 @@ def archive(tmp_path: Path, dynamodb_url: str) -> Iterator[Archive]:
     made = Archive(tmp_path / "documents.db", dynamodb_url)
     (entity,) = made.checked.entities
     rows = made.source.read_page(entity.plan, None, None)
-    made.store.put([item for row in rows for item in items_for(entity, row)])
+    put_items(made.store, [item for row in rows for item in items_for(entity, row)])
     yield made
     made.source.close()
     made.journal.close()

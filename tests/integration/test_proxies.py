@@ -19,6 +19,7 @@ from tests import pins
 from tests.contract.test_exchange import WRITTEN, answer, certificate_for_localhost, put, saying
 from tests.faults.forward import ForwardProxy
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 from tests.support_lanes import by_botocore
 
 QUICK = Backoff(attempts=3, base_s=0.001, cap_s=0.01, limit_s=120)
@@ -79,7 +80,7 @@ def test_a_wrong_password_of_a_proxy_is_told_without_it(
     with saying(answer(WRITTEN), tls=context) as (url, script), ForwardProxy("ann:se-cret") as proxy:
         monkeypatch.setenv("HTTPS_PROXY" if secure else "HTTP_PROXY", proxy.url.replace("se-cret", "wr-ong"))
         with pins.refused(MigratorError) as told:
-            store_at(url).put([{"PK": "P"}])
+            put_items(store_at(url), [{"PK": "P"}])
     assert "wr-ong" not in str(told.value)
     assert script.seen == []
 
@@ -90,7 +91,7 @@ def test_a_proxy_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HTTPS_PROXY", f"http://ann:se-cret@{gone}")
     store = store_at("https://localhost:1")
     with pins.refused(StoppedError, gone=gone) as told:
-        store.put([{"PK": "P"}])
+        put_items(store, [{"PK": "P"}])
     assert "se-cret" not in str(told.value)
     assert "gave up" not in str(told.value)
 

@@ -22,6 +22,7 @@ from migrator.runtime.errors import StoppedError, TargetError
 from tests import pins
 from tests import support_services as services
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 from tests.support_lanes import BOTOCORE, EACH_LANE, lane_of
 
 # One worker starts the endpoint once.
@@ -92,7 +93,7 @@ def test_the_role_may_what_the_user_may_not(endpoint: str) -> None:
         DynamoTableAdmin(client(endpoint, None)).create(made)
     acting = client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))
     assert DynamoTableAdmin(acting).create(made).status == "ACTIVE"
-    assert DynamoStore(acting, made, no_fence).put([{"PK": "P", "SK": "S", "type": "T"}]).items == 1
+    assert put_items(DynamoStore(acting, made, no_fence), [{"PK": "P", "SK": "S", "type": "T"}]).items == 1
 
 
 READS = ["DescribeTable", "DescribeTimeToLive", "GetItem", "Query", "BatchGetItem", "Scan"]
@@ -189,7 +190,7 @@ def test_credentials_are_renewed_before_they_run_out(endpoint: str) -> None:
     store = DynamoStore(acting, made, no_fence)
     for number in range(3):
         time.sleep(1.2)
-        store.put([{"PK": f"P{number}", "SK": "S", "type": "T"}])
+        put_items(store, [{"PK": f"P{number}", "SK": "S", "type": "T"}])
     assert len([item for page in store.scan(0, 1) for item in page.items]) == 3
 
 
@@ -208,7 +209,7 @@ def test_credentials_that_run_out_in_mid_run_stop_it_and_it_can_go_on(
     fixed = client(endpoint, None)
     DynamoTableAdmin(fixed).create(made)
     store = DynamoStore(fixed, made, no_fence)
-    store.put([{"PK": "P", "SK": "S", "type": "T"}])
+    put_items(store, [{"PK": "P", "SK": "S", "type": "T"}])
     time.sleep(2.5)
     with pins.refused(StoppedError):
-        store.put([{"PK": "Q", "SK": "S", "type": "T"}])
+        put_items(store, [{"PK": "Q", "SK": "S", "type": "T"}])

@@ -12,6 +12,7 @@ from tests import pins
 from tests.races.harness import Race
 from tests.races.shop import Shop, open_shop
 from tests.support_capture import new_sqlite
+from tests.support_items import put_items
 
 pytestmark = pytest.mark.slow
 
@@ -43,14 +44,14 @@ def race(shop: Shop) -> Iterator[Race]:
 
 def in_place(race: Race, items: Sequence[Item]) -> None:
     race.target.store.delete([race.target.design.key_of(item) for item in race.whole()])
-    race.target.store.put(items)
+    put_items(race.target.store, items)
 
 
 def anew(race: Race, items: Sequence[Item]) -> None:
     """As PITR does: another table, which is given the name of the former one."""
     race.target.store.client.delete_table(TableName=race.target.design.name)
     race.target.admin.create(race.target.design)
-    race.target.store.put(items)
+    put_items(race.target.store, items)
 
 
 def before_any_relay(race: Race, items: Sequence[Item]) -> None:

@@ -27,6 +27,7 @@ from tests.fakes.progress import Silent
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
 from tests.support_fence import no_fence, written_alone
+from tests.support_items import put_items
 from tests.support_lanes import every_lane  # noqa: F401
 from tests.support_mapping import parse_mapping
 
@@ -120,9 +121,9 @@ def test_a_full_collection_alone_stops_nothing_and_a_table_that_refuses_all_does
     full = Faults(refuses=lambda wire: "ItemCollectionSizeLimitExceededException")
     with FaultProxy(dynamodb_url, full) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
-        receipt = DynamoStore(client, design, no_fence, QUICK).put(items)
+        receipt = put_items(DynamoStore(client, design, no_fence, QUICK), items)
     assert (receipt.items, len(receipt.unwritten)) == (0, 30)
     with FaultProxy(dynamodb_url, Faults(refuses=lambda wire: "ValidationException")) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
         with pins.refused(ItemRefusedError):
-            DynamoStore(client, design, no_fence, QUICK).put(items)
+            put_items(DynamoStore(client, design, no_fence, QUICK), items)

@@ -26,6 +26,7 @@ from migrator.stages.verify import stage
 from migrator.stages.verify.stage import Verify
 from tests.fakes.progress import Silent
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
+from tests.support_items import put_items
 from tests.support_mapping import parse_mapping
 
 TEXT = """
@@ -155,7 +156,7 @@ def test_a_clean_table_is_read_by_one_scan_or_by_keys(
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_each_corruption_is_found_as_what_it_is(library: Library, name: str) -> None:
     corrupt, expected = CORRUPTIONS[name]
-    library.store.put(corrupt(library, library.book(3)))
+    put_items(library.store, corrupt(library, library.book(3)))
     assert {(one.kind, one.attribute) for one in library.findings()} == expected
 
 
@@ -167,8 +168,9 @@ def test_a_missing_item_is_found(library: Library) -> None:
 
 def test_tombstones_and_the_control_item_are_none_of_verifys(library: Library) -> None:
     dead: Item = {"type": TOMBSTONE, "_src": "book:[3]", "_tk": 9}
-    library.store.put(
-        [{**dead, "PK": "BOOK#99", "SK": "META"}, {**dead, "PK": "BOOK#3", "SK": "OLD", "price": 7}]
+    put_items(
+        library.store,
+        [{**dead, "PK": "BOOK#99", "SK": "META"}, {**dead, "PK": "BOOK#3", "SK": "OLD", "price": 7}],
     )
     ControlItem(library.store, lambda state: None).raise_control(9)
     assert library.findings() == []
@@ -177,7 +179,9 @@ def test_tombstones_and_the_control_item_are_none_of_verifys(library: Library) -
 
 
 def test_a_tombstone_in_an_items_place_is_a_missing_item(library: Library) -> None:
-    library.store.put([{"PK": "BOOK#3", "SK": "META", "type": TOMBSTONE, "_src": "book:[3]", "_tk": 9}])
+    put_items(
+        library.store, [{"PK": "BOOK#3", "SK": "META", "type": TOMBSTONE, "_src": "book:[3]", "_tk": 9}]
+    )
     assert [(one.kind, one.source_key) for one in library.findings()] == [("missing", "[3]")]
 
 

@@ -19,6 +19,7 @@ from migrator.runtime.retry import Backoff
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),), (KeyAttribute("GSI1SK"),))
 QUICK = Backoff(attempts=40, base_s=0.001, cap_s=0.02, limit_s=60)
@@ -58,8 +59,8 @@ def test_two_writers_stay_below_the_limit_though_requests_are_throttled(dynamodb
         watched = Watched(dynamodb_client(region=None, profile=None, endpoint=proxy.url))
         store = DynamoStore(watched, design, no_fence, QUICK, limit=limit)
         halves: list[Callable[[], object]] = [
-            lambda: store.put(all_items[:100]),
-            lambda: store.put(all_items[100:]),
+            lambda: put_items(store, all_items[:100]),
+            lambda: put_items(store, all_items[100:]),
         ]
         began = time.monotonic()
         with ThreadPoolExecutor(2) as executor:
@@ -96,7 +97,7 @@ def test_a_delete_asks_for_what_its_item_takes(dynamodb_url: str) -> None:
         {"PK": "P", "SK": name, "type": "T", "_src": "order:[1]", "filler": "x" * size}
         for name, size in (("small", 10), ("large", 5000))
     ]
-    store.put(written)
+    put_items(store, written)
     limit.asked.clear()
     assert store.delete_own(written) == 2
     assert limit.asked == [1, 5]

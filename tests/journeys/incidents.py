@@ -22,6 +22,7 @@ from tests.journeys.console import LOG_LINE, Command, Shell, blocks_of
 from tests.journeys.cutover import PATTERN, compared, cutover_shop, desk_of, live, obey, reader
 from tests.journeys.runbook import environment_of
 from tests.journeys.test_direct_servers import SHOP
+from tests.support_items import put_items
 from tests.support_prometheus import until
 
 PAGE = ROOT / "docs" / "incidents.md"
@@ -151,7 +152,7 @@ def answers_differ(night: Night) -> Generator[None]:
         compared(job_journal, night.made, PATTERN, different=12, kinds={"": 400})
     store = night.made.store()
     (item,) = [one for one in night.made.items() if (one["PK"], one["SK"]) == ("C#7", "META")]
-    store.put([item | {"name": "by hand"}])
+    put_items(store, [item | {"name": "by hand"}])
     yield
     yield
     yield
@@ -172,6 +173,7 @@ import os
 from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 from migrator.api import Migration
+from tests.support_items import put_items
 
 with Migration.load("shop.yaml", service="shop-api") as migration:
     migration.dual_write(sessionmaker(create_engine(os.environ["MIGRATOR_SOURCE_URL"])))

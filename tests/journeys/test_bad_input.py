@@ -22,6 +22,7 @@ from tests.faults.schedule import Faults
 from tests.journeys.command import Project, project
 from tests.journeys.console import LOG_LINE
 from tests.journeys.in_process import Ended
+from tests.support_items import put_items
 
 MAPPING = """
 mapping: 1
@@ -113,7 +114,7 @@ def test_a_table_with_other_keys(new: New, dynamodb_url: str) -> None:
 def test_a_table_that_holds_other_items(new: New) -> None:
     made = new()
     made.done("table", "create", "shop.yaml")
-    made.store().put([{"PK": "theirs", "SK": "x"}])
+    put_items(made.store(), [{"PK": "theirs", "SK": "x"}])
     assert pins.said(one_line(made.run("backfill", "shop.yaml"), 2, "--into-existing"))
     made.done("backfill", "shop.yaml", "--into-existing")
     assert len(made.items()) == 3001

@@ -19,6 +19,7 @@ from tests.journeys.chinook import ITEMS, ROWS, assert_whole
 from tests.journeys.command import ROOT, Project, project
 from tests.journeys.in_process import Ended
 from tests.support_chinook import Golden, golden_runs, snake_case
+from tests.support_items import put_items
 from tests.support_mapping import parse_mapping
 
 # What a group asks of one table is asked by one worker, which moves Chinook once.
@@ -173,13 +174,13 @@ def test_verify_finds_what_is_changed_missing_and_extra(filled: Project) -> None
     (track,), (invoice,) = (store.get([key]).values() for key in (("TRACK#1", "META"), ("INVOICE#1", "META")))
     extra = {**track, "PK": "TRACK#99999", "_src": "track:[99999]"}
     strange: Item = {"PK": "X", "SK": "Y", "n": 1}
-    store.put([{**track, "unit_price": 1, "name": 7}, extra, strange])
+    put_items(store, [{**track, "unit_price": 1, "name": 7}, extra, strange])
     store.delete([("INVOICE#1", "META")])
     try:
         ended = here.run("verify", job, "--json")
         found = here.done("status", "--findings", job, "--all", "--show-keys").out
     finally:
-        store.put([track, invoice])
+        put_items(store, [track, invoice])
         store.delete([("TRACK#99999", "META"), ("X", "Y")])
     assert ended.code == 1
     # Counts of Track and Invoice; sums of Track's seven numeric columns and of Invoice's three.

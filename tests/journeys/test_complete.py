@@ -15,6 +15,7 @@ from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, PATTERN, change, cutover_shop, desk_of, filled, live
+from tests.support_items import put_items
 from tests.support_waiting import until
 
 WRITING = (
@@ -44,7 +45,7 @@ def ours(shop: Project) -> Item:
     """An item as the service's own UpdateItem left it: `_src` is still there."""
     key = ("C#2", "META")
     item = {**shop.store().get([key])[key], "name": "Grace"}
-    shop.store().put([item])
+    put_items(shop.store(), [item])
     return item
 
 

@@ -27,6 +27,7 @@ from tests.journeys.cutover import (
     reader,
     revision,
 )
+from tests.support_items import put_items
 
 OWN = {"_src", "_tk", "_rev"}
 
@@ -182,7 +183,7 @@ def test_strip_leaves_the_items_and_nothing_of_ours(shop: Project) -> None:
     change(shop, "DELETE FROM invoice WHERE id = 7")
     shop.done("relay", job, "--once")
     shop.done("verify", job, "--settle", "0")
-    shop.store().put([{"PK": "theirs", "SK": "1", "_src": 7}])
+    put_items(shop.store(), [{"PK": "theirs", "SK": "1", "_src": 7}])
     # Theirs is no finding that stands against the end of this migration; an operator says so.
     with desk_of(shop) as job_journal:
         one = reader(job_journal, shop)

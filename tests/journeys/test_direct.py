@@ -28,6 +28,7 @@ from tests.journeys.cutover import (
     obey,
     reader,
 )
+from tests.support_items import put_items
 
 WRITES = "writes: {direct: [invoice]}\n"
 KEY = {"PK": "C#2", "SK": "I#000001"}
@@ -58,7 +59,7 @@ def say(shop: Project, writes: str = WRITES) -> None:
 
 
 def put(shop: Project, item: Item) -> None:
-    shop.store().put([item])
+    put_items(shop.store(), [item])
 
 
 def invoice(shop: Project) -> Item:

@@ -11,6 +11,7 @@ from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, compared, cutover_shop, desk_of, filled, live, obey, reader
 from tests.support_capture import connect
+from tests.support_items import put_items
 
 CUSTOMERS = ", ".join(f"({n}, 'Name {n}')" for n in range(1, 31))
 INVOICES = ", ".join(f"({n}, {n % 30 + 1}, 5)" for n in range(1, 61))
@@ -72,7 +73,7 @@ def test_a_mark_that_waits_keeps_the_triggers_and_then_they_go(shop: Project, en
     status = shop.done("capture", "status", job).out
     assert ("customer: captured" in status, "invoice" in status) == (True, False)
     own = {**store.get([FIRST])[FIRST], "total": 77}
-    store.put([own])
+    put_items(store, [own])
     changes = ("UPDATE invoice SET total = 7 WHERE id = 1", "DELETE FROM invoice WHERE id = 2")
     change(engine, url, *changes, "UPDATE customer SET name = 'Grace' WHERE id = 2")
     shop.done("relay", job, "--once")

@@ -12,6 +12,7 @@ import psycopg
 
 from migrator.mapping.model.table import Item
 from tests.journeys.command import Project, project
+from tests.support_items import put_items
 
 PLANTED = [f"planted{n}{secrets.token_hex(6)}" for n in range(12)]
 MAPPING = """\
@@ -76,7 +77,7 @@ def spoiled(made: Project) -> None:
     (member,) = made.store().get([(f"MEMBER#{email}", PLANTED[7])]).values()
     extra = {**member, "SK": PLANTED[8]}
     other = {**member, "PK": PLANTED[7], "SK": "META", "_src": PLANTED[11]}
-    made.store().put([{**item, "name": PLANTED[5]}, extra, other, FOREIGN])
+    put_items(made.store(), [{**item, "name": PLANTED[5]}, extra, other, FOREIGN])
     made.store().delete([(f"MEMBER#{email}", PLANTED[7])])
 
 

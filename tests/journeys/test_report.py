@@ -14,6 +14,7 @@ import pytest
 
 from tests import pins
 from tests.journeys.command import Project, project
+from tests.support_items import put_items
 
 # One worker fills the table once.
 pytestmark = pytest.mark.xdist_group("report")
@@ -95,8 +96,8 @@ def spoiled(shop: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The shop in a folder of its own, after cents were written as whole ones and a customer was lost."""
     items = {(item["PK"], item["SK"]): item for item in shop.items()}
     invoices = [dict(item) for key, item in items.items() if str(key[1]).startswith("I#")]
-    shop.store().put([{**item, "total": item["total"] * 100} for item in invoices])  # type: ignore[operator]
-    shop.store().put([{**items["C#1", "META"], "email": "eve@example.com"}])
+    put_items(shop.store(), [{**item, "total": item["total"] * 100} for item in invoices])  # type: ignore[operator]
+    put_items(shop.store(), [{**items["C#1", "META"], "email": "eve@example.com"}])
     shop.store().delete([("C#5", "META")])
     assert shop.run("verify", str(shop.job)).code == 1
     words = ("--questions", "30", "--seed", "1", "--settle", "0s")

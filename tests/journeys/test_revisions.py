@@ -25,6 +25,7 @@ from tests.journeys.cutover import (
     reader,
     revision,
 )
+from tests.support_items import write_items
 
 INDEX = "ttl: expiresAt, indexes: {ByTotal: {key: [TotalPK, TotalSK]}}"
 ENTRY = 'key: ["C#{customer_id}", "I#{id:06}"], ByTotal: [TOTAL, "{total:08}#{id:06}"]'
@@ -98,7 +99,7 @@ def written_beside_a_relay(made: Project, type_: str) -> float:
     store = made.store()
     store.design = replace(store.design, type_attribute="type")
     anew = [{**item, "_tk": 2 * 10**12} for item in made.items() if item["type"] == type_]
-    outcomes = ConditionalWrites(store).write(anew, fresh=True)
+    outcomes = write_items(ConditionalWrites(store), anew, fresh=True)
     assert {outcome.verdict for outcome in outcomes} == {"stored"}
     return sum(units for (kind, *_), units in store.sent.consumed.items() if kind == "write")
 

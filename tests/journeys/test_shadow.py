@@ -23,6 +23,7 @@ from tests.forking import run_python
 from tests.journeys.command import ROOT, Project, project
 from tests.journeys.in_process import Ended
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 from tests.support_journal_file import journal_in_file
 from tests.support_mapping import parse_mapping
 
@@ -111,7 +112,7 @@ class Spoiler:
     def __call__(self, type_: str, how: Callable[[Item], Item | None]) -> None:
         """Changes every item of a type; None takes it away."""
         made = [how(item) for item in self.all(type_)]
-        self.store.put([item for item in made if item is not None])
+        put_items(self.store, [item for item in made if item is not None])
         if None in made:
             self.store.delete([self.key_of(item) for item in self.all(type_)])
 
@@ -119,7 +120,7 @@ class Spoiler:
         known = {self.key_of(item): item for item in self.before}
         now = {self.key_of(item): item for item in self._items()}
         self.store.delete([key for key in now if key not in known])
-        self.store.put([item for key, item in known.items() if now.get(key) != item])
+        put_items(self.store, [item for key, item in known.items() if now.get(key) != item])
 
 
 @pytest.fixture
@@ -174,7 +175,7 @@ def test_a_corruption_is_found_and_classed(
 
 
 def test_an_item_that_no_row_makes_is_unexpected(shop: Project, spoil: Spoiler) -> None:
-    spoil.store.put([_twice(item) for item in spoil.all("OrderItem")])
+    put_items(spoil.store, [_twice(item) for item in spoil.all("OrderItem")])
     ended = replay(shop, "--questions", "4", "--pattern", "order_with_items", "--json")
     (one,) = ended.data["patterns"]
     assert {(found["class"], found["part"]) for found in one["differences"]} == {("unexpected", "items")}
@@ -186,7 +187,7 @@ def test_items_in_another_order_are_one_difference_of_order(shop: Project, spoil
         by_category[str(item["PK"])].append(item)
     for items in by_category.values():
         turned = [{**other, "SK": one["SK"]} for one, other in zip(items, reversed(items), strict=True)]
-        spoil.store.put(turned)
+        put_items(spoil.store, turned)
     ended = replay(shop, "--questions", "4", "--pattern", "products_of_category", "--json")
     (one,) = ended.data["patterns"]
     assert {(found["class"], found["attribute"]) for found in one["differences"]} == {("order", "")}

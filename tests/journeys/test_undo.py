@@ -11,6 +11,7 @@ import pytest
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
+from tests.support_items import put_items
 
 FOREIGN = [
     {"PK": "C#1", "SK": "NOTE", "type": "Note"},
@@ -23,7 +24,7 @@ FOREIGN = [
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     made = small_shop(tmp_path, dynamodb_url)
     made.done("backfill", str(made.job), "--max-write-units", "300")
-    made.store().put(FOREIGN)  # type: ignore[arg-type]
+    put_items(made.store(), FOREIGN)
     return made
 
 
@@ -81,7 +82,7 @@ def test_what_the_journal_does_not_know_stays(shop: Project, tmp_path: Path) -> 
 def test_only_entities_that_the_job_wrote_are_deleted(tmp_path: Path, dynamodb_url: str) -> None:
     shop = small_shop(tmp_path, dynamodb_url)
     shop.done("backfill", str(shop.job), "--entity", "invoice")
-    shop.store().put([{"PK": "C#1", "SK": "META", "type": "Customer", "_src": "customer:[1]"}])
+    put_items(shop.store(), [{"PK": "C#1", "SK": "META", "type": "Customer", "_src": "customer:[1]"}])
     refused = shop.run("clean", "--all-items", str(shop.job), "--yes", "--entity", "customer")
     assert (refused.code, pins.said(refused.err)) == (2, True)
     assert shop.done("clean", "--all-items", str(shop.job), "--yes", "--json").data["deleted"] == 120

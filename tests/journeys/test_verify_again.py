@@ -12,6 +12,7 @@ import pytest
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import MAPPING, small_shop
+from tests.support_items import put_items
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def stopped(shop: Project, hours_ago: float) -> None:
 
 def corrupt(shop: Project) -> None:
     item = next(item for item in shop.items() if item["PK"] == "C#1" and item["SK"] == "META")
-    shop.store().put([{**item, "name": "somebody else"}])
+    put_items(shop.store(), [{**item, "name": "somebody else"}])
 
 
 @pytest.mark.parametrize("words", [[], ["--sample", "100%", "--seed", "1"]])
@@ -92,7 +93,7 @@ def test_a_repair_can_be_tried(shop: Project) -> None:
 
 def test_items_that_the_job_leaves_to_the_service_are_not_foreign(tmp_path: Path, dynamodb_url: str) -> None:
     shop = small_shop(tmp_path, dynamodb_url).prepared("backfill")
-    shop.store().put([{"PK": "COUNTER", "SK": "order", "last": 60}])
+    put_items(shop.store(), [{"PK": "COUNTER", "SK": "order", "last": 60}])
     assert shop.run("verify", str(shop.job), "--json").data["findings"] == {"foreign": 1}
     shop.job.write_text(f"{shop.job.read_text()}writes: {{leave: [COUNTER]}}\n")
     assert shop.done("verify", str(shop.job), "--json").data["clean"]

@@ -13,6 +13,7 @@ from tests.fakes.store import FakeStore
 from tests.language.conftest import database_on
 from tests.language.context import HEAD, checked, items, open_source, plain
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 from tests.support_mapping import parse_mapping
 
 TABLES = """
@@ -118,7 +119,7 @@ access_patterns:
     )
     parsed = parse_mapping(text, "m.yaml")
     source, store = open_source(url, text), FakeStore(parsed.mapping.table, no_fence)
-    store.put(items(url, text))
+    put_items(store, items(url, text))
     mapping, pattern = parsed.mapping, parsed.mapping.patterns["customer"]
     for tenant in (one, other):
         answer = ask(mapping, pattern, {"tenant": tenant, "id": 2}, source, store)

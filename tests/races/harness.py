@@ -18,15 +18,14 @@ from migrator.features.recover.work import raise_epoch
 from migrator.journal.memory import SqlMemory
 from migrator.journal.schema import writer
 from migrator.journal.writers import SqlWriters
+from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.live import Mark, MarksState
 from migrator.mapping.model.results import Worked
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, RowTree
 from migrator.source.reader import SqlSource
-from migrator.stages.backfill.encoded import encoded_where_possible
-from migrator.stages.backfill.inserts import inserts_where_possible
-from migrator.stages.backfill.write import Claims, ConditionalPath, Copied, FastPath, PagePath
+from migrator.stages.backfill.write import Claims, ConditionalPath, Copied, FastPath, PagePath, encoders_of
 from migrator.stages.live.relay import Relay, RelayOptions
 from migrator.stages.live.writers import WriterHeartbeats
 from migrator.stages.process.session import begin, identity_of
@@ -140,7 +139,7 @@ class Race:
 
     def relay(self, before_write: Happens = lambda: None, **options: float) -> Relay:
         """`before_write` stands before each wave of writes, after the rows were read."""
-        made = self.beside.encoding_relay(lambda: _nothing(before_write()))
+        made = self.beside.relay(lambda: _nothing(before_write()))
         made.options = RelayOptions(**options)  # type: ignore[arg-type]
         return made
 
@@ -181,11 +180,7 @@ class Race:
         assert isinstance(source, SqlSource)
 
         def read() -> list[RowTree]:
-            rows = (
-                source.read_page(entity.plan, None, None)
-                if keys is None
-                else source.read_rows(entity.plan, keys)
-            )
+            rows = source.read_rows(entity.plan, keys or [])
             after_read()
             return rows
 
@@ -197,7 +192,7 @@ class Race:
         beside = ConditionalPath(
             self.beside.refresh(lambda: _nothing(check())), self.beside.open_findings, {}
         )
-        return (self.fast_path(check) if fast else inserts_where_possible(beside)).copy(
+        return (self.fast_path(check) if fast else beside).copy(
             entity, PageOf(read, raw if keys is None else None)
         )
 
@@ -210,8 +205,10 @@ class Race:
         )
         remembered = frozenset(name for name, entity in self.beside.entities.items() if entity.remembered)
         store = self.target.store
-        path = FastPath(store, claims, time.time, lambda: _nothing(check()), None, memory, remembered)
-        return encoded_where_possible(path, checked.entities)
+        encoders = encoders_of(self.shop.context.source, checked.entities, compile_encoder)
+        return FastPath(
+            store, claims, encoders, time.time, lambda: _nothing(check()), None, memory, remembered
+        )
 
     def fill(self, *, fast: bool = True) -> None:
         """A backfill of everything; the marks that the rows left are put away, for they tell nothing new."""

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from migrator.mapping.model.live import ConditionalStore, Outcome
-from migrator.mapping.model.table import Item
+from migrator.mapping.model.table import EncodedItem, Item
 from migrator.stages.backfill.write import ConditionalPath
 from tests import pins, support_mysql
 from tests import support_services as services
-from tests.fakes.encoded import ByItems
 from tests.faults.schedule import Faults
 from tests.races.conftest import open_log_shop
 from tests.races.harness import Race
@@ -128,7 +127,7 @@ class CrashError(Exception):
 
 
 @dataclass
-class Looked(ByItems):
+class Looked:
     """A store whose every request is a reader's moment: the titles of all live items after it. `dies_after` so many."""
 
     store: ConditionalStore
@@ -136,10 +135,10 @@ class Looked(ByItems):
     seen: list[list[str]] = field(default_factory=list)
     dies_after: int = -1
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         return [outcome for item in items for outcome in self._sent(self.store.write([item], fresh=fresh))]
 
-    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+    def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
         return [outcome for group in groups for outcome in self._sent(self.store.write_together([group]))]
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:

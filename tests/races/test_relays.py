@@ -9,8 +9,7 @@ from threading import Thread
 import pytest
 
 from migrator.mapping.model.live import ConditionalStore, Outcome
-from migrator.mapping.model.table import Item
-from tests.fakes.encoded import ByItems
+from migrator.mapping.model.table import EncodedItem, Item
 from tests.races.harness import Pause, Race
 
 ANN = "INSERT INTO users (id, name, email, handle) VALUES (1, 'Ann', 'ann@x', 'ann')"
@@ -24,20 +23,20 @@ class CrashError(Exception):
 
 
 @dataclass
-class CutShort(ByItems):
+class CutShort:
     """A store whose process dies after so many items."""
 
     store: ConditionalStore
     items: int
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         if len(items) > self.items:
             self.store.write(items[: self.items], fresh=fresh)
             raise CrashError
         self.items -= len(items)
         return self.store.write(items, fresh=fresh)
 
-    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+    def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
         return self.store.write_together(groups)
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:

@@ -12,6 +12,7 @@ from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.stages.live.daemon import Daemon
 from tests import pins
 from tests.races.harness import Pause, Race
+from tests.support_items import put_items
 
 TWO = (
     "INSERT INTO users (id, name, email) VALUES (1, 'Ann', 'ann@x')",
@@ -97,7 +98,7 @@ def test_a_write_refused_by_a_ticket_that_was_never_drawn_tells_of_a_restore(rac
     """The journal went back with the source, and the table's control item was put back, too."""
     changed(race)
     restore(race)
-    race.target.store.put([{**item, "_tk": 1} for item in race.whole() if item["PK"] == "_migrator"])
+    put_items(race.target.store, [{**item, "_tk": 1} for item in race.whole() if item["PK"] == "_migrator"])
     with race.shop.journal.database.begin() as connection:
         connection.exec_driver_sql("UPDATE migrator_reached_ticket SET ticket = 1")
     race.sql("UPDATE users SET name = 'After' WHERE id = 1")
@@ -143,7 +144,7 @@ def test_a_daemon_whose_source_is_restored_ends_with_all_its_workers(race: Race)
 def test_an_item_of_a_rogue_writer_is_found_and_repaired_by_a_mark(race: Race) -> None:
     race.sql(*TWO)
     race.fill()
-    race.target.store.put([{**race.item("USER#1"), "name": "Rogue"}])
+    put_items(race.target.store, [{**race.item("USER#1"), "name": "Rogue"}])
     race.target.store.delete([("EMAIL#ann@x", "META")])
     verified = race.command("verify", "--repair", "--settle", "0s")
     assert (verified.code, pins.said(verified.err)) == (1, True)

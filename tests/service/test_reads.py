@@ -15,6 +15,7 @@ from migrator.runtime.errors import SettingsError
 from migrator.stages.reads.reads import Call
 from tests import pins
 from tests.service.reading import ALL, ReadShop, records, seen
+from tests.support_items import put_items
 
 FIRST = {"orderId": 19, "total": Decimal("19.5"), "status": "open", "paid": True}
 
@@ -94,7 +95,7 @@ def test_tombstones_and_what_has_expired_never_show(read_shop: ReadShop) -> None
     keys = [("USER#2", f"ORDER#{n:06}") for n in (19, 17)]
     kept = read_shop.store.get(keys)
     hidden = [{**kept[keys[0]], "type": TOMBSTONE}, {**kept[keys[1]], "expiresAt": int(time.time()) - 1}]
-    read_shop.store.put([{k: v for k, v in one.items() if not k.startswith("GSI")} for one in hidden])
+    put_items(read_shop.store, [{k: v for k, v in one.items() if not k.startswith("GSI")} for one in hidden])
     with read_shop.migration() as migration:
         found = records(migration.read("recent_orders", user_id=2, limit=3))
         assert [one["orderId"] for one in found] == [15, 13, 11]

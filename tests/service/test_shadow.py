@@ -18,6 +18,7 @@ from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.service.reading import ReadShop, open_read_shop, part_of, seen
 from tests.support_capture import new_sqlite
+from tests.support_items import put_items
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ KEY = ("USER#2", "ORDER#000019")
 def spoiled(shop: ReadShop, **changed: Any) -> None:
     """One order's item otherwise; None takes the attribute away."""
     item = {**shop.store.get([KEY])[KEY], **changed}
-    shop.store.put([{name: value for name, value in item.items() if value is not None}])
+    put_items(shop.store, [{name: value for name, value in item.items() if value is not None}])
 
 
 def missing(shop: ReadShop) -> None:
@@ -42,13 +43,13 @@ def unexpected(shop: ReadShop) -> None:
         "total": 7,
         "status": "x",
     }
-    shop.store.put([{**item, "placedAt": "never", "paid": False}])
+    put_items(shop.store, [{**item, "placedAt": "never", "paid": False}])
 
 
 def moved(shop: ReadShop) -> None:
     """The newest order stands where the oldest would."""
     item = shop.store.get([KEY])[KEY]
-    shop.store.put([{**item, "SK": "ORDER#000000"}, {**item, "type": TOMBSTONE}])
+    put_items(shop.store, [{**item, "SK": "ORDER#000000"}, {**item, "type": TOMBSTONE}])
 
 
 CORRUPTIONS: dict[str, tuple[Callable[[ReadShop], None], dict[DiffKey, int]]] = {
@@ -90,7 +91,7 @@ def test_every_corruption_is_found_and_classed_and_none_on_a_clean_table(read_sh
             for item in [item for page in shop.store.scan(0, 1) for item in page.items]:
                 if item not in before:
                     shop.store.delete([shop.store.design.key_of(item)])
-            shop.store.put(before)
+            put_items(shop.store, before)
         assert found.same + found.transient == 5
 
 

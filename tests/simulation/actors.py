@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from migrator.mapping.model.edges import UNREPAIRED
-from migrator.mapping.model.live import Change, Root, RootFinder, Writer
+from migrator.mapping.model.edges import UNREPAIRED, RootFinder
+from migrator.mapping.model.live import Change, Root, Writer
 from migrator.mapping.model.table import ItemKey, encode_key, split_source
 from migrator.runtime.errors import MigratorError, OldRevisionError, SourceError, StoppedError
 from migrator.stages.backfill.write import ConditionalPath, PagePath
@@ -181,11 +181,7 @@ class Cast:
         def read() -> list[tuple[object, ...]]:
             return reader.read_page(entity.plan, encode_key([after]), encode_key([after + rows]))
 
-        conditional = ConditionalPath(self.refresh_of(writer_lease), self.world.open_findings, {})
-        path: PagePath = conditional
-        if (after // rows) % 2:
-            # Both ways beside each other.
-            path = self.world.inserting(conditional)
+        path: PagePath = ConditionalPath(self.refresh_of(writer_lease), self.world.open_findings, {})
         if writer_lease.writer.kind == "fast":
             path = self.world.fast_path(writer_lease.check)
         path.copy(entity, PageOf(read))

@@ -9,6 +9,7 @@ from typing import Any
 
 from greenlet import getcurrent
 
+from migrator.mapping.model.edges import WholeRows
 from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root
 from migrator.mapping.model.table import ItemKey, RowTree, SourceKey, decode_key, encode_key
@@ -285,7 +286,7 @@ def _image(captured: Captured, row: Row | None) -> dict[str, Any] | None:
 
 
 @dataclass
-class Reader:
+class Reader(WholeRows):
     """The reading side of the source; `transaction`: the one whose uncommitted changes it sees. `sees_all`: no policy
     hides rows from it."""
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.changes import captured_tables, needs_memory
-from migrator.mapping.items.encoder import Encoder
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.reach import ImageKeys, compile_image_keys, no_keys
 from migrator.mapping.items.rows import Row
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.stages.live.relay import live_entities
-from migrator.stages.live.rounds import LiveEntity, encoders_of
+from migrator.stages.live.rounds import LiveEntity
 from tests.golden.heart import check, facts, table
 from tests.simulation.database import Database, Reader
 from tests.simulation.scheduler import Scheduler
@@ -90,40 +89,24 @@ class Compiled:
     together: Mapping[str, LiveEntity]
     apart: Mapping[str, LiveEntity]
     image_keys: Mapping[str, ImageKeys]
-    fast_encoders: dict[frozenset[str], Mapping[str, Encoder]] = field(default_factory=dict)
-    """By the entities that are remembered."""
-    inserting: dict[frozenset[int], Mapping[str, Encoder]] = field(default_factory=dict)
-    """The same of conditional pages, by the entities that have one; those live as long as the process."""
 
     def entities(self, *, atomic: bool) -> Mapping[str, LiveEntity]:
         return self.together if atomic else self.apart
-
-    def encoders(self, *, atomic: bool) -> Mapping[str, Encoder]:
-        """Of the entities whose items relays make as JSON at once."""
-        return self._atomic_encoders if atomic else self._apart_encoders
-
-    @functools.cached_property
-    def _atomic_encoders(self) -> Mapping[str, Encoder]:
-        return self._made(self.together)
-
-    @functools.cached_property
-    def _apart_encoders(self) -> Mapping[str, Encoder]:
-        return self._made(self.apart)
-
-    def _made(self, entities: Mapping[str, LiveEntity]) -> Mapping[str, Encoder]:
-        made = encoders_of(Reader(Database(Scheduler(0), self.captured)), entities)
-        assert "pet" in made
-        return made
 
 
 @functools.cache
 def compiled(text: str = MAPPING) -> Compiled:
     checked = check(text, SCHEMA, HEAD)
-    together = live_entities(checked.mapping, [_kept_once(entity) for entity in checked.entities])
+    captured = captured_tables([entity.plan for entity in checked.entities])
+    entities, rows = (
+        [_kept_once(entity) for entity in checked.entities],
+        Reader(Database(Scheduler(0), captured)),
+    )
+    together = live_entities(checked.mapping, entities, rows)
     none: frozenset[str] = frozenset()
     return Compiled(
         checked,
-        captured_tables([entity.plan for entity in checked.entities]),
+        captured,
         together,
         {
             name: replace(entity, remembered=needs_memory(entity.compiled.plan), together=none)

@@ -13,7 +13,7 @@ from migrator.mapping.difference.difference import EntityDifference, Revision, d
 from migrator.mapping.model.journal import Page
 from migrator.mapping.model.live import Root, Writer
 from migrator.mapping.model.results import Worked
-from migrator.mapping.model.table import Item, ItemKey, encode_key, split_source
+from migrator.mapping.model.table import EncodedItem, ItemKey, encode_key, split_source
 from migrator.runtime.errors import MigratorError, OldRevisionError, StoppedError
 from migrator.stages.backfill.only import only_changed
 from migrator.stages.backfill.write import ConditionalPath
@@ -248,7 +248,7 @@ class Going(Cast):
             self.bury(refresh, refresh.tombstone(root, key, ticket))
         self.give_away(refresh, [key for _, key in buried], ticket)
 
-    def bury(self, refresh: Refresh, tombstone: Item) -> None:
+    def bury(self, refresh: Refresh, tombstone: EncodedItem) -> None:
         refresh.store.write([tombstone])
 
     def give_away(self, refresh: Refresh, keys: Sequence[ItemKey], ticket: int) -> None:

@@ -12,12 +12,11 @@ from typing import TypeAlias
 
 from migrator.dynamodb.answers import missing_parts, missing_reasons
 from migrator.dynamodb.control import with_kept
+from migrator.mapping.items.encoder import item_of
 from migrator.mapping.model.edges import ControlState, Kept, Receipt
 from migrator.mapping.model.live import Outcome, Verdict
 from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, TableDesign
 from migrator.runtime.errors import StoppedError
-from migrator.stages.backfill.inserts import items_of
-from tests.fakes.encoded import ByItems
 from tests.simulation.scheduler import Scheduler
 
 REQUEST_LIFE_S = 60.0
@@ -31,14 +30,14 @@ class Request:
     """A request that is still under way, of one item or of a transaction's; `conditional`: with rule 3's condition;
     `is_insert`: an INSERT, which takes effect where nothing is."""
 
-    items: list[Item]
+    items: Sequence[EncodedItem]
     ends_at: float
     conditional: bool
     is_insert: bool
 
 
 @dataclass
-class Table(ByItems):
+class Table:
     """`faults`: how often a request is repeated, lost, answered with nothing, or lands when no caller waits for it any more."""
 
     schedule: Scheduler
@@ -51,18 +50,16 @@ class Table(ByItems):
     sending: Callable[[], None] = lambda: None
     """Told before each request."""
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         """`fresh`: inserts, and then the puts of those that were refused."""
-        inserted = {self.design.key_of(item) for item in items if fresh and self._inserted(item)}
+        inserted = {item.key for item in items if fresh and self._inserted(item)}
         return [
             outcome
             for item in items
-            for outcome in (
-                [Outcome(item, "stored")] if self.design.key_of(item) in inserted else self._send([item])
-            )
+            for outcome in ([Outcome(item, "stored")] if item.key in inserted else self._send([item]))
         ]
 
-    def _inserted(self, item: Item) -> bool:
+    def _inserted(self, item: EncodedItem) -> bool:
         """Whether an INSERT put it where nothing was. One without an answer may be sent again, and finds its own item."""
         try:
             (outcome,) = self._send([item], is_insert=True)
@@ -72,10 +69,10 @@ class Table(ByItems):
             return False
         return outcome.verdict == "stored"
 
-    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+    def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
         return [outcome for group in groups for outcome in self._send(group)]
 
-    def put(self, item: Item) -> None:
+    def put(self, item: EncodedItem) -> None:
         """Without any condition."""
         self._send([item], conditional=False)
 
@@ -128,12 +125,11 @@ class Table(ByItems):
         return {key: item for key, item in self.items.items() if item["T"] != TOMBSTONE}
 
     def _send(
-        self, items: Sequence[Item], *, conditional: bool = True, is_insert: bool = False
+        self, items: Sequence[EncodedItem], *, conditional: bool = True, is_insert: bool = False
     ) -> list[Outcome]:
         self.sending()
         ends_at = self.schedule.now_s + REQUEST_LIFE_S
-        sent = [dict(item) for item in items]
-        request = Request(sent, ends_at, conditional, is_insert)
+        request = Request(items, ends_at, conditional, is_insert)
         self.schedule.step()
         if self.schedule.now_s > ends_at:
             raise StoppedError("the request's signature is too old")
@@ -142,10 +138,10 @@ class Table(ByItems):
         fate = self.schedule.random.randrange(6)
         if fate == 4:
             # 200, and nothing was written.
-            return self._unread(sent, "stored", missing_parts("PutItem", _PARAMS, {}))
+            return self._unread(items, "stored", missing_parts("PutItem", _PARAMS, {}))
         if fate == 5:
             # A refusal that does not name the other item: it looks like a foreign one.
-            return self._unread(sent, "owned_by_other", missing_reasons(_PARAMS, _REFUSED))
+            return self._unread(items, "owned_by_other", missing_reasons(_PARAMS, _REFUSED))
         if fate != 1:
             self.late.append(request)
         if fate <= 1:
@@ -159,7 +155,9 @@ class Table(ByItems):
         """Whether the product finds that something is missing in an answer."""
         return any(parts)
 
-    def _unread(self, items: Sequence[Item], verdict: Verdict, missing: Iterator[str]) -> list[Outcome]:
+    def _unread(
+        self, items: Sequence[EncodedItem], verdict: Verdict, missing: Iterator[str]
+    ) -> list[Outcome]:
         """The outcome of an answer with parts missing: no answer, or, for a caller that does not check, its apparent one."""
         if self.lacks(missing):
             raise StoppedError("no answer")
@@ -172,7 +170,7 @@ class Table(ByItems):
             return [self._insert(item) for item in items]
         if len(items) == 1:
             return [self._apply(items[0], conditional=conditional)]
-        before = {key: self.items.get(key) for key in map(self.design.key_of, items)}
+        before = {item.key: self.items.get(item.key) for item in items}
         outcomes = [self._apply(item, conditional=conditional) for item in items]
         if all(outcome.verdict == "stored" for outcome in outcomes):
             return outcomes
@@ -186,19 +184,18 @@ class Table(ByItems):
             for outcome in outcomes
         ]
 
-    def _insert(self, item: Item) -> Outcome:
-        if self.design.key_of(item) in self.items:
+    def _insert(self, item: EncodedItem) -> Outcome:
+        if item.key in self.items:
             return Outcome(item, "owned_by_other")
-        self.items[self.design.key_of(item)] = dict(item)
+        self.items[item.key] = item_of(item)
         return Outcome(item, "stored")
 
-    def _apply(self, item: Item, *, conditional: bool) -> Outcome:
-        key = self.design.key_of(item)
-        there = self.items.get(key)
+    def _apply(self, item: EncodedItem, *, conditional: bool) -> Outcome:
+        there = self.items.get(item.key)
         if there is not None and conditional:
             # A service that writes the table itself leaves neither.
             owner, ticket = str(there.get("_src", "")), int(str(there.get("_tk", 0)))
-            own, newer = owner == item["_src"], ticket > int(str(item["_tk"]))
+            own, newer = owner == item.source, ticket > item.ticket
             is_tombstone = there["T"] == TOMBSTONE
             if own and newer:
                 return Outcome(item, "newer", ticket=ticket)
@@ -206,7 +203,7 @@ class Table(ByItems):
                 return Outcome(item, "tombstoned_by_other", owner, ticket=ticket)
             if not own and not is_tombstone:
                 return Outcome(item, "owned_by_other", owner, ticket=ticket)
-        self.items[key] = dict(item)
+        self.items[item.key] = item_of(item)
         return Outcome(item, "stored")
 
 
@@ -217,11 +214,8 @@ class FastStore:
     table: Table
     check: Callable[[], None]
 
-    def put(self, items: Sequence[Item]) -> Receipt:
+    def put(self, items: Sequence[EncodedItem]) -> Receipt:
         for item in items:
             self.check()
             self.table.put(item)
         return Receipt(len(items))
-
-    def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
-        return self.put(items_of(items))

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from migrator.mapping.model.live import KeyRequest, Outcome, Remembered, Root
-from migrator.mapping.model.table import Item, ItemKey, encode_key
+from migrator.mapping.model.table import EncodedItem, Item, ItemKey, encode_key
 from tests.simulation import table as tables
 from tests.simulation.actors import OWNERS, Cast, run
 from tests.simulation.broken import SCHEDULES
@@ -65,7 +65,7 @@ class Watched(tables.Table):
 class OneByOne(Watched):
     """What would be a transaction is written item by item."""
 
-    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+    def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
         return self.write([item for group in groups for item in group])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from migrator.mapping.items.items import project
 from migrator.mapping.model.live import KeyRequest
-from migrator.mapping.model.table import Item, encode_key
+from migrator.mapping.model.table import EncodedItem, encode_key
 from migrator.runtime.errors import MigratorError, OldRevisionError
 from migrator.stages.live.refresh import Refresh
 from tests.simulation.database import Reader, Transaction
@@ -132,7 +132,7 @@ def test_items_of_an_older_mapping_that_stay_are_found_out(broken: type[Going]) 
 class Unconditional(Going):
     """A tombstone goes wherever its key is, whatever is there by then."""
 
-    def bury(self, refresh: Refresh, tombstone: Item) -> None:
+    def bury(self, refresh: Refresh, tombstone: EncodedItem) -> None:
         self.world.table.put(tombstone)
 
 

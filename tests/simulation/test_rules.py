@@ -13,7 +13,7 @@ from greenlet import getcurrent
 
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.live import KeyRequest, Mark, Outcome, Root, Verdict
-from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey
+from migrator.mapping.model.table import EncodedItem, ItemKey
 from migrator.runtime.errors import StoppedError
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Ahead, Part
@@ -93,13 +93,13 @@ def test_rule_2_a_snapshot_older_than_its_ticket_is_found_out() -> None:
 
 
 class Unconditional(tables.Table):
-    def _apply(self, item: Item, *, conditional: bool) -> Outcome:
+    def _apply(self, item: EncodedItem, *, conditional: bool) -> Outcome:
         return super()._apply(item, conditional=False)
 
 
 class NoTickets(tables.Table):
-    def _apply(self, item: Item, *, conditional: bool) -> Outcome:
-        there = self.items.get(self.design.key_of(item))
+    def _apply(self, item: EncodedItem, *, conditional: bool) -> Outcome:
+        there = self.items.get(item.key)
         if there is not None:
             there["_tk"] = 0
         return super()._apply(item, conditional=conditional)
@@ -108,33 +108,33 @@ class NoTickets(tables.Table):
 class NoSources(tables.Table):
     """Asks for the ticket alone."""
 
-    def _apply(self, item: Item, *, conditional: bool) -> Outcome:
-        there = self.items.get(self.design.key_of(item))
-        older = there is None or there["_tk"] <= item["_tk"]  # type: ignore[operator]
+    def _apply(self, item: EncodedItem, *, conditional: bool) -> Outcome:
+        there = self.items.get(item.key)
+        older = there is None or there["_tk"] <= item.ticket  # type: ignore[operator]
         return super()._apply(item, conditional=conditional and not older)
 
 
 class PlainDeletes(tables.Table):
     """A delete leaves nothing behind."""
 
-    def _apply(self, item: Item, *, conditional: bool) -> Outcome:
+    def _apply(self, item: EncodedItem, *, conditional: bool) -> Outcome:
         outcome = super()._apply(item, conditional=conditional)
-        if item["T"] == TOMBSTONE and outcome.verdict == "stored":
-            self.items.pop(self.design.key_of(item))
+        if item.is_tombstone and outcome.verdict == "stored":
+            self.items.pop(item.key)
         return outcome
 
 
 class InsertsOver(tables.Table):
     """An INSERT replaces what is there."""
 
-    def _insert(self, item: Item) -> Outcome:
+    def _insert(self, item: EncodedItem) -> Outcome:
         return self._apply(item, conditional=False)
 
 
 class BelievesInserts(tables.Table):
     """An INSERT that is refused counts as one that was not."""
 
-    def _insert(self, item: Item) -> Outcome:
+    def _insert(self, item: EncodedItem) -> Outcome:
         super()._insert(item)
         return Outcome(item, "stored")
 
@@ -156,7 +156,9 @@ class Credulous(tables.Table):
 class BelievesWrites(Credulous):
     """The same of 200 alone."""
 
-    def _unread(self, items: Sequence[Item], verdict: Verdict, missing: Iterator[str]) -> list[Outcome]:
+    def _unread(
+        self, items: Sequence[EncodedItem], verdict: Verdict, missing: Iterator[str]
+    ) -> list[Outcome]:
         if verdict == "owned_by_other":
             raise StoppedError("no answer")
         return super()._unread(items, verdict, missing)
@@ -165,7 +167,9 @@ class BelievesWrites(Credulous):
 class BelievesRefusals(Credulous):
     """The same of refusals that do not say what was in the way."""
 
-    def _unread(self, items: Sequence[Item], verdict: Verdict, missing: Iterator[str]) -> list[Outcome]:
+    def _unread(
+        self, items: Sequence[EncodedItem], verdict: Verdict, missing: Iterator[str]
+    ) -> list[Outcome]:
         if verdict == "stored":
             raise StoppedError("no answer")
         return super()._unread(items, verdict, missing)

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
-from migrator.mapping.items.encoder import Encoder
 from migrator.mapping.items.items import project
 from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.live import KeyRequest, Root
 from migrator.mapping.model.table import Item, ItemKey, encode_key
-from migrator.stages.backfill.encoded import EncodedPath, encoded_where_possible, put_alone
-from migrator.stages.backfill.inserts import Inserting, inserts_where_possible
-from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath
+from migrator.stages.backfill.write import Claims, FastPath, PagePath
 from migrator.stages.core.adoption import Adoption
 from migrator.stages.core.ownership import Keeping, OnRecord
 from migrator.stages.live.refresh import Refresh
@@ -88,10 +84,6 @@ class World:
         return self.mapping.entities(atomic=self.atomic)
 
     @property
-    def encoders(self) -> Mapping[str, Encoder]:
-        return self.mapping.encoders(atomic=self.atomic)
-
-    @property
     def revision(self) -> str:
         return self.mapping.checked.mapping.revision
 
@@ -145,9 +137,6 @@ class World:
         marks = 1 + self.schedule.random.randrange(most_marks)
         options = RelayOptions(marks=marks, roots=2, lease_s=20.0, ahead_after=0)
         refresh = refresh or self.refresh(no_fence)
-        if marks % 2:
-            # Both ways beside each other.
-            refresh.encoders = self.encoders
         return Relay(
             self.database,
             Reader(self.database),
@@ -161,24 +150,9 @@ class World:
     def fast_path(self, check: Callable[[], None]) -> PagePath:
         remembered = frozenset(name for name, entity in self.entities.items() if entity.remembered)
         store = FastStore(self.table, check)
-        path = FastPath(store, self.claims, self.schedule.clock, check, None, self.memory, remembered)
-        encoders = self.mapping.fast_encoders
-        if remembered not in encoders:
-            made = encoded_where_possible(path, [entity.compiled for entity in self.entities.values()])
-            assert isinstance(made, EncodedPath)
-            encoders[remembered] = made.encoders
-        return EncodedPath(path, encoders[remembered], partial(put_alone, path, store))
-
-    def inserting(self, path: ConditionalPath) -> PagePath:
-        """The conditional path by encoders, which are made once for the same entities."""
-        entities = path.refresh.entities.values()
-        plain = frozenset(id(one.compiled) for one in entities if not one.remembered and not one.together)
-        encoders = self.mapping.inserting
-        if plain not in encoders:
-            made = inserts_where_possible(path)
-            assert isinstance(made, EncodedPath)
-            encoders[plain] = made.encoders
-        return EncodedPath(path, encoders[plain], Inserting(path))
+        encoders = {name: entity.encoder for name, entity in self.entities.items()}
+        clock, memory = self.schedule.clock, self.memory
+        return FastPath(store, self.claims, encoders, clock, check, None, memory, remembered)
 
     # ── what must hold at rest ──
 

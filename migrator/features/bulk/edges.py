@@ -41,7 +41,7 @@ def imports_of(
 
 def keys_of(context: JobContext, target: Target, journal: SqlJournal) -> Callable[[str], KeysOfItems]:
     """By the id of the table, what its items tell of keys that must be remembered."""
-    names = remembered(live_entities(context.checked.mapping, context.checked.entities))
+    names = remembered(live_entities(context.checked.mapping, context.checked.entities, context.source))
     return lambda table_id: KeysOfItems(target.design, names, SqlMemory(journal.database, table_id))
 
 

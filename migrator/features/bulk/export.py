@@ -17,16 +17,13 @@ from urllib.parse import quote
 import orjson
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.items.encoder import Encoder, compile_encoder
-from migrator.mapping.items.encoder_values import base64_text
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.items.wire import decode, encode_sized
+from migrator.mapping.items.wire import decode
 from migrator.mapping.model.edges import Receipt
 from migrator.mapping.model.files import MANIFEST, PAGES, PARTS, Files, Manifest, PartFile, manifest_digest
 from migrator.mapping.model.journal import Run, SegmentState
-from migrator.mapping.model.table import EncodedItem, Item, TableDesign
+from migrator.mapping.model.table import EncodedItem, TableDesign
 from migrator.runtime.errors import SettingsError
-from migrator.stages.backfill.encoded import encoders_of, put_alone
 from migrator.stages.backfill.write import Copied, FastPath, Read, key_digest
 
 BLOCKING = ("refused", "collision", "unwritten")
@@ -47,22 +44,14 @@ _GZIP = 31
 class ItemLines:
     """A store of one page: what is put becomes lines, each behind the digest of its key."""
 
-    def __init__(self, table: TableDesign) -> None:
-        self.table = table
+    def __init__(self) -> None:
         self.lines: list[bytes] = []
 
-    def put(self, items: Sequence[Item]) -> Receipt:
-        return self.put_encoded([self._encoded(item) for item in items])
-
-    def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
+    def put(self, items: Sequence[EncodedItem]) -> Receipt:
         self.lines += [
-            b"%s%s\n" % (key_digest(key).hex().encode(), b'{"Item":%s}' % data) for key, data, _, _ in items
+            b'%s{"Item":%s}\n' % (key_digest(item.key).hex().encode(), item.json) for item in items
         ]
-        return Receipt(len(items), sum(size for _, _, size, _ in items))
-
-    def _encoded(self, item: Item) -> EncodedItem:
-        wired, size = encode_sized(item)
-        return self.table.key_of(item), orjson.dumps(wired, default=base64_text), size, None
+        return Receipt(len(items), sum(item.size_bytes for item in items))
 
 
 @dataclass(frozen=True)
@@ -71,23 +60,14 @@ class ExportPath:
     `folder`: before the names of this run's pages."""
 
     alone: FastPath
-    encoders: Mapping[str, Encoder]
     files: Files
     folder: str
 
     def copy(self, entity: CompiledEntity, read: Read) -> Copied:
-        lines = ItemLines(entity.table)
-        alone, encoder = replace(self.alone, store=lines), self.encoders.get(entity.name)
-        copied = alone.copy(entity, read) if encoder is None else put_alone(alone, lines, encoder, read)
+        lines = ItemLines()
+        copied = replace(self.alone, store=lines).copy(entity, read)
         self.files.write(page_name(self.folder, entity.name, read.page.number), packed(lines.lines))
         return copied
-
-
-def export_path(alone: FastPath, files: Files, folder: str, entities: Sequence[CompiledEntity]) -> ExportPath:
-    """The path with generated functions for the entities whose keys are not claimed; the files are the same without."""
-    unproved = alone.claims.unproved
-    plain = [entity for entity in entities if not unproved.get(entity.name)]
-    return ExportPath(alone, encoders_of(alone.claims.source, plain, compile_encoder), files, folder)
 
 
 def pages_folder(run: Run) -> str:

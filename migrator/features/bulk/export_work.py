@@ -31,10 +31,10 @@ from migrator.dynamodb.files import FolderFiles, S3Files
 from migrator.features.bulk import edges as bulk_wiring
 from migrator.features.bulk.export import (
     BLOCKING,
+    ExportPath,
     ItemLines,
     Publication,
     clear,
-    export_path,
     is_published,
     keep_state,
     pages_folder,
@@ -44,6 +44,7 @@ from migrator.journal.identity import SqlIdentity
 from migrator.journal.lease import RunLease
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
+from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.files import MANIFEST, Files, Manifest
 from migrator.mapping.model.journal import Run
@@ -53,7 +54,7 @@ from migrator.runtime.logs import get_logger
 from migrator.settings.job import Job
 from migrator.settings.transforms import price_of
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
-from migrator.stages.backfill.write import Claims, FastPath
+from migrator.stages.backfill.write import Claims, FastPath, encoders_of
 from migrator.stages.live.writers import both
 from migrator.stages.process.session import begin, identity_of, need_bucket, pages_of
 from migrator.stages.process.write_path import tell_unmarked
@@ -220,12 +221,12 @@ def _stage(opened: Opened, run: Run, workers: int | None) -> Backfill:
         opened.journal, context.source, by_name, context.checked.unproved, opened.place, memory=None
     )
     # What is remembered for the relay (rule 7) is learnt from the table when it is imported, before anybody writes there.
-    store = ItemLines(context.checked.mapping.table)
-    alone = FastPath(store, claims, time.time, opened.check, objects, None, frozenset())
+    encoders = encoders_of(context.source, opened.entities, compile_encoder)
+    alone = FastPath(ItemLines(), claims, encoders, time.time, opened.check, objects, None, frozenset())
     return Backfill(
         source=context.source,
         journal=opened.journal,
-        path=export_path(alone, opened.files, pages_folder(run), opened.entities),
+        path=ExportPath(alone, opened.files, pages_folder(run)),
         progress=progress(),
         options=BackfillOptions(workers or read.tuning.workers, read.tuning.page_rows),
         stop=opened.stop,

@@ -8,7 +8,7 @@ holds names and constants of the mapping, never a value of a row.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -20,16 +20,19 @@ from migrator.mapping.items.encoder_values import base64_text
 from migrator.mapping.items.items import (
     CompiledEntity,
     items_for,
+    objects_for,
     row_key,
     stamp,
     watched_names,
 )
-from migrator.mapping.items.wire import decode, encode_sized, number_bytes, text_bytes
+from migrator.mapping.items.wire import decode_item, encode_sized, number_bytes, text_bytes
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.table import (
     EncodedItem,
+    Item,
     RowTree,
+    TableDesign,
 )
 from migrator.runtime.errors import RowError
 
@@ -37,63 +40,67 @@ Row: TypeAlias = tuple[Any, ...]
 """A row tree, or a row with raw texts at the places of `Encoder.raw`."""
 
 Left: TypeAlias = Callable[[Row], None]
-Encode: TypeAlias = Callable[[Sequence[Row], str, int, list[EncodedItem], Left], None]
-"""Of rows, the JSON that ends an item (its ticket), by how much its bytes are more than that, where to put the items, and
-what takes a row that it has no code for."""
+Encode: TypeAlias = Callable[[Sequence[Row], int, str, int, list[EncodedItem], Left], None]
+"""Of rows, their ticket, the JSON that ends an item (its ticket), by how much its bytes are more than that, where to put the
+items, and what takes a row that it has no code for."""
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """An entity's generated function. `raw`: the places of its rows that are to be read raw. `code`: its text."""
+    """What makes an entity's items. `raw`: the places of its rows that are to be read raw. `code`: the text of its generated
+    function; '' if items_for() makes all of its items."""
 
     entity: CompiledEntity
     encode: Encode
-    raw: frozenset[int]
-    code: str
+    raw: frozenset[int] = frozenset()
+    code: str = ""
 
 
 @dataclass(frozen=True)
 class EncodedPage:
-    """What a page's rows became. `expired`: how many items were left out because their TTL has passed."""
+    """What a page's rows became. `expired`: items that are left out because their TTL has passed. `objects`: what items only
+    point to, by name."""
 
     rows: int
     items: list[EncodedItem]
-    expired: int
+    expired: list[EncodedItem]
     refused: list[Finding]
+    objects: dict[str, bytes]
 
 
 def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> EncodedPage:
     """The items of the rows, with their ticket; a row that items_for() refuses is a finding, and the others go on."""
     entity = encoder.entity
     end, more = _ending(entity, ticket)
-    items: list[EncodedItem] = []
-    refused: list[Finding] = []
+    encoded = EncodedPage(len(page.rows), [], [], [], {})
+    items = encoded.items
 
     def left(row: Row) -> None:
         tree = page.whole(row)
         try:
-            items.extend(_by_reference(entity, tree, ticket))
+            made = _by_reference(entity, tree, ticket)
+            encoded.objects.update(objects_for(entity, tree))
+            items.extend(made)
         except RowError as error:
-            refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
+            encoded.refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
 
     if page.raw == encoder.raw:
-        encoder.encode(page.rows, end, more, items, left)
+        encoder.encode(page.rows, ticket, end, more, items, left)
     else:
-        for row in page.rows:
-            left(row)
-    if entity.table.ttl is None:
-        return EncodedPage(len(page.rows), items, 0, refused)
-    kept = [item for item in items if item[3] is None or item[3] > now_s]
-    return EncodedPage(len(page.rows), kept, len(items) - len(kept), refused)
+        leave(page.rows, ticket, end, more, items, left)
+    if entity.table.ttl is not None:
+        encoded.expired[:] = (item for item in items if item.expiry is not None and item.expiry <= now_s)
+        if encoded.expired:
+            items[:] = (item for item in items if item.expiry is None or item.expiry > now_s)
+    return encoded
 
 
-def encode_rows(
-    encoder: Encoder, page: RawPage, ticket: int, now_s: float
-) -> Iterator[tuple[Row, list[EncodedItem], Finding | None]]:
-    """Of each row by itself its items, with their ticket, and why it has none where items_for() refuses it."""
-    for row in page.rows:
-        encoded = encode_page(encoder, RawPage([row], page.raw, page.whole), ticket, now_s)
-        yield row, encoded.items, encoded.refused[0] if encoded.refused else None
+def leave(
+    rows: Sequence[Row], ticket: int, end: str, more: int, items: list[EncodedItem], left: Left
+) -> None:
+    """Leaves all rows to items_for()."""
+    for row in rows:
+        left(row)
 
 
 def _ending(entity: CompiledEntity, ticket: int) -> tuple[str, int]:
@@ -103,18 +110,30 @@ def _ending(entity: CompiledEntity, ticket: int) -> tuple[str, int]:
     return end, text_bytes(name) + number_bytes(ticket) - len(end.encode())
 
 
-def _by_reference(entity: CompiledEntity, row: RowTree, ticket: int) -> Iterator[EncodedItem]:
+def _by_reference(entity: CompiledEntity, row: RowTree, ticket: int) -> list[EncodedItem]:
     items = items_for(entity, row)
     stamp(items, entity.table, ticket)
-    for item in items:
-        wired, size = encode_sized(item)
-        expiry = item.get(entity.table.ttl) if entity.table.ttl else None
-        yield (
-            entity.table.key_of(item),
-            orjson.dumps(wired, default=base64_text),
-            size,
-            expiry if isinstance(expiry, int) else None,
-        )
+    return [encoded_of(item, entity.table) for item in items]
+
+
+def encoded_of(item: Item, table: TableDesign) -> EncodedItem:
+    """The item as it is written. Raises: RowError naming the attribute if a value has no DynamoDB type."""
+    wired, size_bytes = encode_sized(item)
+    expiry, ticket = item.get(table.ttl) if table.ttl else None, item.get(table.ticket_attribute)
+    return EncodedItem(
+        table.key_of(item),
+        orjson.dumps(wired, default=base64_text),
+        size_bytes,
+        expiry if isinstance(expiry, int) else None,
+        str(item.get(table.type_attribute, "")),
+        str(item.get(table.source_attribute, "")),
+        ticket if isinstance(ticket, int) else 0,
+    )
+
+
+def item_of(encoded: EncodedItem) -> Item:
+    """The item as plain values."""
+    return decode_item(orjson.loads(encoded.json))
 
 
 # ── Items as text alone, in an order of attributes that is asked for ──
@@ -151,10 +170,9 @@ def encode_texts(encoder: TextEncoder, page: RawPage) -> EncodedTexts:
     def left(row: Row) -> None:
         tree = page.whole(row)
         try:
-            for _, data, _, expiry in list(_by_reference(entity, tree, 0)):
-                wired = orjson.loads(data)
-                type_ = str(decode(wired[entity.table.type_attribute]))
-                items.append((text_in_order(wired, type_, encoder.orders), expiry))
+            for item in _by_reference(entity, tree, 0):
+                wired = orjson.loads(item.json)
+                items.append((text_in_order(wired, item.type, encoder.orders), item.expiry))
         except RowError as error:
             refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
 
@@ -195,13 +213,16 @@ def compile_texts(entity: CompiledEntity, offered: AbstractSet[int], orders: Ord
 # ── The generated function ──
 
 
-def compile_encoder(entity: CompiledEntity, offered: AbstractSet[int] = frozenset()) -> Encoder | None:
+def compile_encoder(entity: CompiledEntity, offered: AbstractSet[int] = frozenset()) -> Encoder:
     """The encoder of an entity. `offered`: places of its rows that can be read raw.
 
-    None where no code is made for what they need: a transform, objects in S3, plain attributes that are keys of an index.
+    items_for() makes all items if no code is made for what they need: a transform, objects in S3, plain attributes that
+    are keys of an index.
     """
     text = _function(entity, offered, None)
-    return None if text is None else Encoder(entity, _executed(entity, text), text.raw, text.code)
+    if text is None:
+        return Encoder(entity, leave)
+    return Encoder(entity, _executed(entity, text), text.raw, text.code)
 
 
 def _function(

@@ -35,6 +35,7 @@ from migrator.mapping.model.table import (
     ITEM_BYTES,
     PARTITION_KEY_BYTES,
     SORT_KEY_BYTES,
+    EncodedItem,
     Index,
     KeyAttribute,
 )
@@ -78,7 +79,7 @@ class FunctionText:
         return '"M":' in body or any(word in self.code for word in ("as_json(", "named("))
 
     def _write(self) -> None:
-        self.names = {**RUNTIME, "BACKSLASH": ord("\\")}
+        self.names = {**RUNTIME, "BACKSLASH": ord("\\"), "EncodedItem": EncodedItem, "new": tuple.__new__}
         self.functions: list[str] = []
         self.lists: dict[int, list[tuple[str, str]]] = {}
         self.names_in_lists: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -127,7 +128,7 @@ class FunctionText:
             yield f"decoded = ({', '.join(places)},)"
 
     def _source(self) -> list[str]:
-        """Lines that set what `_src` holds: `source`, that as JSON, and its bytes."""
+        """Lines that set what `_src` holds: `source_text`, `source`, that as JSON, and its bytes."""
         columns = [self.row.columns[column.name] for column in self.plan.key]
         self.source_counted: tuple[str, ...] = ()
         before = self.plan.entity.name + ":"
@@ -136,14 +137,14 @@ class FunctionText:
             d, t = f"d{column.place}", f"t{column.place}"
             checks = [] if column.raw else [f"if type({d}) is not int:", "    no_code()"]
             shown = literal(encode_basestring(before)[1:-1])
-            return [*checks, f"source = f'{shown}[{{{t}}}]'"]
+            return [*checks, f"source = f'{shown}[{{{t}}}]'", f"source_text = {before!r} + f'[{{{t}}}]'"]
         for column in columns:
             column.decoded = True
         values = ", ".join(f"d{column.place}" for column in columns)
-        key = f"{before!r} + encode_key([{values}])"
-        more = ["source_more = text_bytes(key) - text_bytes(source)"] if self.sized else []
+        text = f"{before!r} + encode_key([{values}])"
+        more = ["source_more = text_bytes(source_text) - text_bytes(source)"] if self.sized else []
         self.source_counted = ("source_more",)
-        return [f"key = {key}", "source = quoted(key)[1:-1]", *more]
+        return [f"source_text = {text}", "source = quoted(source_text)[1:-1]", *more]
 
     # ── an item ──
 
@@ -165,12 +166,12 @@ class FunctionText:
             pieces += self._attribute(level, design.type, name, expression)
         pieces += self._expiry(level, design)
         if self.sized:
-            self._sized_item(level, pieces)
+            self._sized_item(level, design, pieces)
         else:
             self._ordered_item(level, design, pieces)
         return len(set(names)) == len(names)
 
-    def _sized_item(self, level: int, pieces: Sequence[Piece]) -> None:
+    def _sized_item(self, level: int, design: ItemDesign, pieces: Sequence[Piece]) -> None:
         """Lines that append an item: its key, its text, and its bytes."""
         row = self.row
         row.line(level, "data = (")
@@ -185,7 +186,10 @@ class FunctionText:
             row.line(level + 1, f"size -= {' + '.join(escaped)}")
         row.line(level, f"if size > {ITEM_BYTES}:")
         row.line(level + 1, "no_code()")
-        row.line(level, "append((key, data, size, expiry))")
+        row.line(
+            level,
+            f"append(new(EncodedItem, (key, data, size, expiry, {design.type!r}, source_text, ticket)))",
+        )
 
     def _ordered_item(self, level: int, design: ItemDesign, pieces: Sequence[Piece]) -> None:
         """Lines that append an item's text, whose attributes are in the order of its type, without what is around it."""
@@ -395,12 +399,12 @@ class Key:
 
 
 _BEFORE, _BACK = "        before = len(items)\n", "            del items[before:]\n"
-_HEAD = f"""def encode(rows, end, end_more, items, left):
+_HEAD = f"""def encode(rows, ticket, end, end_more, items, left):
     append = items.append
     for row in rows:
 {_BEFORE}        try:
 """
-_HEAD_OF_TEXTS = _HEAD.replace("rows, end, end_more, items, left", "rows, items, left")
+_HEAD_OF_TEXTS = _HEAD.replace("rows, ticket, end, end_more, items, left", "rows, items, left")
 _TAIL = f"""        except LEFT:
 {_BACK}            left(row)
 """

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
-from migrator.mapping.model.live import RootFinder
+from migrator.mapping.model.facts import Column, EntityPlan, Lookup, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Statement
-from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, TableDesign, Value
+from migrator.mapping.model.table import EncodedItem, Item, ItemKey, RowTree, SourceKey, TableDesign, Value
 
 # ── The data's edges as the stages see them: a source of row trees, a store of items, a table ──
 
@@ -42,22 +41,58 @@ class RawPage:
     whole: Callable[[RowTree], RowTree] = tuple
 
 
-@runtime_checkable
-class RawRows(Protocol):
-    """Rows that also reads pages in part as text, which costs less where nothing but the text is wanted."""
+class WholeRows:
+    """The raw part of a reader that has no other text of its values."""
 
     def raw_places(self, plan: EntityPlan) -> frozenset[int]:
-        """Places of the plan's slots that can be read raw (RAW_KINDS of mapping/items/encoder_columns.py)."""
+        return frozenset()
 
     def read_raw(
-        self,
+        self: Rows,
         plan: EntityPlan,
         raw: frozenset[int],
         after: SourceKey | None,
         upto: SourceKey | None,
         limit: int | None = None,
     ) -> RawPage:
-        """As `read_page`, with these places raw; none of them where the columns have other types meanwhile."""
+        return RawPage(self.read_page(plan, after, upto, limit))
+
+    def read_raw_rows(
+        self: RowReader, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
+    ) -> list[RawPage]:
+        return [RawPage(self.read_rows(plan, keys))]
+
+
+class RowReader(Protocol):
+    """Reads root rows by key, each call in its own snapshot, in part as the text of the server."""
+
+    def raw_places(self, plan: EntityPlan) -> frozenset[int]:
+        """Places of the plan's slots that can be read raw (RAW_KINDS of mapping/items/encoder_columns.py)."""
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        """Row trees of the given keys, as many as there are, in any order."""
+
+    def read_raw_rows(
+        self, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
+    ) -> list[RawPage]:
+        """As `read_rows`, with these places raw; none of them where the columns have other types meanwhile."""
+
+
+class RootFinder(RowReader, Protocol):
+    """Finds and reads root rows; a source does. Each call is one snapshot, begun after the call."""
+
+    def find_roots(
+        self,
+        plan: EntityPlan,
+        lookup: Lookup,
+        values: Sequence[Sequence[Any]],
+        after: SourceKey | None,
+        limit: int,
+    ) -> list[SourceKey]:
+        """Keys of roots that the lookup reaches from any of `values`, distinct, in key order, past `after`.
+
+        Rows that `where` leaves out are among them; values with a NULL among them reach nothing.
+        """
 
 
 class Rows(RootFinder, Protocol):
@@ -99,8 +134,15 @@ class Rows(RootFinder, Protocol):
     ) -> list[RowTree]:
         """Row trees with after < key <= upto, both bounds compared by the source; None is open."""
 
-    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
-        """Row trees of the given keys, as many as there are, in any order."""
+    def read_raw(
+        self,
+        plan: EntityPlan,
+        raw: frozenset[int],
+        after: SourceKey | None,
+        upto: SourceKey | None,
+        limit: int | None = None,
+    ) -> RawPage:
+        """As `read_page`, with these places raw; none of them where the columns have other types meanwhile."""
 
     def close(self) -> None: ...
 
@@ -244,7 +286,7 @@ class QueryPage:
 class ItemStore(Protocol):
     """The items of one table. Every call retries what can pass and raises StoppedError when it does not."""
 
-    def put(self, items: Sequence[Item]) -> Receipt:
+    def put(self, items: Sequence[EncodedItem]) -> Receipt:
         """Store every item, batch by batch, UnprocessedItems again; returns when all are stored, or are `unwritten`.
 
         Raises: ItemRefusedError where all are refused as they are, and the table never took any other.

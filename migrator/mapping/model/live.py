@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from migrator.mapping.model.facts import EntityPlan, Lookup
 from migrator.mapping.model.journal import Finding
-from migrator.mapping.model.table import EncodedItem, Item, ItemKey, RowTree, SourceKey
+from migrator.mapping.model.table import EncodedItem, Item, ItemKey, SourceKey
 
 # ──
 # What live change needs beside the data's edges: marks and tickets in the source, memory and writers in
@@ -210,25 +209,6 @@ class TriedTickets(Tickets, Protocol):
         """Draws none. Raises: SourceError where this user may not."""
 
 
-class RootFinder(Protocol):
-    """Finds and reads root rows; a source does. Each call is one snapshot, begun after the call."""
-
-    def find_roots(
-        self,
-        plan: EntityPlan,
-        lookup: Lookup,
-        values: Sequence[Sequence[Any]],
-        after: SourceKey | None,
-        limit: int,
-    ) -> list[SourceKey]:
-        """Keys of roots that the lookup reaches from any of `values`, distinct, in key order, past `after`.
-
-        Rows that `where` leaves out are among them; values with a NULL among them reach nothing.
-        """
-
-    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]: ...
-
-
 # ── target ──────────────────────────────────────────────────────────────────────────────────────
 
 Verdict = Literal[
@@ -240,12 +220,11 @@ a live item of another row; undone because another item of its transaction was r
 kept_changed: a service changed attributes of its own since they were read; no caller sees it, for the store writes again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What came of one conditional write. `owner`: the `_src` of the other row's item or tombstone. `why`: it is
     unwritten. `ticket`: of what was in the way, 0 for nothing."""
 
-    item: Item
+    item: EncodedItem
     verdict: Verdict
     owner: str = ""
     why: str = ""
@@ -258,38 +237,19 @@ class ConditionalStore(Protocol):
     Raises: StoppedError when DynamoDB gave up and took nothing else meanwhile, with any part of the items written.
     """
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         """Puts each item by rule 3, no two under one key; outcomes in the order of `items`.
 
         The condition: no item there, or (its source is this one's or it is a tombstone) and its ticket is not higher.
         `fresh`: most keys are thought to be free, so inserts are tried first, 25 at a time.
         """
 
-    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+    def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
         """Puts each group by rule 3, all of it or nothing; outcomes in the order of the groups and their items.
 
         A group is one transaction (see table.py), and no two items of all of them are under one key. Where any item
         is refused, the others of its group are `rolled_back`. Raises: ItemRefusedError where DynamoDB does not
         take a group for another reason.
-        """
-
-    def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
-        """As `write` of fresh items; the outcomes of those alone that were not inserted."""
-
-    def write_encoded(
-        self, items: Sequence[tuple[str, EncodedItem]], ticket: int, *, fresh: bool = False
-    ) -> list[Outcome]:
-        """As `write`; the outcomes of those alone that are not stored.
-
-        Each item with what its `_src` holds; `ticket`: which all of them carry.
-        """
-
-    def write_encoded_together(
-        self, groups: Sequence[tuple[str, Sequence[EncodedItem]]], ticket: int
-    ) -> list[Outcome]:
-        """As `write_together`; the outcomes of those alone that are not stored.
-
-        Each group with what the `_src` of its items holds; `ticket`: which all of them carry.
         """
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
@@ -299,7 +259,7 @@ class ConditionalStore(Protocol):
 class OwnStore(Protocol):
     """Writes of a single writer to a table that holds foreign items too. Raises: as a ConditionalStore does."""
 
-    def write_own(self, items: Sequence[Item]) -> list[Outcome]:
+    def write_own(self, items: Sequence[EncodedItem]) -> list[Outcome]:
         """Puts each item where nothing is, or what is of its own source, or a tombstone, whatever their tickets; no two
         under one key. Outcomes in the order of `items`: stored, owned_by_other or unwritten."""
 

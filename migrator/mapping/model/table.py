@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Context, Decimal
 from operator import itemgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 # ── Items, row trees, and the DynamoDB table that a mapping describes, as plain frozen values ──
@@ -30,8 +30,6 @@ Item: TypeAlias = dict[str, Value]
 ItemKey: TypeAlias = tuple[Value, ...]
 """The values of a table's key attributes, in the table's order."""
 
-EncodedItem: TypeAlias = tuple[ItemKey, bytes, int, int | None]
-"""An item's key, its attributes as JSON in DynamoDB's form, its bytes, and when it expires (epoch seconds)."""
 
 RowTree: TypeAlias = tuple[Any, ...]
 """A root row with all it needs: one value per slot of its plan, then one per collection.
@@ -45,6 +43,33 @@ SourceKey: TypeAlias = str
 
 TOMBSTONE = "_tombstone"
 """The type of what a delete leaves where an item was."""
+
+
+class EncodedItem(NamedTuple):
+    """An item as it is written: its attributes as JSON in DynamoDB's form, and what writers need to know of them."""
+
+    key: ItemKey
+    json: bytes
+    size_bytes: int
+    """What DynamoDB counts for the item, attribute names included."""
+    expiry: int | None
+    """When its TTL passes, in epoch seconds."""
+    type: str
+    source: str
+    """What its `_src` holds."""
+    ticket: int
+    """What its `_tk` holds."""
+
+    @property
+    def root(self) -> tuple[str, SourceKey]:
+        """The entity and the key of the row that the item is of."""
+        entity, _, key = self.source.partition(":")
+        return entity, key
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.type == TOMBSTONE
+
 
 CONTROL = "_control"
 """The type of the one item that holds the highest ticket known."""

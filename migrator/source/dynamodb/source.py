@@ -10,7 +10,7 @@ from typing import Any
 
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.language.documents import DIALECT, facts_of, key_type
-from migrator.mapping.model.edges import KeyCounts, RowsSeen, WiredItem
+from migrator.mapping.model.edges import KeyCounts, RowsSeen, WholeRows, WiredItem
 from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
@@ -60,7 +60,7 @@ class ReadPace:
         self.units.share(parts)
 
 
-class DocumentSource(DocumentAnswers):
+class DocumentSource(DocumentAnswers, WholeRows):
     """model.edges.Source; safe to call from many threads at once. Every read is consistent, document by document.
 
     `mapping`: declares the tables. `most_segments`: that a table is divided into, at most.

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
+from migrator.mapping.items.encoder import item_of
 from migrator.mapping.items.items import CompiledEntity, project
-from migrator.mapping.items.wire import Estimate, item_bytes, measure
+from migrator.mapping.items.wire import Estimate, measure
 from migrator.mapping.model.edges import Receipt, Rows
-from migrator.mapping.model.table import BATCH_WRITE_ITEMS, Item, RowTree, TableDesign
+from migrator.mapping.model.table import BATCH_WRITE_ITEMS, EncodedItem, RowTree, TableDesign
 from migrator.runtime.errors import TooSlowError, TwinRowsError
 
 SPOTS = 8
@@ -78,7 +79,7 @@ class DryStore:
     def __init__(self, design: TableDesign) -> None:
         self.design = design
 
-    def put(self, items: Sequence[Item]) -> Receipt:
-        sizes = [item_bytes(item) for item in items]
-        units = measure(0, items, self.design).write_units
+    def put(self, items: Sequence[EncodedItem]) -> Receipt:
+        sizes = [item.size_bytes for item in items]
+        units = measure(0, list(map(item_of, items)), self.design).write_units
         return Receipt(len(items), sum(sizes), float(units), -(-len(items) // BATCH_WRITE_ITEMS))

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from migrator.mapping.difference.difference import EntityDifference
-from migrator.mapping.items.items import CompiledEntity, project
+from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
+from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.journal import Page
 from migrator.mapping.model.live import Root
-from migrator.mapping.model.table import Item, ItemKey, TableDesign, split_source
+from migrator.mapping.model.table import EncodedItem, ItemKey
 
 RootKeys = Mapping[Root, set[ItemKey]]
 
@@ -31,10 +32,8 @@ class Only:
     is_new: bool
     had: Callable[[], RootKeys]
 
-    def of(self, items: Sequence[Item], table: TableDesign) -> Sequence[Item]:
-        if self.types is None:
-            return items
-        return [item for item in items if item[table.type_attribute] in self.types]
+    def of(self, items: Sequence[EncodedItem]) -> Sequence[EncodedItem]:
+        return items if self.types is None else [item for item in items if item.type in self.types]
 
 
 WHOLE = Only(None, is_new=True, had=none_had)
@@ -63,7 +62,8 @@ def only_changed(
     types |= together if types & together else frozenset()
     if former is None or not (is_renamed or may_give_up(changed)):
         return lambda page: Only(types, is_new, none_had)
-    return lambda page: Only(types, is_new, partial(former_keys, former, source, page))
+    encoder = compile_encoder(former, source.raw_places(former.plan))
+    return lambda page: Only(types, is_new, partial(former_keys, encoder, source, page))
 
 
 def may_give_up(changed: EntityDifference) -> bool:
@@ -72,20 +72,20 @@ def may_give_up(changed: EntityDifference) -> bool:
     return bool(changed.rows) or any(type_.effect in ("gone", "moved") or type_.some for type_ in types)
 
 
-def former_keys(former: CompiledEntity, source: Rows, page: Page) -> RootKeys:
+def former_keys(former: Encoder, source: Rows, page: Page) -> RootKeys:
     """Of the rows of a page as they are now, by the older mapping; none of a row that it refuses."""
-    rows = source.read_page(former.plan, page.after, page.upto, None)
-    projected = project(former, rows, 0.0)
-    return keys_by_root(former.table, [*projected.items, *projected.expired])
+    rows = source.read_raw(former.entity.plan, former.raw, page.after, page.upto)
+    encoded = encode_page(former, rows, 0, 0.0)
+    return keys_by_root([*encoded.items, *encoded.expired])
 
 
 # ── keys by the root that each is of ──
 
 
-def keys_by_root(table: TableDesign, items: Sequence[Item]) -> dict[Root, set[ItemKey]]:
+def keys_by_root(items: Sequence[EncodedItem]) -> dict[Root, set[ItemKey]]:
     keys: dict[Root, set[ItemKey]] = defaultdict(set)
     for item in items:
-        keys[split_source(str(item[table.source_attribute]))].add(table.key_of(item))
+        keys[item.root].add(item.key)
     return keys
 
 

@@ -8,29 +8,24 @@ from dataclasses import dataclass
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.model.edges import RawPage, RawRows, Receipt, Rows
+from migrator.mapping.model.edges import RawPage, Receipt, Rows
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Finding, Page, Run, Tally
-from migrator.mapping.model.table import ItemKey, RowTree, item_key_text
+from migrator.mapping.model.table import ItemKey, item_key_text
 from migrator.stages.backfill.write import PagePath
 
 
 @dataclass(frozen=True)
 class PageRead:
-    """One page of an entity's rows, to be read in either form."""
+    """One page of an entity's rows."""
 
     source: Rows
     plan: EntityPlan
     page: Page
     limit: int | None
 
-    def __call__(self) -> list[RowTree]:
-        return self.source.read_page(self.plan, self.page.after, self.page.upto, self.limit)
-
-    def raw(self, places: frozenset[int]) -> RawPage:
-        if not isinstance(self.source, RawRows):
-            return RawPage(self())
-        return self.source.read_raw(self.plan, places, self.page.after, self.page.upto, self.limit)
+    def __call__(self, raw: frozenset[int]) -> RawPage:
+        return self.source.read_raw(self.plan, raw, self.page.after, self.page.upto, self.limit)
 
 
 @dataclass(frozen=True)

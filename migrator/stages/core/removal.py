@@ -10,7 +10,7 @@ from threading import Event, Lock
 from migrator.journal.runs import SqlJournal
 from migrator.journal.traces import SqlTraces
 from migrator.mapping.items.items import CompiledEntity, key_text
-from migrator.mapping.model.edges import ItemStore, Stripping
+from migrator.mapping.model.edges import ItemStore, RowReader, Stripping
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.journal import Run
@@ -19,7 +19,6 @@ from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign, encode_key, source_text
 from migrator.stages.core.parallel import TableWalk
 from migrator.stages.live.refresh import TOMBSTONE_DAYS
-from migrator.stages.live.rounds import RowReader
 from migrator.stages.live.writers import Purge
 
 # ── Undo: counts or deletes the items that a job wrote, recognised by their `_src` ──

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from migrator.mapping.items.encoder import Encoder
-from migrator.mapping.items.items import stamp
-from migrator.mapping.model.edges import Control, ObjectStore, RawPage
+from migrator.mapping.items.encoder import encoded_of
+from migrator.mapping.model.edges import Control, ObjectStore, RowReader
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import ConditionalStore, KeyRequest, Memory, Outcome, Root, Tickets
 from migrator.mapping.model.results import Refreshed
 from migrator.mapping.model.table import (
     TOMBSTONE,
+    EncodedItem,
     Item,
     ItemKey,
     SourceKey,
@@ -25,17 +25,8 @@ from migrator.mapping.model.table import (
     split_source,
 )
 from migrator.runtime.errors import SettingsError, StoppedError
-from migrator.stages.live.rounds import (
-    STORED,
-    LiveEntity,
-    RawReader,
-    Round,
-    RowReader,
-    Written,
-    refuse_unwritten,
-    written_of,
-)
-from migrator.stages.live.send import EncodedState, send, sorted_out
+from migrator.stages.live.rounds import LiveEntity, Round, refuse_unwritten
+from migrator.stages.live.send import send, sorted_out
 
 # ──
 # Refresh: makes the items of root rows what the rows say now. The one way to write concurrently with other writers.
@@ -124,8 +115,6 @@ class Refresh:
     check: Callable[[], None]
     clock: Callable[[], float] = time.time
     objects: ObjectStore | None = None
-    encoders: Mapping[str, Encoder] = field(default_factory=dict)
-    """By entity; used with a store that takes what they make."""
 
     def __call__(self, root_keys: RootKeys, inserted: Collection[Root] = ()) -> Refreshed:
         """Refreshes the roots, and the roots that own a key which one of them wants.
@@ -150,7 +139,7 @@ class Refresh:
         """Per entity, the item types that are written in one transaction."""
         return {name: entity.together for name, entity in self.entities.items() if entity.together}
 
-    def tombstone(self, root: Root, key: ItemKey, ticket: int) -> Item:
+    def tombstone(self, root: Root, key: ItemKey, ticket: int) -> EncodedItem:
         """A tombstone: key, source, ticket and TTL; no index key."""
         item: Item = {part.name: value for part, value in zip(self.table.key, key, strict=True)}
         item[self.table.type_attribute] = TOMBSTONE
@@ -159,7 +148,7 @@ class Refresh:
         item[self.table.revision_attribute] = self.revision
         if self.table.ttl is not None:
             item[self.table.ttl] = int(self.clock()) + TOMBSTONE_DAYS * 86_400
-        return item
+        return encoded_of(item, self.table)
 
 
 @dataclass
@@ -186,8 +175,8 @@ class _Refreshing:
         for root in self._remember(refresh_round):
             again[root] |= root_keys[root]
         self._write(refresh_round)
-        for written in refresh_round.written:
-            self._follow(refresh_round, written, again)
+        for outcome in refresh_round.written:
+            self._follow(refresh_round, outcome, again)
         self._ask_requesters(refresh_round, again)
         self._settle(refresh_round, again)
         return {root: keys | root_keys.get(root, set()) for root, keys in again.items()}
@@ -227,16 +216,9 @@ class _Refreshing:
         return refresh_round
 
     def _read_entity(self, refresh_round: Round, name: str, keys: Sequence[SourceKey]) -> list[Finding]:
-        stage, entity = self.stage, self.stage.entities[name].compiled
-        encoder = stage.encoders.get(name)
-        if encoder is None:
-            rows = stage.rows.read_rows(entity.plan, keys)
-            return refresh_round.read_items(entity, rows, stage.clock(), stage.objects)
-        if isinstance(stage.rows, RawReader):
-            pages = stage.rows.read_raw_rows(entity.plan, encoder.raw, keys)
-        else:
-            pages = [RawPage(stage.rows.read_rows(entity.plan, keys))]
-        return refresh_round.read_encoded(encoder, pages, stage.clock())
+        stage, encoder = self.stage, self.stage.entities[name].encoder
+        pages = stage.rows.read_raw_rows(encoder.entity.plan, encoder.raw, keys)
+        return refresh_round.read(encoder, pages, stage.clock(), stage.objects)
 
     def _remember(self, refresh_round: Round) -> list[Root]:
         """Adds the keys that were intended before; the roots that another writer has read later, which are not written."""
@@ -258,32 +240,27 @@ class _Refreshing:
     def _write(self, refresh_round: Round) -> None:
         stage = self.stage
         tombstones = [stage.tombstone(root, key, refresh_round.ticket) for root, key in refresh_round.stale()]
-        live, encoded = refresh_round.live_items()
-        stamp(live, stage.table, refresh_round.ticket)
-        as_json = EncodedState(encoded, refresh_round.ticket)
-        sending = sorted_out([*tombstones, *live], stage.table, stage.together, self.apart, as_json)
+        live = (item for items in refresh_round.states.values() for item in items.values())
+        sending = sorted_out([*tombstones, *live], stage.together, self.apart)
         inserted, self.inserted = self.inserted, frozenset()
-        outcomes = send(stage.store, sending, stage.table, stage.check, fresh=inserted)
+        outcomes = send(stage.store, sending, stage.check, fresh=inserted)
         self.result.apart |= dict.fromkeys(sending.findings())
-        refresh_round.written += [written_of(outcome, stage.table) for outcome in outcomes]
-        refresh_round.written += [
-            Written(STORED, taken.root, taken.key, taken.is_put) for taken in sending.stored
-        ]
-        refuse_unwritten(refresh_round.written)
+        refresh_round.written = outcomes
+        refuse_unwritten(outcomes)
         refuse_above(highest_above(outcomes, refresh_round.ticket), stage.tickets, stage.memory)
         refresh_round.rolled_back |= {
-            (put.root, put.key) for put in refresh_round.written if put.outcome.verdict == "rolled_back"
+            (outcome.item.root, outcome.item.key) for outcome in outcomes if outcome.verdict == "rolled_back"
         }
 
     # ── what came of it ──
 
-    def _follow(self, refresh_round: Round, written: Written, again: dict[Root, set[ItemKey]]) -> None:
-        outcome, root = written.outcome, written.root
-        self._count(outcome, written.is_put)
+    def _follow(self, refresh_round: Round, outcome: Outcome, again: dict[Root, set[ItemKey]]) -> None:
+        item, is_put = outcome.item, not outcome.item.is_tombstone
+        self._count(outcome, is_put)
         if outcome.verdict in ("tombstoned_by_other", "rolled_back"):
-            again[root] |= set()
+            again[item.root] |= set()
         elif outcome.verdict == "owned_by_other":
-            self._ask(refresh_round, (root, written.key), outcome.owner, again, is_put=written.is_put)
+            self._ask(refresh_round, (item.root, item.key), outcome.owner, again, is_put=is_put)
 
     def _ask(
         self,
@@ -339,13 +316,13 @@ class _Refreshing:
 
     def _ask_requesters(self, refresh_round: Round, again: dict[Root, set[ItemKey]]) -> None:
         """Has rows read again that requested a key which was given up; withdraws requests that are met or out of date."""
-        keys = list(dict.fromkeys(written.key for written in refresh_round.written))
+        keys = list(dict.fromkeys(outcome.item.key for outcome in refresh_round.written))
         requests = self.stage.memory.requests_of(keys) if keys else ()
         stored = (
             {
-                (write.root, write.key, write.is_put)
-                for write in refresh_round.written
-                if write.outcome.verdict == "stored"
+                (outcome.item.root, outcome.item.key, not outcome.item.is_tombstone)
+                for outcome in refresh_round.written
+                if outcome.verdict == "stored"
             }
             if requests
             else ()

@@ -12,9 +12,10 @@ from migrator.mapping.check.keys import written_together
 from migrator.mapping.items.changes import needs_memory
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.reach import ImageKeys, Reach, reach_of
+from migrator.mapping.model.edges import RootFinder, RowReader
 from migrator.mapping.model.facts import Captured, Lookup
 from migrator.mapping.model.journal import Finding
-from migrator.mapping.model.live import TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root, RootFinder
+from migrator.mapping.model.live import TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Worked
 from migrator.mapping.model.table import ItemKey
@@ -556,7 +557,9 @@ def _parsed(cursor: str) -> tuple[int, str | None]:
 # ── The entities of a mapping as a writer beside others needs them ──
 
 
-def live_entities(mapping: MappingModel, entities: Sequence[CompiledEntity]) -> dict[str, LiveEntity]:
+def live_entities(
+    mapping: MappingModel, entities: Sequence[CompiledEntity], rows: RowReader
+) -> dict[str, LiveEntity]:
     """Each entity by its name, with the item types that atomic patterns read.
 
     Where there are such types, its keys are remembered too: a mark has the keys of one change alone, and items of a
@@ -565,7 +568,10 @@ def live_entities(mapping: MappingModel, entities: Sequence[CompiledEntity]) -> 
     together = written_together(mapping)
     return {
         entity.name: LiveEntity(
-            entity, entity.plan.entity.written in together or needs_memory(entity.plan), types
+            entity,
+            entity.plan.entity.written in together or needs_memory(entity.plan),
+            types,
+            rows.raw_places(entity.plan),
         )
         for entity in entities
         for types in [together.get(entity.plan.entity.written, frozenset())]

@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 from migrator.mapping.model.capture import Capture, Installation
+from migrator.mapping.model.edges import RootFinder
 from migrator.mapping.model.instances import Lifetimes, Revisions, Standing
 from migrator.mapping.model.live import (
     Change,
     ChangeMarks,
     Mark,
     Root,
-    RootFinder,
     ShownMarks,
     WriterKind,
     Writers,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
 from typing import TypeAlias
 
@@ -18,6 +19,7 @@ from migrator.mapping.difference.difference import Difference
 from migrator.mapping.difference.difference import Revision as Mapped
 from migrator.mapping.difference.faults import Compared, refusals
 from migrator.mapping.difference.steps import ANSWERED
+from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import Rows
@@ -34,9 +36,14 @@ from migrator.runtime.errors import (
 )
 from migrator.settings.job import Job
 from migrator.settings.transforms import checked_on, read_mapping
-from migrator.stages.backfill.encoded import encoded_where_possible
-from migrator.stages.backfill.inserts import inserts_where_possible
-from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath, PutsAmongOthers
+from migrator.stages.backfill.write import (
+    Claims,
+    ConditionalPath,
+    FastPath,
+    PagePath,
+    PutsAmongOthers,
+    encoders_of,
+)
 from migrator.stages.live.writers import WriterLease, both, outlive
 from migrator.stages.process.session import Session
 from migrator.stages.session import live
@@ -69,24 +76,20 @@ class PathChoice:
     writer_lease: WriterLease | None = None
 
     def path(self, context: JobContext, session: Session) -> PagePath:
+        encoders = partial(encoders_of, context.source, context.checked.entities, compile_encoder)
         if self.edges is None or self.writer_lease is None:
             claims = _claims(context, session, None)
-            alone = FastPath(
-                session.store, claims, time.time, session.check, session.objects, None, frozenset()
-            )
-            return encoded_where_possible(alone, context.checked.entities)
+            check, objects = session.check, session.objects
+            return FastPath(session.store, claims, encoders(), time.time, check, objects, None, frozenset())
         check = both(session.check, self.writer_lease.check)
         if self.writer_lease.writer.kind == "conditional":
-            return inserts_where_possible(
-                ConditionalPath(self.edges.refresh(check), self.edges.open_findings, {})
-            )
+            return ConditionalPath(self.edges.refresh(check), self.edges.open_findings, {})
         target = self.edges.target
-        store = PutsAmongOthers(self.edges.store, target.design) if session.is_shared else target.store
+        store = PutsAmongOthers(self.edges.store) if session.is_shared else target.store
         memory = self.edges.memory if self.installation else None
         remembered = frozenset(name for name, entity in self.edges.entities.items() if entity.remembered)
         claims = _claims(context, session, memory)
-        fast = FastPath(store, claims, time.time, check, session.objects, memory, remembered)
-        return encoded_where_possible(fast, context.checked.entities)
+        return FastPath(store, claims, encoders(), time.time, check, session.objects, memory, remembered)
 
     def source(self, context: JobContext) -> Rows:
         """Where pages are read: beside others only where every ticket is already known."""

@@ -67,7 +67,7 @@ def want_repair(job: Job, journal: Callable[[], SqlJournal]) -> None:
 
 def adoption_of(context: JobContext, target: Target, journal: SqlJournal, table_id: str) -> Adoption:
     job, database = context.job, journal.database
-    entities = live_entities(context.checked.mapping, context.checked.entities)
+    entities = live_entities(context.checked.mapping, context.checked.entities, context.source)
 
     revision = context.checked.mapping.revision
     return Adoption(

@@ -53,7 +53,7 @@ from migrator.stages.live import capture
 from migrator.stages.live.capture import CaptureStage, CaptureStatus
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions, live_entities
-from migrator.stages.live.rounds import LiveEntity, encoders_of
+from migrator.stages.live.rounds import LiveEntity
 from migrator.stages.live.whole import WholeTable
 from migrator.stages.live.writers import WriterHeartbeats, both
 from migrator.stages.session import job as job_wiring
@@ -255,7 +255,8 @@ class ConcurrentEdges:
 
     @cached_property
     def entities(self) -> dict[str, LiveEntity]:
-        return live_entities(self.context.checked.mapping, self.context.checked.entities)
+        checked = self.context.checked
+        return live_entities(checked.mapping, checked.entities, self.context.source)
 
     @cached_property
     def store(self) -> ConditionalWrites:
@@ -317,12 +318,6 @@ class ConcurrentEdges:
         return {
             table.name: ",".join(sorted({lookup.entity for lookup in table.lookups})) for table in captured
         }
-
-    def encoding_relay(self, check: Callable[[], None]) -> Relay:
-        """One with a function generated for each entity, which pays where it goes on."""
-        relay = self.relay(check)
-        encoders = encoders_of(relay.refresh.rows, relay.refresh.entities)
-        return replace(relay, refresh=replace(relay.refresh, encoders=encoders))
 
 
 def own_revision(context: JobContext) -> Revision:

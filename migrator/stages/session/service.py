@@ -17,10 +17,10 @@ from migrator.journal.writers import SqlInstances
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.language.redaction import hidden_by_pattern
 from migrator.mapping.model.capture import Installation
-from migrator.mapping.model.edges import Control, ObjectStore
+from migrator.mapping.model.edges import Control, ObjectStore, RootFinder
 from migrator.mapping.model.evidence import Window
 from migrator.mapping.model.instances import Instance
-from migrator.mapping.model.live import ChangeMarks, ConditionalStore, Memory, RootFinder, Tickets, WriterKind
+from migrator.mapping.model.live import ChangeMarks, ConditionalStore, Memory, Tickets, WriterKind
 from migrator.mapping.model.results import Hidden
 from migrator.mapping.patterns.designs import Designs
 from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, running_s

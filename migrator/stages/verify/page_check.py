@@ -13,7 +13,6 @@ from migrator.mapping.model.edges import ItemStore, ObjectStore, Rows
 from migrator.mapping.model.journal import Finding, Page, Run, Tally
 from migrator.mapping.model.table import Item, ItemKey, source_named
 from migrator.mapping.patterns.diff import differences
-from migrator.stages.backfill.page_work import PageRead
 from migrator.stages.verify.digests import Look, Places, match_rows
 
 
@@ -47,7 +46,7 @@ class PageCheck:
             refused, differing = projected.refused, self._differing(projected, places)
             items, expired = len(projected.items), len(projected.expired)
         else:
-            raw = PageRead(self.source, entity.plan, page, None).raw(encoder.raw)
+            raw = self.source.read_raw(entity.plan, encoder.raw, page.after, page.upto)
             rows, now_s = raw.rows, self.clock()
             matched = match_rows(encoder, raw, look.scan.digests, now_s, places)
             refused, items, expired = matched.refused, matched.items, matched.expired

@@ -38,8 +38,8 @@ from migrator.mapping.model.table import ItemKey, SourceKey
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import nap
-from migrator.stages.backfill.encoded import encoders_of
 from migrator.stages.backfill.stage import OthersWork, pages_of, plan_pages
+from migrator.stages.backfill.write import encoders_of
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk
 from migrator.stages.core.source_checks import pinned_columns, recording_twins
 from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, Look
@@ -65,8 +65,8 @@ def look_of(source: Rows, scan: DigestScan, totals: dict[int, ScanTotals], *, is
     def compiled(entity: CompiledEntity, offered: frozenset[int]) -> TextEncoder | None:
         return compile_texts(entity, offered, scan.orders(entity))
 
-    encoders = encoders_of(source, list(scan.entities.values()), compiled)
-    return Look(scan, totals, encoders, is_shared)
+    encoders = encoders_of(source, scan.entities.values(), compiled)
+    return Look(scan, totals, {n: encoder for n, encoder in encoders.items() if encoder}, is_shared)
 
 
 def agree(journal: SqlJournal, run: Run, scan: DigestScan) -> None:

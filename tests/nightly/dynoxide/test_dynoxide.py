@@ -17,6 +17,7 @@ from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.model.table import KeyAttribute, TableDesign
 from tests.journeys.command import project
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 from tests.support_source_databases import make_sqlite
 
 pytestmark = pytest.mark.dynamodb
@@ -67,7 +68,7 @@ def test_each_put_that_was_answered_is_there_after_a_kill(tmp_path: Path) -> Non
             store = DynamoStore(client, DESIGN, no_fence)
             assert sum(len(page.items) for page in store.scan(0, 1)) == written
             for number in range(50):
-                store.put([{"PK": "a", "SK": f"{life}#{number}", "type": "T"}])
+                put_items(store, [{"PK": "a", "SK": f"{life}#{number}", "type": "T"}])
             written += 50
             kill(home)
     finally:

@@ -10,7 +10,6 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ from migrator.features.bulk.export import (
     ItemLines,
     Publication,
     clear,
-    export_path,
     is_published,
     pages_folder,
 )
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
+from migrator.mapping.items.encoder import Encoder, compile_encoder, leave
 from migrator.mapping.model.files import MANIFEST, Manifest
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.table import source_text
@@ -99,10 +98,11 @@ class Shop:
         entities, journal = self.checked.entities, self.journal
         by_name = {entity.name: entity for entity in entities}
         claims = Claims(journal, self.source, by_name, self.checked.unproved, "place", memory=None)
-        store = ItemLines(self.checked.mapping.table)
-        alone = FastPath(store, claims, time.time, no_fence, None, None, frozenset())
-        path = export_path(alone, files, pages_folder(self.run()), entities)
-        path = path if encodes else replace(path, encoders={})
+        encoders = {
+            entity.name: compile_encoder(entity) if encodes else Encoder(entity, leave) for entity in entities
+        }
+        alone = FastPath(ItemLines(), claims, encoders, time.time, no_fence, None, None, frozenset())
+        path = ExportPath(alone, files, pages_folder(self.run()))
         Backfill(self.source, journal, path, Silent(), BackfillOptions(1, page_rows)).run(
             self.run(), entities
         )
@@ -133,7 +133,7 @@ def test_files_are_the_same_with_generated_functions_and_without(tmp_path: Path)
     made = []
     for encodes in (True, False):
         shop, files = Shop(tmp_path / f"{encodes}.db", mapping=PROVED), FolderFiles(tmp_path / str(encodes))
-        assert bool(shop.pages(files, encodes=encodes).encoders) == encodes
+        shop.pages(files, encodes=encodes)
         pages = bytes_of(files.folder)
         assert shop.publish(files).items == USERS
         made.append((pages, bytes_of(files.folder)))

@@ -16,6 +16,7 @@ from migrator.runtime.errors import StoppedError
 from migrator.stages.live.relay import live_entities
 from tests.golden.heart import check
 from tests.support_fence import no_fence
+from tests.support_items import write_items
 from tests.unit.stages.core.live_world import HEAD, MAPPING, SCHEMA, Shop
 
 NICKS = '  nicks: {table: users, items: {Nick: {key: ["MAIL#{name}", EMAIL]}}}\n'
@@ -33,7 +34,7 @@ class Leaving:
         new = check(NEWER, SCHEMA, HEAD)
         self.refresh = replace(
             self.shop.refresh,
-            entities=live_entities(new.mapping, new.entities),
+            entities=live_entities(new.mapping, new.entities, self.shop.source),
             revision=new.mapping.revision,
         )
         self.journal = SqlJournal.in_memory()
@@ -74,7 +75,7 @@ def test_a_request_of_the_older_mapping_that_lands_late_leaves_nothing(leaving: 
     late = [item for item in leaving.nicks().values() if item["type"] == "Nick"]
     assert late
     leaving.replaced()
-    assert {outcome.verdict for outcome in leaving.shop.store.write(late)} == {"newer"}
+    assert {outcome.verdict for outcome in write_items(leaving.shop.store, late)} == {"newer"}
     assert {item["type"] for item in leaving.nicks().values()} == {TOMBSTONE}
 
 

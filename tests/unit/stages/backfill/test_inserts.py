@@ -1,4 +1,4 @@
-"""A page beside other writers, by items and by their JSON: the same table, findings and counts."""
+"""A page written concurrently with other writers, by generated code and by items_for()."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from datetime import datetime
 
 import pytest
 
-from migrator.mapping.model.edges import RawPage
+from migrator.mapping.items.encoder import Encoder, leave
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.live import Outcome
-from migrator.mapping.model.table import Item
+from migrator.mapping.model.table import EncodedItem
 from migrator.runtime.errors import StoppedError
-from migrator.stages.backfill.encoded import EncodedPath
-from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import ConditionalPath, Copied, PagePath
+from migrator.stages.live.relay import live_entities
 from tests.fakes.source import MemorySource
 from tests.support_fence import PageOf
 from tests.unit.stages.core.live_world import SCHEMA, Shop
@@ -91,38 +90,42 @@ WORLDS = [
 ]
 
 
+def by_items(shop: Shop) -> None:
+    """Lets items_for() make all items."""
+    entities = shop.refresh.entities.values()
+    for entity in entities:
+        entity.__dict__["encoder"] = Encoder(entity.compiled, leave)
+
+
 @pytest.mark.parametrize("prepare", WORLDS)
 @pytest.mark.parametrize("name", ["users", "named", "orders"])
-def test_a_page_by_json_is_the_page_by_items(prepare: Callable[[Shop], None], name: str) -> None:
-    by_items, by_json = shop_with(prepare), shop_with(prepare)
-    path = inserts_where_possible(ConditionalPath(by_json.refresh, by_json.open_findings, {}))
-    assert isinstance(path, EncodedPath)
-    assert name in path.encoders
-    wanted = copied(by_items, ConditionalPath(by_items.refresh, by_items.open_findings, {}), name)
-    assert copied(by_json, path, name) == wanted
-    assert by_json.store.items == by_items.store.items
-    assert by_json.open_findings.read() == by_items.open_findings.read()
-    assert by_json.tickets.highest() == by_items.tickets.highest()
+def test_a_page_of_generated_code_is_the_page_of_items_for(
+    prepare: Callable[[Shop], None], name: str
+) -> None:
+    reference, shop = shop_with(prepare), shop_with(prepare)
+    by_items(reference)
+    assert shop.refresh.entities[name].encoder.code
+    paths = [ConditionalPath(one.refresh, one.open_findings, {}) for one in (reference, shop)]
+    assert copied(shop, paths[1], name) == copied(reference, paths[0], name)
+    assert shop.store.items == reference.store.items
+    assert shop.open_findings.read() == reference.open_findings.read()
+    assert shop.tickets.highest() == reference.tickets.highest()
 
 
 def test_a_key_of_two_rows_stays_the_first_ones_and_one_that_was_given_up_is_taken() -> None:
     shop = shop_with(two_rows_of_one_key)
-    page = copied(
-        shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {})), "named"
-    )
+    page = copied(shop, ConditionalPath(shop.refresh, shop.open_findings, {}), "named")
     assert [(finding.kind, finding.source_key) for finding in page.findings] == [("collision", "[2]")]
     assert shop.live()["NAME#Ann", "META"]["_src"] == "named:[1]"
     shop = shop_with(a_key_that_another_row_has_given_up)
-    page = copied(
-        shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {})), "named"
-    )
+    page = copied(shop, ConditionalPath(shop.refresh, shop.open_findings, {}), "named")
     assert (page.findings, shop.live()["NAME#Ann", "META"]["_src"]) == ([], "named:[2]")
 
 
 def test_items_carry_the_ticket_of_the_reading() -> None:
     shop = shop_with(new_rows)
     before = shop.tickets.highest()
-    copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {})), "users")
+    copied(shop, ConditionalPath(shop.refresh, shop.open_findings, {}), "users")
     assert {item["_tk"] for item in shop.live().values()} == {before + 1}
 
 
@@ -133,7 +136,7 @@ def test_a_page_of_a_writer_that_must_stop_is_not_sent() -> None:
     shop = shop_with(new_rows)
     shop.refresh.check = stop
     with pytest.raises(StoppedError):
-        copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {})), "users")
+        copied(shop, ConditionalPath(shop.refresh, shop.open_findings, {}), "users")
     assert shop.live() == {}
 
 
@@ -141,13 +144,11 @@ def test_what_the_table_does_not_take_is_told_by_its_key(monkeypatch: pytest.Mon
     shop = shop_with(new_rows)
     taken = shop.store._write
 
-    def refusing(item: Item) -> Outcome:
-        return Outcome(item, "unwritten", why="too large") if item["PK"] == "USER#2" else taken(item)
+    def refusing(item: EncodedItem) -> Outcome:
+        return Outcome(item, "unwritten", why="too large") if item.key[0] == "USER#2" else taken(item)
 
     monkeypatch.setattr(shop.store, "_write", refusing)
-    page = copied(
-        shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {})), "users"
-    )
+    page = copied(shop, ConditionalPath(shop.refresh, shop.open_findings, {}), "users")
     assert page.receipt.unwritten == {("USER#2", "META"): "too large"}
     assert (page.receipt.items, len(page.written)) == (77, 77)
 
@@ -157,13 +158,9 @@ def test_the_key_that_names_a_row_is_never_read_as_the_servers_text() -> None:
         def raw_places(self, plan: EntityPlan) -> frozenset[int]:
             return frozenset(range(len(plan.slots)))
 
-        def read_raw(self, *words: object) -> RawPage:
-            raise NotImplementedError
-
     shop = shop_with(new_rows)
-    shop.refresh.rows = RawSource(SCHEMA, shop.rows)
-    path = inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings, {}))
-    assert isinstance(path, EncodedPath)
-    users = path.encoders["users"]
+    checked = shop.checked
+    entities = live_entities(checked.mapping, checked.entities, RawSource(SCHEMA, shop.rows))
+    users = entities["users"].encoder
     assert users.raw
     assert users.raw.isdisjoint(users.entity.key_places)

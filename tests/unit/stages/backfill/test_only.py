@@ -10,8 +10,9 @@ import pytest
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.difference.difference import Revision, difference
+from migrator.mapping.items.encoder import item_of
 from migrator.mapping.model.live import Outcome
-from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey, RowTree
+from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, RowTree
 from migrator.stages.backfill.only import only_changed
 from migrator.stages.backfill.write import ConditionalPath, Copied
 from migrator.stages.live.relay import live_entities
@@ -44,7 +45,7 @@ class Revised:
         self.new = check(text + (more if newer is None else newer), SCHEMA, HEAD)
         self.refresh = replace(
             self.shop.refresh,
-            entities=live_entities(self.new.mapping, self.new.entities),
+            entities=live_entities(self.new.mapping, self.new.entities, self.shop.source),
             revision=self.new.mapping.revision,
         )
         self.between: Callable[[], None] = lambda: None
@@ -120,8 +121,7 @@ def test_what_a_relay_writes_meanwhile_stays() -> None:
     def written() -> None:
         # Of a reading that is newer than the page's: the row has another address by now.
         ticket = shop.tickets.draw()
-        newer = revised.refresh.tombstone(("users", "[1]"), key, ticket)
-        shop.store.items[key] = newer
+        shop.store.items[key] = item_of(revised.refresh.tombstone(("users", "[1]"), key, ticket))
 
     revised.between = written
     revised.copy()
@@ -150,7 +150,7 @@ def test_a_row_of_them_that_gives_keys_up_is_written_in_one_transaction() -> Non
     sizes: list[int] = []
     together = revised.shop.store.write_together
 
-    def watched(groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+    def watched(groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
         sizes.extend(map(len, groups))
         return together(groups)
 
@@ -165,8 +165,8 @@ def tries(revised: Revised, *, is_first: bool) -> list[bool]:
     tried: list[bool] = []
     write = revised.shop.store.write
 
-    def counted(items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
-        tried.extend(fresh for item in items if item["type"] != TOMBSTONE)
+    def counted(items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
+        tried.extend(fresh for item in items if not item.is_tombstone)
         return write(items, fresh=fresh)
 
     revised.shop.store.write = counted  # type: ignore[method-assign]

@@ -9,8 +9,8 @@ import pytest
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.items.items import items_for
-from migrator.mapping.model.table import Item
+from migrator.mapping.items.encoder import compile_encoder, encode_page
+from migrator.mapping.model.table import EncodedItem
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.stages.backfill.write import Claims
@@ -51,12 +51,11 @@ class Shop:
         with sqlite3.connect(self.path) as database:
             database.execute(statement)
 
-    def items(self) -> list[Item]:
-        return [
-            item
-            for row in self.source.read_page(self.users.plan, None, None)
-            for item in items_for(self.users, row)
-        ]
+    def items(self) -> list[EncodedItem]:
+        encoder = compile_encoder(self.users)
+        return encode_page(
+            encoder, self.source.read_raw(self.users.plan, encoder.raw, None, None), 0, 0.0
+        ).items
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_only_doubtful_types_are_claimed(shop: Shop) -> None:
 def test_the_first_row_keeps_the_key_in_one_page(shop: Shop) -> None:
     shop.sql("INSERT INTO users VALUES (1, 'a@x'), (60, 'A@X'), (61, NULL)")
     kept, (finding,) = shop.claims.sift(shop.users, shop.items())
-    assert [item["PK"] for item in kept] == ["USER#1", "EMAIL#a@x", "USER#60", "USER#61"]
+    assert [item.key[0] for item in kept] == ["USER#1", "EMAIL#a@x", "USER#60", "USER#61"]
     assert (finding.kind, finding.source_key, finding.item_key) == (
         "collision",
         "[60]",
@@ -85,11 +84,11 @@ def test_the_first_row_keeps_the_key_over_pages_and_repeats(shop: Shop) -> None:
     shop.sql("INSERT INTO users VALUES (60, 'A@X')")
     later = shop.items()
     shop.sql("INSERT INTO users VALUES (1, 'a@x')")
-    first = [item for item in shop.items() if item["_src"] == "users:[1]"]
+    first = [item for item in shop.items() if item.source == "users:[1]"]
     assert shop.claims.sift(shop.users, first) == (first, [])
     assert shop.claims.sift(shop.users, first) == (first, [])
     kept, findings = shop.claims.sift(shop.users, later)
-    assert ([item["PK"] for item in kept], len(findings)) == (["USER#60"], 1)
+    assert ([item.key[0] for item in kept], len(findings)) == (["USER#60"], 1)
 
 
 def test_a_row_that_moved_on_gives_its_key_up(shop: Shop) -> None:
@@ -97,5 +96,5 @@ def test_a_row_that_moved_on_gives_its_key_up(shop: Shop) -> None:
     shop.claims.sift(shop.users, shop.items())
     shop.sql("UPDATE users SET email = 'b@x' WHERE id = 1")
     shop.sql("INSERT INTO users VALUES (60, 'A@X')")
-    mine = [item for item in shop.items() if item["_src"] == "users:[60]"]
+    mine = [item for item in shop.items() if item.source == "users:[60]"]
     assert shop.claims.sift(shop.users, mine) == (mine, [])

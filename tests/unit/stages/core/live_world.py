@@ -56,7 +56,7 @@ class Shop:
         self.open_findings = FakeOpenFindings()
         plans = [one.plan for one in self.checked.entities]
         self.captured = captured_tables(plans)
-        entities = live_entities(self.checked.mapping, self.checked.entities)
+        entities = live_entities(self.checked.mapping, self.checked.entities, self.source)
         self.refresh = Refresh(
             rows=self.source,
             store=self.store,

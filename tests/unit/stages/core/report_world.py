@@ -26,6 +26,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden import heart
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 
 NOW_S = 1_700_000_123.0
 OPTIONS = ReportOptions(whole_values=True)
@@ -105,7 +106,7 @@ class World:
         self.lag = LagReport(0)
         for entity in CHECKED.entities:
             for row in self.source.read_page(entity.plan, None, None):
-                self.store.put(items_for(entity, row))
+                put_items(self.store, items_for(entity, row))
 
     def run(
         self, kind: RunKind, *found: Finding, scope: str = "", revision: str = "", at: float = NOW_S - 3_600

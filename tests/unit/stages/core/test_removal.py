@@ -17,6 +17,7 @@ from tests import pins
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 
 TABLE = TableDesign("T", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
 ENTITIES = frozenset({"order"})
@@ -39,7 +40,7 @@ ITEMS = [
 class Shop:
     def __init__(self) -> None:
         self.store = FakeStore(TABLE, no_fence)
-        self.store.put(ITEMS)
+        put_items(self.store, ITEMS)
         self.stripping = FakeStripping(self.store)
         self.journal = SqlJournal.in_memory()
         self.run: Run = self.journal.start_run(RunIdentity("strip", "shop", "T", "rev"))
@@ -108,7 +109,7 @@ SOURCED = [
 
 def filled() -> FakeStore:
     store = FakeStore(TABLE, no_fence)
-    store.put(SOURCED)
+    put_items(store, SOURCED)
     return store
 
 
@@ -132,7 +133,7 @@ def test_items_of_others_stay() -> None:
 def test_tombstones_and_the_control_item_are_neither_ours_nor_anothers() -> None:
     store = filled()
     dead: Item = {"PK": "P#7", "SK": "OLD", "type": TOMBSTONE, "_src": "order:[7]", "_tk": 3}
-    store.put([dead])
+    put_items(store, [dead])
     store.raise_control(3)
     undo = Undo(store, TABLE, frozenset({"order"}), no_fence)
     assert (undo.count().items, undo.count().others) == (40, 5)

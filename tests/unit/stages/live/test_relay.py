@@ -8,7 +8,7 @@ import pytest
 
 from migrator.mapping.items.reach import Reach
 from migrator.mapping.model.live import Mark, Outcome
-from migrator.mapping.model.table import Item, source_text
+from migrator.mapping.model.table import EncodedItem, Item, source_text
 from migrator.runtime.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
 from migrator.stages.backfill.write import ConditionalPath
 from migrator.stages.live.relay import Ahead
@@ -112,8 +112,8 @@ class Watched(FakeStore):
 
     tried: list[tuple[str, bool]]
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
-        self.tried += [(str(item["PK"]), fresh) for item in items]
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
+        self.tried += [(str(item.key[0]), fresh) for item in items]
         return super().write(items, fresh=fresh)
 
 
@@ -138,8 +138,8 @@ def test_items_of_new_rows_are_tried_as_inserts_and_others_are_put() -> None:
 class Refusing(FakeStore):
     """Takes no item of one key."""
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
-        if any(item["PK"] == "USER#2" for item in items):
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
+        if any(item.key[0] == "USER#2" for item in items):
             raise ItemRefusedError("DynamoDB refused put_item")
         return super().write(items, fresh=fresh)
 
@@ -171,7 +171,7 @@ class Slow(FakeStore):
 
     now_s, takes_s = 0.0, 0.0
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         self.now_s += self.takes_s
         return super().write(items, fresh=fresh)
 
@@ -192,7 +192,7 @@ def test_a_slow_table_gets_fewer_marks_at_once_and_a_quick_one_more() -> None:
 class Away(FakeStore):
     error: MigratorError
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         raise self.error
 
 
@@ -341,7 +341,7 @@ def test_a_relay_that_may_write_no_more_puts_no_mark_away() -> None:
     shop.change("users", 1, name="Ann")
     stored = shop.store.write
 
-    def write(items: list[Item], **how: bool) -> list[Outcome]:
+    def write(items: Sequence[EncodedItem], **how: bool) -> list[Outcome]:
         outcomes = stored(items, **how)
         shop.refresh.check = ended
         return outcomes
@@ -349,7 +349,7 @@ def test_a_relay_that_may_write_no_more_puts_no_mark_away() -> None:
     def ended() -> None:
         raise StoppedError("another mapping is the newest")
 
-    shop.store.write = write  # type: ignore[method-assign,assignment]
+    shop.store.write = write  # type: ignore[method-assign]
     with pytest.raises(StoppedError):
         shop.relay.once()
     assert ("USER#1", "META") in shop.live()
@@ -456,7 +456,7 @@ class Changing(FakeStore):
 
     change: Callable[[], None]
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         self.change()
         return super().write(items, fresh=fresh)
 

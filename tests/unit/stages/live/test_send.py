@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 import pytest
 
+from migrator.mapping.items.encoder import encoded_of
 from migrator.mapping.model.live import Outcome
-from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.mapping.model.table import TOMBSTONE, EncodedItem, KeyAttribute, TableDesign
 from migrator.runtime.errors import ItemRefusedError
 from migrator.stages.backfill.only import WHOLE
 from migrator.stages.backfill.write import write_concurrently
 from migrator.stages.live.send import group_waves, sorted_out
 from tests import pins
 from tests.fakes.store import FakeStore
-from tests.support_fence import no_fence
+from tests.support_fence import PageOf, no_fence
+from tests.support_items import put_items
 from tests.unit.stages.core.live_world import Shop
 
 ATOMIC = """
@@ -32,11 +34,11 @@ class Noted(FakeStore):
         super().__init__(design, no_fence)
         self.requests: list[int] = []
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         self.requests += [1] * len(items)
         return super().write(items, fresh=fresh)
 
-    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+    def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
         self.requests += [len(group) for group in groups]
         return super().write_together(groups)
 
@@ -121,7 +123,7 @@ def test_a_key_that_another_row_really_has_keeps_back_no_other_item_of_the_row(s
 
 
 def test_a_key_of_a_foreign_item_keeps_back_no_other_item_of_the_row(shop: Atomic) -> None:
-    shop.store.put([{"PK": "EMAIL#a@x", "SK": "EMAIL", "type": "Foreign"}])
+    put_items(shop.store, [{"PK": "EMAIL#a@x", "SK": "EMAIL", "type": "Foreign"}])
     shop.users((1, "Ann", "a@x"))
     assert shop.names() == ["Ann"]
     assert shop.store.items["EMAIL#a@x", "EMAIL"]["type"] == "Foreign"
@@ -165,10 +167,9 @@ def test_a_row_of_which_all_is_newer_is_done(shop: Atomic) -> None:
 def test_a_page_writes_a_row_in_one_request_and_buries_what_it_had(shop: Atomic) -> None:
     shop.users((1, "Ann", "a@x"))
     shop.change("users", 1, name="Bea", email="b@x")
-    entity = shop.refresh.entities["users"].compiled
-    beside = write_concurrently(
-        shop.refresh, entity, lambda: shop.source.read_page(entity.plan, None, None), WHOLE
-    )
+    plan = shop.refresh.entities["users"].compiled.plan
+    read = PageOf(lambda: shop.source.read_page(plan, None, None))
+    beside = write_concurrently(shop.refresh, "users", read, WHOLE)
     assert shop.noted.requests == [3]
     assert beside.refreshed is not None
     assert (shop.names(), shop.emails()) == (["Bea"], {"b@x": "users:[1]"})
@@ -177,10 +178,9 @@ def test_a_page_writes_a_row_in_one_request_and_buries_what_it_had(shop: Atomic)
 def test_a_page_of_new_rows_is_a_request_a_row(shop: Atomic) -> None:
     for number in range(3):
         shop.change("users", number, name="Ann", email=f"{number}@x")
-    entity = shop.refresh.entities["users"].compiled
-    beside = write_concurrently(
-        shop.refresh, entity, lambda: shop.source.read_page(entity.plan, None, None), WHOLE
-    )
+    plan = shop.refresh.entities["users"].compiled.plan
+    read = PageOf(lambda: shop.source.read_page(plan, None, None))
+    beside = write_concurrently(shop.refresh, "users", read, WHOLE)
     assert (shop.noted.requests, len(beside.items), beside.refreshed) == ([2, 2, 2], 6, None)
 
 
@@ -189,13 +189,13 @@ def test_a_group_that_the_table_refuses_is_written_singly_or_is_one_marks_troubl
     shop: Atomic, *, singly: bool
 ) -> None:
     class Refusing(Noted):
-        def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
-            if not singly and any(item["PK"] == "USER#2" for item in items):
+        def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
+            if not singly and any(item.key[0] == "USER#2" for item in items):
                 raise ItemRefusedError("DynamoDB refused put_item")
             return super().write(items, fresh=fresh)
 
-        def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
-            if any(item["PK"] == "USER#2" for group in groups for item in group):
+        def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
+            if any(item.key[0] == "USER#2" for group in groups for item in group):
                 raise ItemRefusedError("DynamoDB refused a transaction")
             return super().write_together(groups)
 
@@ -212,8 +212,8 @@ def test_a_group_that_the_table_refuses_is_written_singly_or_is_one_marks_troubl
 # ── what goes with what ──
 
 
-def item(key: str, source: str = "a:[1]", type_: str = "A", **more: str) -> Item:
-    return {"PK": key, "type": type_, "_src": source, **more}
+def item(key: str, source: str = "a:[1]", type_: str = "A", **more: str) -> EncodedItem:
+    return encoded_of({"PK": key, "type": type_, "_src": source, **more}, TABLE)
 
 
 TOGETHER = {"a": frozenset({"A", "B"})}
@@ -222,16 +222,16 @@ TOGETHER = {"a": frozenset({"A", "B"})}
 def test_only_types_that_are_read_together_and_tombstones_make_a_group() -> None:
     items = [item("1"), item("2", type_="B"), item("3", type_="C"), item("4", type_=TOMBSTONE)]
     others = [item("5", "b:[1]"), item("6", "b:[1]", TOMBSTONE), item("7", "a:[2]")]
-    sending = sorted_out([*items, *others], TABLE, TOGETHER)
-    assert [[one["PK"] for one in group] for group in sending.groups] == [["1", "2", "4"]]
-    assert [one["PK"] for one in sending.live] == ["3", "5", "7"]
-    assert [one["PK"] for one in sending.tombstones] == ["6"]
+    sending = sorted_out([*items, *others], TOGETHER)
+    assert [[one.key[0] for one in group] for group in sending.groups] == [["1", "2", "4"]]
+    assert [one.key[0] for one in sending.live] == ["3", "5", "7"]
+    assert [one.key[0] for one in sending.tombstones] == ["6"]
     assert sending.findings() == []
 
 
 def test_of_two_items_of_one_key_the_later_one_is_in_the_group() -> None:
-    sending = sorted_out([item("1"), item("2"), item("1", type_="B")], TABLE, TOGETHER)
-    assert [[(one["PK"], one["type"]) for one in group] for group in sending.groups] == [
+    sending = sorted_out([item("1"), item("2"), item("1", type_="B")], TOGETHER)
+    assert [[(one.key[0], one.type) for one in group] for group in sending.groups] == [
         [("1", "B"), ("2", "A")]
     ]
 
@@ -240,7 +240,7 @@ def test_of_two_items_of_one_key_the_later_one_is_in_the_group() -> None:
 def test_a_group_of_more_than_100_is_a_finding_and_written_item_by_item(
     count: int, *, is_whole: bool
 ) -> None:
-    sending = sorted_out([item(str(n)) for n in range(count)], TABLE, TOGETHER)
+    sending = sorted_out([item(str(n)) for n in range(count)], TOGETHER)
     assert ([len(group) for group in sending.groups], len(sending.live)) == (
         ([count], 0) if is_whole else ([], count)
     )
@@ -249,8 +249,8 @@ def test_a_group_of_more_than_100_is_a_finding_and_written_item_by_item(
 
 def test_a_group_of_more_than_4_mb_is_a_finding_and_written_item_by_item() -> None:
     large = [item(str(n), text="x" * 399_000) for n in range(11)]
-    assert len(sorted_out(large[:10], TABLE, TOGETHER).groups[0]) == 10
-    sending = sorted_out(large, TABLE, TOGETHER)
+    assert len(sorted_out(large[:10], TOGETHER).groups[0]) == 10
+    sending = sorted_out(large, TOGETHER)
     assert (sending.groups, len(sending.live)) == ([], 11)
     (finding,) = sending.findings()
     assert pins.said(finding.reason)
@@ -258,9 +258,9 @@ def test_a_group_of_more_than_4_mb_is_a_finding_and_written_item_by_item() -> No
 
 
 def test_a_key_that_is_apart_is_in_no_group() -> None:
-    sending = sorted_out([item("1"), item("2"), item("3")], TABLE, TOGETHER, {(("a", "[1]"), ("2",))})
-    assert [[one["PK"] for one in group] for group in sending.groups] == [["1", "3"]]
-    assert [one["PK"] for one in sending.live] == ["2"]
+    sending = sorted_out([item("1"), item("2"), item("3")], TOGETHER, {(("a", "[1]"), ("2",))})
+    assert [[one.key[0] for one in group] for group in sending.groups] == [["1", "3"]]
+    assert [one.key[0] for one in sending.live] == ["2"]
 
 
 def test_groups_that_share_a_key_go_one_after_the_other_tombstones_first() -> None:
@@ -269,4 +269,4 @@ def test_groups_that_share_a_key_go_one_after_the_other_tombstones_first() -> No
         [item("1", "a:[2]", TOMBSTONE), item("2", "a:[2]")],
         [item("3", "a:[3]")],
     )
-    assert group_waves([wants, gives, other], TABLE) == [[gives, other], [wants]]
+    assert group_waves([wants, gives, other]) == [[gives, other], [wants]]

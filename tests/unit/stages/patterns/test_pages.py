@@ -18,6 +18,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, row
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 
 ONE = 'params: {tenant: text}\nquery: {key: ["EVENT#{tenant}"]}\n'
 TURNED = 'params: {tenant: text}\nquery: {key: ["EVENT#{tenant}"], descending: true}\n'
@@ -43,7 +44,7 @@ def question_of(pattern: str) -> Question:
 def filled(pattern: str) -> FakeStore:
     made = checked(pattern)
     store = FakeStore(made.mapping.table, no_fence)
-    store.put(items(made, *(row(number) for number in range(100))))
+    put_items(store, items(made, *(row(number) for number in range(100))))
     return store
 
 

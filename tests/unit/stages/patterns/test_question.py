@@ -21,6 +21,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, request, row
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 
 SHARDS = """
 params: {kind: text, least: optional integer, limit: optional integer}
@@ -53,7 +54,7 @@ query: {index: ByDay, key: ["D#{*since,until|date}"]}
 def store() -> FakeStore:
     made = checked(ONE)
     found = FakeStore(made.mapping.table, no_fence)
-    found.put(items(made, *(row(number) for number in range(100))))
+    put_items(found, items(made, *(row(number) for number in range(100))))
     return found
 
 
@@ -104,9 +105,11 @@ def haunted(store: FakeStore) -> FakeStore:
     """Between every two events two tombstones, and a hundred in front."""
     for item in list(store.items.values()):
         key = f"{item['SK']!s}#"
-        store.put([{**item, "SK": f"{key}{number}", "type": TOMBSTONE} for number in range(2)])
-    store.put([{"PK": "EVENT#acme", "SK": f"A#{number:03}", "type": TOMBSTONE} for number in range(100)])
-    store.put([{"PK": "EVENT#acme", "SK": "A#control", "type": CONTROL}])
+        put_items(store, [{**item, "SK": f"{key}{number}", "type": TOMBSTONE} for number in range(2)])
+    put_items(
+        store, [{"PK": "EVENT#acme", "SK": f"A#{number:03}", "type": TOMBSTONE} for number in range(100)]
+    )
+    put_items(store, [{"PK": "EVENT#acme", "SK": "A#control", "type": CONTROL}])
     return store
 
 
@@ -180,7 +183,7 @@ def test_the_limit_of_a_place_counts_the_nearest() -> None:
     made = checked(NEAR)
     store = FakeStore(made.mapping.table, no_fence)
     places = [row(number, lat=number * 10**-3, lng=0) for number in range(8, -1, -1)]
-    store.put(items(made, *places))
+    put_items(store, items(made, *places))
     assert ids(fetch(store, request(NEAR, lat="0", lng="0")).items) == [0, 1, 2, 3, 4]
     assert ids(fetch(store, request(NEAR, lat="0.002", lng="0", limit="2")).items) == [2, 1]
 
@@ -203,7 +206,7 @@ def test_an_item_that_comes_twice_is_given_once(store: FakeStore) -> None:
 
 def test_partitions_of_a_table_without_a_sort_key_come_as_they_are_asked() -> None:
     store = FakeStore(TableDesign("T", (KeyAttribute("PK"),), "type"), no_fence)
-    store.put([{"PK": f"S#{number}", "n": number} for number in range(4)])
+    put_items(store, [{"PK": f"S#{number}", "n": number} for number in range(4)])
     made = request(
         SHARDS.replace("index: ByShard, ", "").replace('"S#{kind}#{*|shard:4}"', '"EVENT#{kind}"'), kind="k"
     )
@@ -244,7 +247,7 @@ def asked(pattern: str, answers: Mapping[str, list[tuple[Any, ...]]], rows: int 
     made = checked(pattern)
     found = made.mapping.patterns["p"]
     store = FakeStore(made.mapping.table, no_fence)
-    store.put(items(made, *(row(number, lat=0, lng=0) for number in range(rows))))
+    put_items(store, items(made, *(row(number, lat=0, lng=0) for number in range(rows))))
     source = MemorySource(SCHEMA, {}, {sql: partial(_rows, found) for sql, found in answers.items()})
     ticks = count()
     params = read_params(found, given)
@@ -293,7 +296,7 @@ def test_sql_gets_a_list_as_a_list() -> None:
     source = MemorySource(SCHEMA, {}, {"SELECT 1": answer})
     found = made.mapping.patterns["p"]
     store = FakeStore(made.mapping.table, no_fence)
-    store.put(items(made, row(1)))
+    put_items(store, items(made, row(1)))
     assert ask(made.mapping, found, {"tenant": "acme", "ids": [1, 2]}, source, store).same
     assert seen == [[1, 2]]
 

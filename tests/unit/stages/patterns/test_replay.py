@@ -23,6 +23,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, row
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 from tests.unit.stages.core.evidence_world import facts
 
 ROWS = 12
@@ -60,7 +61,7 @@ class Replayed:
     def __init__(self, pattern: str = LIST, answers: Answers = rows_of, **options: Any) -> None:
         self.made = checked(pattern)
         self.store = FakeStore(self.made.mapping.table, no_fence)
-        self.store.put(items(self.made, *(row(number) for number in range(ROWS))))
+        put_items(self.store, items(self.made, *(row(number) for number in range(ROWS))))
         self.source = MemorySource(
             SCHEMA, {"events": [row(number) for number in range(ROWS)]}, {"SELECT 1": answers}
         )
@@ -108,12 +109,12 @@ def spoiled(replayed: Replayed, how: str) -> None:
     if how == "missing":
         del replayed.store.items[key]
     elif how == "unexpected":
-        replayed.store.put(items(replayed.made, row(99, kind="x")))
+        put_items(replayed.store, items(replayed.made, row(99, kind="x")))
     elif how == "order":
         one, other = replayed.store.items[key], replayed.store.items["EVENT#acme", "E#0004"]
         kept = ("PK", "SK")
         swapped = [{**b, **{name: a[name] for name in kept}} for a, b in ((one, other), (other, one))]
-        replayed.store.put(swapped)
+        put_items(replayed.store, swapped)
     else:
         spoiled: dict[str, dict[str, Any]] = {"value": {"n": 7}, "type": {"n": "3"}, "attribute": {"n": None}}
         replayed.spoil(3, **spoiled[how])

@@ -16,6 +16,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, request, row
 from tests.support_fence import no_fence
+from tests.support_items import put_items
 
 ONE = 'params: {tenant: text, limit: optional integer}\nquery: {key: ["EVENT#{tenant}"], limit: limit}\n'
 BATCH = 'params: {tenant: text, ids: list of integer}\nbatch_get: {key: ["EVENT#{tenant}", "E#{ids:04}"]}\n'
@@ -26,7 +27,7 @@ SHARDS = 'params: {kind: text}\nquery: {index: ByShard, key: ["S#{kind}#{*|shard
 def store() -> FakeStore:
     made = checked(ONE)
     found = FakeStore(made.mapping.table, no_fence)
-    found.put(items(made, *(row(number) for number in range(100))))
+    put_items(found, items(made, *(row(number) for number in range(100))))
     return found
 
 

@@ -13,11 +13,10 @@ from structlog.testing import capture_logs
 
 from migrator.mapping.model.evidence import OFF, ROUTES, Move, PatternPhase, State, answering
 from migrator.mapping.model.live import ConditionalStore, Outcome
-from migrator.mapping.model.table import Item
+from migrator.mapping.model.table import EncodedItem, Item
 from migrator.runtime.errors import SettingsError, StoppedError
 from migrator.stages.reads.phases import PhaseCache
 from tests import pins
-from tests.fakes.encoded import ByItems
 from tests.fakes.phases import FakePhases
 from tests.support_waiting import until
 from tests.unit.stages.core.live_world import Shop
@@ -224,18 +223,18 @@ def test_neighbours_never_leave_a_side_without_the_other() -> None:
 
 
 @dataclass
-class Paused(ByItems):
+class Paused:
     """A store whose writer sleeps before its first write, while `meanwhile` happens."""
 
     store: ConditionalStore
     meanwhile: list[object]
 
-    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+    def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
         while self.meanwhile:
             self.meanwhile.pop(0)()  # type: ignore[operator]
         return self.store.write(items, fresh=fresh)
 
-    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+    def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
         return self.store.write_together(groups)
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:

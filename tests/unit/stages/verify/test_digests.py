@@ -34,6 +34,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden import heart
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence
+from tests.support_items import put_items
 from tests.unit.mapping.items.test_items import EXAMPLES, JSON, MANY, TEXTS
 
 COLUMNS: dict[str, st.SearchStrategy[Any]] = {
@@ -133,7 +134,7 @@ def filled(source: MemorySource, spoils: Sequence[str]) -> FakeStore:
     ways = [*spoils, *["as it was"] * len(made)]
     for item, way in zip(made, ways, strict=False):
         if store.design.key_of(item) not in store.items:
-            store.put(SPOILS[way]({**copy.deepcopy(item), "_tk": 3}))
+            put_items(store, SPOILS[way]({**copy.deepcopy(item), "_tk": 3}))
     return store
 
 
@@ -194,8 +195,9 @@ def test_both_ways_find_the_same(things: list[Row], people: list[Row], spoils: l
     """Few and large tables: what an example costs are two runs in the journal, whatever stands in them."""
     source = source_of(things, people)
     store = filled(source, spoils)
-    store.put(
-        [{"PK": "COUNTER", "SK": "the service's"}, {"PK": "COUNTER", "SK": "ours", "_src": "things:[1]"}]
+    put_items(
+        store,
+        [{"PK": "COUNTER", "SK": "the service's"}, {"PK": "COUNTER", "SK": "ours", "_src": "things:[1]"}],
     )
     stored = copy.deepcopy(store.items)
     by_digest, by_attribute = (
