@@ -136,8 +136,9 @@ class FunctionText:
             (column,) = columns
             d, t = f"d{column.place}", f"t{column.place}"
             checks = [] if column.raw else [f"if type({d}) is not int:", "    no_code()"]
-            shown = literal(encode_basestring(before)[1:-1])
-            return [*checks, f"source = f'{shown}[{{{t}}}]'", f"source_text = {before!r} + f'[{{{t}}}]'"]
+            escaped = encode_basestring(before)[1:-1]
+            text = "source" if escaped == before else f"{before!r} + f'[{{{t}}}]'"
+            return [*checks, f"source = f'{literal(escaped)}[{{{t}}}]'", f"source_text = {text}"]
         for column in columns:
             column.decoded = True
         values = ", ".join(f"d{column.place}" for column in columns)

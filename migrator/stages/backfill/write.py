@@ -64,9 +64,11 @@ def write_concurrently(refresh: Refresh, name: str, read: Read, only: Only) -> C
         refresh.objects.put(page.objects)
     sent = only.of(page.items)
     tombstones = [refresh.tombstone(root, key, ticket) for root, keys in stale.items() for key in keys]
-    wanted = [item for item in [*tombstones, *sent] if item.root not in again]
+    wanted = [*tombstones, *sent]
+    if again:
+        wanted = [item for item in wanted if item.root not in again]
     sending = sorted_out(wanted, refresh.together)
-    fresh = {item.root for item in sent} if only.is_new else ()
+    fresh = {item.source for item in sent} if only.is_new else ()
     outcomes = send(refresh.store, sending, refresh.check, fresh=fresh)
     written = ConcurrentWriter(
         len(rows.rows),
@@ -324,11 +326,10 @@ class FastPath:
             # Before the items: an item must never point to what is not there.
             self.objects.put(page.objects)
         receipt = self.store.put(items) if items else Receipt()
-        owned_by_other = [
-            _owned_by_other(item, receipt) for item in items if item.key in receipt.owned_by_other
-        ]
-        written = [item.key for item in items if item.key not in receipt.owned_by_other]
-        findings = [*page.refused, *collisions, *owned_by_other]
+        findings, written = [*page.refused, *collisions], [item.key for item in items]
+        if others := receipt.owned_by_other:
+            findings += [_owned_by_other(item, receipt) for item in items if item.key in others]
+            written = [key for key in written if key not in others]
         return Copied(page.rows, len(page.expired), receipt, findings, written)
 
 

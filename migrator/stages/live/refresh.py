@@ -242,7 +242,7 @@ class _Refreshing:
         tombstones = [stage.tombstone(root, key, refresh_round.ticket) for root, key in refresh_round.stale()]
         live = (item for items in refresh_round.states.values() for item in items.values())
         sending = sorted_out([*tombstones, *live], stage.together, self.apart)
-        inserted, self.inserted = self.inserted, frozenset()
+        inserted, self.inserted = {source_text(*root) for root in self.inserted}, frozenset()
         outcomes = send(stage.store, sending, stage.check, fresh=inserted)
         self.result.apart |= dict.fromkeys(sending.findings())
         refresh_round.written = outcomes

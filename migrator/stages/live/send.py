@@ -81,11 +81,12 @@ def send(
     sending: TransactionGroups,
     check: Callable[[], None],
     *,
-    fresh: Collection[Root] = (),
+    fresh: Collection[str] = (),
 ) -> list[Outcome]:
     """What came of each item; NeverTakenError only where the table took none of all of them.
 
-    `check` stands before each wave. `fresh`: roots whose keys are thought to be free (see ConditionalStore.write).
+    `check` stands before each wave. `fresh`: `_src` of roots with keys that are thought to be free (see
+    ConditionalStore.write).
 
     A group that DynamoDB does not take as one is added to those that are too big.
     """
@@ -99,12 +100,12 @@ def send(
         items = [item for group in groups for item in group]
         sent.add(items, partial(_send_groups, store, groups, sending))
     for wave in waves(sending.live):
-        by_freshness: dict[bool, list[EncodedItem]] = defaultdict(list)
-        for item in wave:
-            by_freshness[bool(fresh) and item.root in fresh].append(item)
-        for is_fresh, items in by_freshness.items():
-            check()
-            sent.add(items, partial(store.write, items, fresh=is_fresh))
+        others = [item for item in wave if item.source not in fresh] if fresh else wave
+        inserts = [item for item in wave if item.source in fresh] if fresh else []
+        for items, is_fresh in ((others, False), (inserts, True)):
+            if items:
+                check()
+                sent.add(items, partial(store.write, items, fresh=is_fresh))
     return sent.result()
 
 
