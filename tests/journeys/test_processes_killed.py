@@ -19,7 +19,7 @@ from tests.support_waiting import until
 STEPS = {
     "claim": "SqlJournal.claim_pages:1",
     "read": "SqlSource.read_raw:1",
-    "write": "DynamoStore.put_encoded:1",
+    "write": "DynamoStore.put:1",
     "checkpoint": "SqlJournal.finish_page:1",
     "release": "SqlJournal.release_pages:1",
 }

@@ -45,7 +45,7 @@ def test_chinook_by_spark_is_the_same(
 STEPS = (
     "SqlJournal.claim_pages:2",
     "SqlSource.read_raw:3",
-    "DynamoStore.put_encoded:7",
+    "DynamoStore.put:7",
     "SqlJournal.finish_page:5",
     "SqlJournal.finish_page%9",
 )
