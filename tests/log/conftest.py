@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,8 +22,9 @@ from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import Address, source_url
 from migrator.source.sql.transactions import Writing
 from tests import support_services as services
-from tests.journeys.command import Project, project
+from tests.journeys.command import ROOT, Project, project
 from tests.support_own_server import OwnServer
+from tests.support_waiting import until
 
 MAPPING = """\
 mapping: 1
@@ -108,8 +112,29 @@ class LogShop:
         ]
 
 
+LOGICAL_VARIABLE = "MIGRATOR_TEST_LOGICAL_URL"
+"""Of the server that `.ci/engine postgres` starts: another version than the installed one."""
+
+
+def engine_server(url: str) -> OwnServer:
+    """A crash meets every test that runs on the server, so run these one after the other."""
+
+    def crash() -> None:
+        home = Path(os.environ.get("MIGRATOR_TEST_ENGINES") or "/var/tmp/migrator-engines")
+        os.kill(int((home / "postgres.pid").read_text()), signal.SIGQUIT)
+        until(lambda: services.postgres_version(url) is None, "the server has ended")
+
+    def start() -> None:
+        subprocess.run([ROOT / ".ci" / "engine", "postgres"], check=True, stdout=subprocess.DEVNULL)
+
+    return OwnServer(url, start, crash)
+
+
 @pytest.fixture(scope="session")
 def log_server() -> Iterator[OwnServer]:
+    if named := os.environ.get(LOGICAL_VARIABLE):
+        yield engine_server(named)
+        return
     settings = (
         "wal_level=logical",
         "max_replication_slots=20",
