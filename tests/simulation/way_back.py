@@ -22,7 +22,7 @@ from migrator.stages.reverse.daemon import (
     WhileDirect,
     status_of,
 )
-from migrator.stages.reverse.stage import Reverse, WrittenTable, keys_by_row
+from migrator.stages.reverse.stage import Reverse, WrittenTable, items_by_row
 from tests.fakes.reverse import FakeReverseJournal
 from tests.fakes.stream_journal import FakeStreamJournal
 from tests.simulation.database import Reader, RolledBack, Transaction
@@ -210,8 +210,8 @@ class Life:
             return Stepping(edge, self.schedule)
 
         inverse = self.inverse if direct else replace(self.inverse, designs=())
-        keys = partial(keys_by_row, Reader(self.world.database), self.entities, self.inverse.table)
-        edges = (self.table, self.writer, stepping(self.remembered), keys)
+        made = partial(items_by_row, Reader(self.world.database), self.entities)
+        edges = (self.table, self.writer, stepping(self.remembered), made)
         stage = self.reverse_of(inverse, self.tables if direct else {}, *edges, SETTLE_S)
         work = self.work_of(stage, direct)
         reader = StreamReader(

@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
 
-from migrator.mapping.inverse.rows import Inverse, Told, row_of, told_by
+from migrator.mapping.inverse.rows import Inverse, Told, is_same, row_of, told_by
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.model.facts import EntityPlan, TableFacts
 from migrator.mapping.model.rows import (
@@ -31,7 +31,6 @@ from migrator.mapping.model.table import (
     ItemKey,
     RowTree,
     SourceKey,
-    TableDesign,
     decode_key,
     item_key_of,
     item_key_text,
@@ -61,25 +60,13 @@ class ItemReader(Protocol):
         """The stored items among `keys`, read consistently."""
 
 
-KeysByRow = Callable[[str, Collection[SourceKey]], Mapping[SourceKey, Collection[ItemKey]]]
-"""Of a table's rows as they are in the source: the keys of the items that the mapping makes of each."""
+ItemsByRow = Callable[[str, Collection[SourceKey]], Mapping[SourceKey, Collection[Item]]]
+"""Of a table's rows as they are in the source: the items that the mapping makes of each."""
 
 
 class RowReader(Protocol):
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the keys, as many as there are."""
-
-
-def keys_by_row(
-    source: RowReader,
-    entities: Sequence[CompiledEntity],
-    design: TableDesign,
-    table: str,
-    keys: Collection[SourceKey],
-) -> dict[SourceKey, set[ItemKey]]:
-    """KeysByRow. A row that is refused makes no items."""
-    made = items_by_row(source, entities, table, keys)
-    return {key: {design.key_of(item) for item in made[key]} for key in keys if key in made}
 
 
 def items_by_row(
@@ -148,11 +135,12 @@ def parents_first(tables: Collection[TableFacts]) -> list[str]:
 
 @dataclass(frozen=True)
 class State:
-    """What a row is to be by its items now: `values`, or none with the reason."""
+    """What a row is to be by its items now: `values`, or none with the reason. `is_there`: the row makes these items."""
 
     values: Row | None = None
     waits: Waits | None = None
     why: str = ""
+    is_there: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -181,7 +169,7 @@ class Reverse:
     items: ItemReader
     rows: RowWriter
     journal: ReverseJournal
-    keys_by_row: KeysByRow
+    items_by_row: ItemsByRow
     settle_s: float = SETTLE_S
     worked: int = field(default=0, init=False)
 
@@ -295,10 +283,18 @@ class Reverse:
 
     def states(self, rows: Collection[RowId]) -> dict[RowId, State]:
         """What each is to be by the items that are known to hold it, or held it."""
-        keys = self._keys(rows)
+        made = self._made(rows)
+        keys = self._keys(rows, made)
         items = self.items.get(sorted({key for of in keys.values() for key in of}, key=item_key_text))
         told = {key: self._told(item) for key, item in items.items() if self.is_ours(item)}
-        return {row: self._state(row, [told[key] for key in keys[row] if key in told]) for row in rows}
+        there: dict[RowId, list[Told]] = defaultdict(list)
+        for of_item in map(self._told, (item for of in made.values() for item in of)):
+            for row, one in {} if isinstance(of_item, RowError) else of_item.items():
+                there[row].append(one)
+        return {
+            row: self._state(row, [told[key] for key in keys[row] if key in told], there.get(row, ()))
+            for row in rows
+        }
 
     def _told(self, item: Item) -> dict[RowId, Told] | RowError:
         try:
@@ -306,17 +302,26 @@ class Reverse:
         except RowError as error:
             return error
 
-    def _keys(self, rows: Collection[RowId]) -> dict[RowId, set[ItemKey]]:
-        """Those that are remembered, and those of the row as it stands in the source: of what was migrated none is."""
-        keys = self.journal.keys_of([row for row in rows if row[0] != ITEM_ALONE])
+    def _made(self, rows: Collection[RowId]) -> dict[RowId, Collection[Item]]:
+        """By row that is in the source and takes part, the items that it makes."""
         by_table: dict[str, list[SourceKey]] = defaultdict(list)
-        for table, key in keys:
-            by_table[table].append(key)
-        new: dict[RowId, set[ItemKey]] = {}
-        for table, of_table in by_table.items():
-            for key, made in self.keys_by_row(table, of_table).items():
-                if unknown := set(made) - keys[(table, key)]:
-                    new[(table, key)] = unknown
+        for table, key in rows:
+            if table != ITEM_ALONE:
+                by_table[table].append(key)
+        return {
+            (table, key): items
+            for table, of_table in by_table.items()
+            for key, items in self.items_by_row(table, of_table).items()
+            if key in of_table
+        }
+
+    def _keys(
+        self, rows: Collection[RowId], made: Mapping[RowId, Collection[Item]]
+    ) -> dict[RowId, set[ItemKey]]:
+        """Those that are remembered, and those that the row makes: of what was migrated none is."""
+        keys = self.journal.keys_of([row for row in rows if row[0] != ITEM_ALONE])
+        of_rows = {row: {self.inverse.table.key_of(item) for item in items} for row, items in made.items()}
+        new = {row: unknown for row, of in of_rows.items() if (unknown := of - keys[row])}
         if new:
             self.journal.remember(new)
         for row, unknown in new.items():
@@ -324,7 +329,9 @@ class Reverse:
         alone = {row: {item_key_of(row[1], self.inverse.table)} for row in rows if row[0] == ITEM_ALONE}
         return keys | alone
 
-    def _state(self, row: RowId, items: Sequence[Mapping[RowId, Told] | RowError]) -> State:
+    def _state(
+        self, row: RowId, items: Sequence[Mapping[RowId, Told] | RowError], made: Sequence[Told]
+    ) -> State:
         holding: list[Told] = []
         for told in items:
             if isinstance(told, RowError):
@@ -336,9 +343,19 @@ class Reverse:
         if not holding:
             return State(waits="gone")
         try:
-            return State(row_of(self.inverse, row[0], holding))
+            values = row_of(self.inverse, row[0], holding)
         except RowError as error:
             return State(waits="claims", why=str(error))
+        return State(values, is_there=self._says(row[0], made, values))
+
+    def _says(self, table: str, made: Sequence[Told], values: Row) -> bool:
+        """Whether the row's own items say the same. What no item keeps of a value, such as the bounds of an array, stays
+        in a row that is not written."""
+        try:
+            own = row_of(self.inverse, table, made)
+        except RowError:
+            return False
+        return all(is_same(own[name], value) for name, value in values.items())
 
     # ── what becomes of them ──
 
@@ -373,7 +390,8 @@ class Reverse:
         looks: _Looks,
     ) -> list[WaitingRow]:
         changes = {row: self._change(row, state.values) for row, state in states.items() if state.values}
-        refused = self._written(sorted(changes, key=self._order), changes, check)
+        others = [row for row in changes if not states[row].is_there]
+        refused = self._written(sorted(others, key=self._order), changes, check)
         waiting = [
             _again(row, before, now, WaitingRow(row, "refused", now, kind)) for row, kind in refused.items()
         ]

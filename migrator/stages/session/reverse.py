@@ -33,7 +33,7 @@ from migrator.stages.reverse.daemon import (
     sql_writers,
     unreadable,
 )
-from migrator.stages.reverse.stage import SETTLE_S, Reverse, WrittenTable, keys_by_row
+from migrator.stages.reverse.stage import SETTLE_S, Reverse, WrittenTable, items_by_row
 from migrator.stages.reverse.verify import RowVerify
 from migrator.stages.session.job import JobContext, Target, backoff_of, client_of, secret_providers
 from migrator.stages.session.live import ONCE, open_live
@@ -147,8 +147,8 @@ class ReverseEdges:
         job = self.context.job
         with closing(self.writer()) as rows:
             remembered = remembered_of(job, journal, self.target.design.name)
-            keys = partial(keys_by_row, self.source, self.entities, self.target.design)
-            edges = (self.target.store, rows, remembered, keys)
+            made = partial(items_by_row, self.source, self.entities)
+            edges = (self.target.store, rows, remembered, made)
             yield Reverse(self.inverse, self.tables, *edges, settle_s)
 
     def verify(self, stage: Reverse, stop: Event, progress: Progress, settle_s: float) -> RowVerify:

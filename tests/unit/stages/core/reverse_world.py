@@ -15,7 +15,7 @@ from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, 
 from migrator.mapping.model.shards import Position, StreamRecord
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.source.dynamodb.reader import StreamReader
-from migrator.stages.reverse.stage import Reverse, WrittenTable, keys_by_row
+from migrator.stages.reverse.stage import Reverse, WrittenTable, items_by_row
 from tests.fakes.reverse import FakeReverseJournal, FakeRowWriter
 from tests.fakes.source import MemorySource
 from tests.support_mapping import parse_mapping
@@ -149,11 +149,11 @@ class Shop:
             return edge if steps is None else Dying(edge, steps)
 
         edges = (dying(Items(self.world)), dying(self.writer), dying(self.journal))
-        keys = partial(keys_by_row, self.source, self.checked.entities, self.inverse.table)
+        made = partial(items_by_row, self.source, self.checked.entities)
         plans = [plan for plan in self.checked.plans if plan.entity.written in names]
         tables = {plan.table.name: self.tables[plan.table.name] for plan in plans}
         inverse = compile_inverse(self.checked.mapping, plans)
-        return Reverse(inverse, tables, *edges, keys, self.settle_s)
+        return Reverse(inverse, tables, *edges, made, self.settle_s)
 
     def passed_at(self) -> float:
         shards = self.world.journal.read(self.world.fake.arn).shards
