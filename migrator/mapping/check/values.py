@@ -182,7 +182,7 @@ def _filter_fault(used: Filter, given: Kind, *, fixed: bool) -> str:
 # ── What can be proved about base keys before a row is read: that no two rows, or items, make the same key ──
 
 _OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain", "list", "map", "set"})
-_SPELLED = frozenset({"uuid", "date", "time", "timestamp"})
+SPELLED = frozenset({"uuid", "date", "time", "timestamp"})
 """Kinds whose values can be spelled in two ways where the source keeps them as text."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -355,7 +355,7 @@ def _injective(ref: Ref, plan: EntityPlan) -> bool:
     if len(ref.paths) != 1:
         return False
     kind = kind_of(ref.paths[0], plan)
-    if kind is not None and kind.name in _SPELLED and plan.loosely_typed:
+    if kind is not None and kind.name in SPELLED and plan.loosely_typed:
         return False
     specs = [(FILTERS[used.name], used.args) for used in ref.filters]
     if kind is not None and len(specs) == 1 and kind.name in specs[0][0].whole.get(specs[0][1], ()):

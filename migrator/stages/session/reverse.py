@@ -128,8 +128,8 @@ class ReverseEdges:
     def notes(self) -> list[str]:
         """What does not stand in the way, and may keep rows from being what their items say."""
         with closing(self.writer()) as rows:
-            tables = [table.facts for table in self.tables.values()]
-            return list(notes(tables, rows.changing_triggers(tables)))
+            triggers = rows.changing_triggers([table.facts for table in self.tables.values()])
+        return list(notes(self.tables.values(), triggers, loosely_typed=self.source.facts().loosely_typed))
 
     def sql_writers(self, *, refuse: bool) -> SqlWriters:
         """`refuse`: makes the triggers that are missing."""
