@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from migrator.runtime.errors import WRONG_USE
-from tests.journeys.changing import MAPPING, SCHEMA, Service, new_file, run, shop_project
+from tests.journeys.changing import MAPPING, SCHEMA, Service, shop_project
 from tests.journeys.command import Project
+from tests.language.conftest import database_on
+from tests.language.engines import ENGINES
 
 LIMIT_S = 120.0
 RENAMED = MAPPING.replace("  remark: {", "  memo: {table: remark, ")
@@ -98,17 +100,19 @@ def drained(made: Project) -> None:
 
 
 @pytest.mark.nightly
-def test_relay_comes_out_of_nine_rounds_of_refused_mappings(tmp_path: Path, dynamodb_url: str) -> None:
-    url = new_file(tmp_path)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_relay_comes_out_of_nine_rounds_of_refused_mappings(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str
+) -> None:
+    url = database_on(engine, request, tmp_path)(";".join(SCHEMA))
     made = shop_project(tmp_path, url, dynamodb_url)
     # Each round kills a relay, whose silence is waited for.
     made.job.write_text(made.job.read_text().replace("silent_s: 20", "silent_s: 5"))
-    run("sqlite", url, *SCHEMA)
     made.prepared("table create", "capture install", "backfill")
     job, here, supervisor, rounds = str(made.job), MAPPING, Supervisor(made), 0
     with supervisor.supervising():
         for number in range(9):
-            with Service("sqlite", url, rounds=rounds) as service:
+            with Service(engine, url, rounds=rounds) as service:
                 service.goes_round()
                 refused = REFUSED[number % len(REFUSED)]
                 write(made, refused)
