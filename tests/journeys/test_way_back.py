@@ -432,7 +432,7 @@ def test_a_loop_under_load_comes_to_rest(on_postgresql: Project) -> None:
     assert (added(shop), rows(shop)) == (theirs, rows_of_items(shop))
 
 
-def added(shop: Project) -> dict[tuple[str, str], Any]:
+def added(shop: Project) -> dict[tuple[Any, Any], Any]:
     """What services wrote that no row has, by key: nicknames and their counter."""
     found = {(item["PK"], item["SK"]): item.get("nickname", item.get("n")) for item in shop.items()}
     return {key: value for key, value in found.items() if value is not None}

@@ -102,11 +102,11 @@ def notes(
     if circle := _fixed_circle([table.facts for table in tables]):
         what = f"tables {', '.join(circle)} refer to each other by foreign keys that are NOT NULL and not deferrable"
         yield f"{what}; new rows of them that refer to each other wait until one column may be NULL or is DEFERRABLE"
-    for table, names in triggers.items():
-        what = f"table {table} has triggers of its own that may change what is written: {', '.join(names)}"
+    for name, names in triggers.items():
+        what = f"table {name} has triggers of its own that may change what is written: {', '.join(names)}"
         yield f"{what}; where one does, `migrator reverse verify` finds the row different each time"
     for table in tables if loosely_typed else ():
-        key = [column for name in table.key if (column := table.facts.column(name))]
+        key = [column for one in table.key if (column := table.facts.column(one))]
         if columns := [column.name for column in key if column.kind.name in SPELLED | {"number"}]:
             what = f"table {table.facts.name} has times, UUIDs or decimals in its key ({', '.join(columns)})"
             yield f"{what}; a row with another spelling of one than reverse writes is not found, and gets a second row"
