@@ -54,7 +54,7 @@ class Migration:
 
         self._service = service
         self._asking = Asking(service)
-        self._begin(stack, service.context.job.reads)
+        self._begin(stack, service.session.job.reads)
 
     def _begin(self, stack: ExitStack, settings: ReadSettings) -> None:
         """What this one and the fake of it (migrator/testing) have in common."""
@@ -117,7 +117,7 @@ class Migration:
         refuse_options(mode, unknown_rows, longest_transaction_s, longest_write_s)
         options = WritingOptions(mode, unknown_rows, flush, longest_transaction_s, longest_write_s)
         with ExitStack() as stack:
-            if self._service.context.checked.mapping.documents:
+            if self._service.session.checked.mapping.documents:
                 stack.enter_context(open_document_writing(self._service, sessions, options))
             else:
                 self._attach(stack, sessions, options)
@@ -265,7 +265,7 @@ class Migration:
         What answers took by pattern and side, comparisons and their verdicts, phases, units that DynamoDB consumed and
         throttled, and what the journal took. A scrape asks no database. A forked child counts for itself.
         """
-        from migrator.cli.operations import service_metrics  # only where it is asked for
+        from migrator.cli.metrics import service_metrics  # only where it is asked for
 
         return service_metrics(self._service, lambda: self._reading)
 

@@ -9,15 +9,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from migrator.cli.relay_text import open_line
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlWriters, digests_of, newest_of, process_of
 from migrator.mapping.model.instances import Newest
 from migrator.mapping.model.live import MarksState, SlotLag, Writer
 from migrator.runtime.errors import MigratorError
 from migrator.settings.job import Job
 from migrator.stages.cutover.watch import LagWatch, tell
 from migrator.stages.live.capture import of_another
-from migrator.stages.session import live as live_wiring
+from migrator.stages.session.live import ONCE, open_live
+from migrator.stages.session.session import JobSession
 
 # ── The lag of items and the writers of a table: what `migrator status` says beside the runs ──
 
@@ -60,7 +59,7 @@ class Lag:
                 "alive_at": writer.alive_at,
                 "fenced": writer.fenced,
                 "old_mapping": writer.id in self.old,
-                "process": process_of(writer),
+                "process": writer.process,
                 "silent": writer.id in self.silent,
             }
             for writer in self.writers
@@ -96,14 +95,12 @@ class Lag:
     @property
     def kinds_at_work(self) -> list[str]:
         """The kind of each process that writes."""
-        return [
-            kind for kind, _ in dict.fromkeys((writer.kind, process_of(writer)) for writer in self.at_work)
-        ]
+        return [kind for kind, _ in dict.fromkeys((writer.kind, writer.process) for writer in self.at_work)]
 
     def writer_lines(self) -> Iterator[str]:
         at_work = self.at_work
-        here = {process_of(writer) for writer in at_work}
-        silent = [writer for writer in self.writers if process_of(writer) not in here]
+        here = {writer.process for writer in at_work}
+        silent = [writer for writer in self.writers if writer.process not in here]
         if at_work:
             yield f"writers with a recent heartbeat: {self._processes(at_work)}"
         if silent:
@@ -114,7 +111,7 @@ class Lag:
         """How many processes of each kind."""
         by_kind: dict[str, set[str]] = {}
         for writer in writers:
-            by_kind.setdefault(self._kind(writer), set()).add(process_of(writer))
+            by_kind.setdefault(self._kind(writer), set()).add(writer.process)
         return ", ".join(f"{len(processes)} {kind}" for kind, processes in by_kind.items())
 
     def _kind(self, writer: Writer) -> str:
@@ -123,29 +120,26 @@ class Lag:
         return f"{writer.kind} (told to stop)" if writer.fenced else writer.kind
 
 
-def lag_of(job: Job, journal: SqlJournal) -> Lag:
+def lag_of(session: JobSession) -> Lag:
     """A source that cannot be reached is reported, and is no failure: the journal's part can be shown all the same."""
-    lifetimes = live_wiring.lifetimes_of(job)
-    tables = dict.fromkeys(run.identity.table_id for run in journal.runs(job.name))
-    of_tables = [SqlWriters(journal.database, table_id) for table_id in tables]
+    job, lifetimes = session.job, session.lifetimes
+    of_tables = session.writers_of_tables()
     writers = [writer for table in of_tables for writer in table.living(lifetimes.gone_s)]
     heard_lately = {writer.id for table in of_tables for writer in table.living(lifetimes.doubted_s)}
     silent = frozenset(writer.id for writer in writers if writer.id not in heard_lately)
-    newest, digests = newest_of(journal.database, job.name), digests_of(journal.database, job.name)
+    newest, digests = session.newest(), session.digests()
     digest = "" if newest is None else newest.revision.digest
-    counts = live_wiring.open_findings_of(job, journal).counts()
+    counts = session.open_findings.counts()
     old = frozenset(writer.id for writer in writers if digests.get(writer.id, digest) != digest)
     try:
-        with live_wiring.open_live(
-            job, "status", patience=live_wiring.ONCE, answer_within_s=STATEMENT_LIMIT_S
-        ) as live:
+        with open_live(job, "status", patience=ONCE, answer_within_s=STATEMENT_LIMIT_S) as live:
             installation = live.capture.installation()
             another = of_another(installation, job.name)
             marks = None if installation is None or another else live.marks.state()
     except MigratorError as error:
         why = f"the source cannot be asked: {error}"
         return Lag(None, writers, why, newest, old, open_findings=counts, silent=silent)
-    unverified = "" if another else live_wiring.unverified(journal, job, installation)
+    unverified = "" if another else session.unverified(installation)
     return Lag(marks, writers, another, newest, old, unverified, counts, silent)
 
 

@@ -20,6 +20,8 @@ from migrator.mapping.model.live import MarksState
 from migrator.runtime.measures import Answers, Counts, Histogram, Histograms, Labels
 from migrator.stages.core.pace import Pace
 from migrator.stages.reads.metrics import ReadTotals
+from migrator.stages.reads.reads import MappedReads
+from migrator.stages.session.service import Service
 
 # ── What is measured, as the metrics see it ──
 
@@ -345,3 +347,18 @@ class CountedProgress:
     def _sign(self) -> None:
         self._signs += 1
         self.give()
+
+
+def service_metrics(service: Service, reading: Callable[[], MappedReads | None]) -> ProcessMetrics:
+    """`reading`: what the service reads by; None before its first read."""
+    session = service.session
+    return ProcessMetrics(
+        session.job.name,
+        service.heartbeat.me.service,
+        (
+            table_part(session.target.store.sent),
+            journal_part(session.journal.database.answers),
+            phases_part(lambda: next((read.reads.phases.known() for read in filter(None, [reading()])), {})),
+            reads_part(lambda: next((read.reads.ledger.totals for read in filter(None, [reading()])), None)),
+        ),
+    )

@@ -44,11 +44,10 @@ def runs(ctx: click.Context, param: click.Parameter, typed: str) -> list[Complet
 
 def _runs(job_file: Path) -> Iterator[tuple[str, str]]:
     from migrator.runtime.retry import Backoff
-    from migrator.stages.session.job import open_journal, read_job
+    from migrator.stages.session.session import JobSession
 
-    job = read_job(job_file)
-    with open_journal(job, patience=Backoff(attempts=1)) as journal:
-        for run in reversed(journal.runs(job.name)):
+    with JobSession(job_file, patience=Backoff(attempts=1)) as session:
+        for run in reversed(session.journal.runs(session.job.name)):
             yield str(run.id), run.identity.kind
 
 

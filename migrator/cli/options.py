@@ -27,10 +27,6 @@ from migrator.cli.cutover_text import evidence_shown
 from migrator.cli.inert import plain
 from migrator.cli.runs_text import Bars, Lines, live_line
 from migrator.cli.text import masked
-from migrator.dynamodb.store import by_condition
-from migrator.journal.identity import location_of
-from migrator.journal.lease import refuse_absent
-from migrator.journal.runs import SqlJournal
 from migrator.mapping.language.redaction import key_templates
 from migrator.mapping.model import mapping as mappings
 from migrator.mapping.model.evidence import Line
@@ -44,7 +40,6 @@ from migrator.runtime.errors import (
     MigratorError,
     RefusedError,
 )
-from migrator.runtime.system import HOME
 from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping
 from migrator.stages.core.ownership import (
@@ -53,18 +48,9 @@ from migrator.stages.core.ownership import (
     OlderError,
     UnaskedSourceError,
 )
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.adoption import adoption_of
-from migrator.stages.session.job import (
-    CommandJob,
-    JobContext,
-    Target,
-    control_of,
-    keep_on_record,
-    keeping_of,
-)
-from migrator.stages.session.live import Live
+from migrator.stages.session.adoption import adoption_of, guard
+from migrator.stages.session.job import refuse_absent_journal
+from migrator.stages.session.session import JobSession
 
 # ── Questions, consoles, signals ──
 
@@ -202,12 +188,13 @@ def console_on(stream: TextIO) -> Console:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Event]:
-    """An event that Ctrl-C and SIGTERM set, so that the stage ends at its next checkpoint; a second one ends at once.
+def stop_on_signals(stop: Event | None = None) -> Iterator[Event]:
+    """An event (`stop`, if given) that Ctrl-C and SIGTERM set, so that the stage ends at its next checkpoint; a second one
+    ends at once.
 
     While a question is asked, Ctrl-C is its answer.
     """
-    stop = Event()
+    stop = stop or Event()
 
     def tell(line: bytes) -> None:
         # Not by the stream: the signal may have come in the middle of a line that is written to it.
@@ -284,16 +271,17 @@ def belonging(
         @functools.wraps(command)
         def guarded(job: Path, **options: Any) -> int:
             is_dry = bool(options.get("dry_run"))
-            with CommandJob(job) as command_job:
+            with JobSession(job) as session:
+                # What goes with --engine the command itself refuses.
                 if options.get("join") and not options.get("engine"):
-                    _refuse_absent_journal(command_job.job)
+                    refuse_absent_journal(session.job)
                 # What tells or moves phases needs the right journal even where it only looks.
                 if not applies(options) or (is_dry and not keeps):
-                    return command(command_job, **options)
-                away = refuse_strange(command_job, older=older, warns=keeps, begins=begins)
-                code = command(command_job, **options, **({"table_away": away} if tells else {}))
+                    return command(session, **options)
+                away = refuse_strange(session, older=older, warns=keeps, begins=begins)
+                code = command(session, **options, **({"table_away": away} if tells else {}))
                 if keeps and not is_dry:
-                    _keep(command_job)
+                    _keep(session)
                 return code
 
         return guarded
@@ -301,30 +289,20 @@ def belonging(
     return decorated
 
 
-def _refuse_absent_journal(job: Job) -> None:
-    """Of a run that is to be joined on this host; what goes with --engine the command itself refuses.
-
-    Raises: SettingsError. Nothing is made or moved.
-    """
-    refuse_absent(location_of(job.journal, job.name, job.path.parent, os.environ.get(HOME)), job.name)
-
-
-def refuse_strange(command_job: CommandJob, *, older: bool, warns: bool, begins: bool) -> str:
+def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: bool) -> str:
     """Why the table could not be asked, which is found out by the command itself, if it needs one; `is_told`: it may not.
 
     Raises: AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError.
     """
-    job = command_job.job
+    _ = session.job  # Raises: what is wrong with the file, which ends the command.
     failures: list[str] = []
     with _noting_failures(warns=warns):
-        journal = command_job.journal()
+        _ = session.journal
         with _noting_failures(warns=warns) as failures:
-            job_wiring.refuse_strange(job, command_job.target_with_short_wait, journal, older=older)
+            session.refuse_strange(session.target_with_short_wait, older=older)
         # Also where the table does not answer: this is asked of the source.
         try:
-            live_wiring.refuse_unknown(
-                job, journal, begins=begins, unless=lambda: begins and _is_empty(command_job)
-            )
+            session.refuse_unknown(begins=begins, unless=lambda: begins and _is_empty(session))
         except UnaskedSourceError:
             if not begins:  # these ask the source themselves, and say better what stands in the way
                 raise
@@ -345,13 +323,13 @@ def _noting_failures(*, warns: bool) -> Iterator[list[str]]:
         failures.append(str(error))
 
 
-def _is_empty(command_job: CommandJob) -> bool:
-    return not any(command_job.target_with_short_wait.pages())
+def _is_empty(session: JobSession) -> bool:
+    return not any(session.target_with_short_wait.pages())
 
 
-def _keep(command_job: CommandJob) -> None:
+def _keep(session: JobSession) -> None:
     try:
-        keep_on_record(command_job.job, command_job.target_with_short_wait, command_job.journal())
+        session.keep_on_record()
     except MigratorError as error:
         _warn(error, f"{_TABLE_NOT_UPDATED}; `migrator cutover status` tells it again")
 
@@ -365,25 +343,15 @@ def _warn(error: MigratorError, what: str) -> None:
 # ── Adoption ──
 
 
-def adopt_repaired(
-    context: JobContext, live: Live, target: Target, journal: SqlJournal, table_id: str
-) -> None:
-    """Whatever went back goes on from here: what differs was marked. `live`: of the job's own source, wherever rows were
-    read. Raises: AnotherJournalError."""
+def adopt_repaired(session: JobSession) -> None:
+    """Whatever went back goes on from here: what differs was marked. Raises: AnotherJournalError."""
     try:
-        guard(context.job, live, target, journal, table_id)
+        guard(session)
     except OlderError:
-        adopt(context, target, journal, table_id)
+        adopt(session)
         click.echo("what went back goes on from here; run `migrator relay`", err=True)
 
 
-def guard(job: Job, live: Live, target: Target, journal: SqlJournal, table_id: str) -> None:
-    job_wiring.refuse_strange(job, target, journal)
-    if live.capture.installation() is not None:
-        control = control_of(job, target.fenced(by_condition), journal)
-        keeping_of(job, target, journal, table_id, live.tickets, control).guard()
-
-
-def adopt(context: JobContext, target: Target, journal: SqlJournal, table_id: str) -> None:
-    count = adoption_of(context, target, journal, table_id).run(_REASON)
+def adopt(session: JobSession) -> None:
+    count = adoption_of(session).run(_REASON)
     click.echo(f"{count:,} item key(s) remembered anew", err=True)

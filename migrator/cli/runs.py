@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,29 +19,24 @@ from migrator.cli.options import (
     tell_masked,
 )
 from migrator.cli.text import finding_line
-from migrator.journal.changes import SqlChanges
-from migrator.journal.lease import runs_as_they_stand
-from migrator.journal.runs import SqlJournal
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.instances import ServiceRegistry
-from migrator.mapping.model.journal import Finding, Run
+from migrator.mapping.model.journal import Finding, Run, RunState
 from migrator.runtime import logs
 from migrator.runtime.errors import Interrupted, MigratorError, SettingsError
 from migrator.settings.job import Hook, Job
 from migrator.settings.transforms import load_transforms, sound_mapping
 from migrator.stages.cutover.watch import tell
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
+from migrator.stages.session.session import JobSession
 
 # ── How a run ended ──
 
 
 class RunEnd:
-    """Writes into the journal how a run ended, whatever ended it; the log's lines carry the run. `hooks` are called for a
-    failure."""
+    """Keeps how a run ended, whatever ended it, by `end`; log lines carry the run. `hooks` are called for a failure."""
 
-    def __init__(self, journal: SqlJournal, run: Run, hooks: Sequence[Hook] = ()) -> None:
-        self.journal = journal
+    def __init__(self, end: Callable[[Run, RunState], None], run: Run, hooks: Sequence[Hook] = ()) -> None:
+        self.end = end
         self.run = run
         self.hooks = hooks
 
@@ -50,14 +45,14 @@ class RunEnd:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None:
-            self.journal.end_run(self.run, "done")
+            self.end(self.run, "done")
         elif isinstance(error, (Interrupted, KeyboardInterrupt)):
-            self.journal.end_run(self.run, "interrupted")
+            self.end(self.run, "interrupted")
         elif isinstance(error, MigratorError):
             identity = self.run.identity
             failed = {"run": self.run.id, "kind": identity.kind, "reason": str(error)}
             try:
-                self.journal.end_run(self.run, "failed")
+                self.end(self.run, "failed")
             finally:
                 tell(self.hooks, "run_failed", identity.job, **failed)
 
@@ -75,14 +70,14 @@ def known_revision(job: Job) -> str | None:
         return None
 
 
-def kept_mapping(changes: SqlChanges, job: Job, revision: str) -> ParsedMapping:
+def kept_mapping(session: JobSession, revision: str) -> ParsedMapping:
     """A revision as the journal keeps it. Raises: SettingsError if it does not."""
-    text = changes.text(revision)
+    text = session.changes.text(revision)
     if text is None:
         what = f"journal: the text of mapping {revision} is missing"
         raise SettingsError(f"{what}. Run `migrator capture install JOB`, then `migrator backfill JOB`")
     # Beside the job's file, where modules of its transforms are looked for.
-    parsed = examine_mapping(text, older_file(job, revision))
+    parsed = examine_mapping(text, older_file(session.job, revision))
     if (now := load_transforms(parsed)[0].mapping.revision) != revision:
         say(
             f"warning: mapping {revision} is {now} by the transforms as they are now: what only they changed is not seen"
@@ -116,9 +111,9 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
 
 def print_findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:
     """The exit code of `migrator status --findings`."""
-    read = job_wiring.read_job(job)
-    with job_wiring.open_journal(read) as journal:
-        listed = list(_listed(read, journal, number, None if everything else 100))
+    with JobSession(job) as session:
+        read = session.job
+        listed = list(_listed(session, number, None if everything else 100))
     unmasked = [finding for listing in listed for finding in listing.findings]
     printed = findings_to_print(unmasked, mapping_of(read), whole_keys=whole_keys)
     tell_masked(printed, unmasked)
@@ -150,10 +145,11 @@ class _Listed:
         return "run {run} ({kind}, {state})".format(**self.about) if self.about else "live change, open"
 
 
-def _listed(job: Job, journal: SqlJournal, number: int | None, limit: int | None) -> Iterator[_Listed]:
-    run = _run(journal, job.name, number)
-    if number is None and any(other.identity.kind == "relay" for other in journal.runs(job.name)):
-        opened = live_wiring.open_findings_of(job, journal)
+def _listed(session: JobSession, number: int | None, limit: int | None) -> Iterator[_Listed]:
+    journal = session.journal
+    run = _run(session, number)
+    if number is None and any(other.identity.kind == "relay" for other in journal.runs(session.job.name)):
+        opened = session.open_findings
         yield _Listed({}, opened.read(limit), sum(opened.counts().values()))
     # What a relay found and still holds is open.
     if number is not None or run.identity.kind != "relay":
@@ -161,8 +157,8 @@ def _listed(job: Job, journal: SqlJournal, number: int | None, limit: int | None
         yield _Listed(about, journal.findings(run, limit), sum(journal.finding_counts(run).values()))
 
 
-def _run(journal: SqlJournal, job: str, number: int | None) -> Run:
-    runs = runs_as_they_stand(journal, job)
+def _run(session: JobSession, number: int | None) -> Run:
+    job, runs = session.job.name, session.runs_as_they_stand()
     if not runs:
         raise SettingsError(f"job {job}: nothing has run yet by this journal; see `migrator status`")
     if number is None:

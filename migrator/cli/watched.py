@@ -21,21 +21,17 @@ from migrator.cli.metrics import (
     phases_part,
     table_part,
 )
-from migrator.cli.operations import open_at_work, readiness_asks
-from migrator.journal.operations import SqlProcesses
-from migrator.journal.phases import SqlPhases
-from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.evidence import PatternPhase
 from migrator.mapping.model.instances import Advance, ProcessKind, Share
 from migrator.runtime.errors import Interrupted, MigratorError
 from migrator.runtime.retry import nap
 from migrator.settings.job import Tuning
 from migrator.stages.backfill.stage import Backfill
-from migrator.stages.core.pace import Pace
-from migrator.stages.core.presence import process_of
+from migrator.stages.core.pace import Pace, Strain
+from migrator.stages.core.presence import Presence, process_of
 from migrator.stages.core.shares import RunBudget
-from migrator.stages.process.budget import shares_of
-from migrator.stages.session.job import CommandJob, JobContext, Target
+from migrator.stages.session.job import JobSource
+from migrator.stages.session.session import JobSession
 
 SPARE_S = 60.0
 
@@ -70,9 +66,7 @@ class Watched:
     `own`: its part of the budgets of `scope`; None where it spends nothing of them."""
 
     kind: ProcessKind
-    context: JobContext
-    journal: SqlJournal
-    target: Target
+    session: JobSession
     signs: Signs
     address: tuple[str, int] | None
     scope: str
@@ -80,33 +74,38 @@ class Watched:
 
     def open(self, stack: ExitStack, advance: Callable[[], Advance], parts: Sequence[Part]) -> Pace:
         """The pace that it is to keep; it is on record, and served, until the stack unwinds."""
-        job, limit = self.context.job, self.target.store.limit
-        phases = KnownPhases(SqlPhases(self.journal.database, job.name).all)
+        session, job, target = self.session, self.session.job, self.session.target
+        phases = KnownPhases(session.phases.all)
         phases.renew()
-        sent = self.target.store.sent
+        sent, limit = target.store.sent, target.store.limit
 
         def advanced() -> Advance:
             return replace(advance(), write_units=sent.write_units)
 
-        at_work = stack.enter_context(
-            open_at_work(self.kind, self.context, self.journal, limit, advanced, phases.renew)
-        )
+        source = stack.enter_context(session.strained())
+        pace = stack.enter_context(Pace(limit, tuple(_strains(job.tuning, source))))
+        here = process_of(self.kind)
+        stack.enter_context(Presence(session.processes, here, pace, advanced, also=phases.renew))
         if self.address is not None:
             everywhere = (
-                table_part(self.target.store.sent),
-                journal_part(self.journal.database.answers),
+                table_part(sent),
+                journal_part(session.journal.database.answers),
                 phases_part(lambda: phases.phases),
-                pace_part(at_work.pace),
+                pace_part(pace),
             )
-            asks = readiness_asks(self.context, self.journal, self.target.table_id)
+            asks = {
+                "source": session.health,
+                "journal": session.processes.throttle,
+                "table": target.table_id,
+            }
             metrics = ProcessMetrics(job.name, self.kind, (*everywhere, *parts))
-            held = partial(getattr, at_work.pace, "held")
-            document = partial(phases.document, job.name, list(self.context.checked.mapping.patterns))
+            held = partial(getattr, pace, "held")
+            document = partial(phases.document, job.name, list(session.checked.mapping.patterns))
             serve(Monitored(metrics, self.signs, Readiness(asks), document, held), *self.address)
         if self.own is not None:
-            limits, shares = (limit, self.context.source.pace), shares_of(job, self.journal, self.scope)
-            stack.enter_context(RunBudget(shares, self.own, limits, at_work.pace))
-        return at_work.pace
+            limits, shares = (limit, session.source.pace), session.shares(self.scope)
+            stack.enter_context(RunBudget(shares, self.own, limits, pace))
+        return pace
 
     def open_backfill(self, stack: ExitStack, stage: Backfill, rows: int) -> Backfill:
         """The stage with its progress on record; its pages begin as an operator and the source let them.
@@ -117,6 +116,16 @@ class Watched:
         pace = self.open(stack, counted.advance, [backfill_part(counted)])
         begin = waits_with(pace, self.signs, stage.stop)
         return replace(stage, progress=counted, begin=begin, is_shared=lambda: pace.parts != 1)
+
+
+def _strains(tuning: Tuning, source: JobSource) -> Iterator[Strain]:
+    asked = (
+        ("load", "", tuning.max_source_load, tuning.source_load_query),
+        ("replica lag", " s", tuning.max_replica_lag_s, tuning.replica_lag_query),
+    )
+    for name, unit, most, sql in asked:
+        if most is not None:
+            yield Strain(name, unit, most, partial(source.strain, name, sql))
 
 
 def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:
@@ -135,7 +144,7 @@ def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:
 
 
 @contextmanager
-def failure_kept(kind: ProcessKind, command_job: CommandJob) -> Iterator[None]:
+def failure_kept(kind: ProcessKind, session: JobSession) -> Iterator[None]:
     """What ends the block is kept as the last failure of its kind, also where the work had not begun."""
     try:
         yield
@@ -144,8 +153,7 @@ def failure_kept(kind: ProcessKind, command_job: CommandJob) -> Iterator[None]:
     except MigratorError as error:
         # The journal itself may be what failed.
         with suppress(MigratorError):
-            processes = SqlProcesses(command_job.journal().database, command_job.job.name)
-            processes.failed(process_of(kind), str(error))
+            session.processes.failed(process_of(kind), str(error))
         raise
 
 

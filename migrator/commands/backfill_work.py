@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
-from threading import Event
 from typing import cast
 
 import click
@@ -38,12 +37,10 @@ from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.engines import Engine, PageEngine, RunWork
 from migrator.commands.joined import Joining, open_joined_backfill
 from migrator.commands.processes import Others, Part, end_with_parent, options_of
-from migrator.journal.run_starts import keep_installation
-from migrator.journal.writers import newest_of
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.instances import Share
-from migrator.mapping.model.journal import Progress, Run, RunIdentity
+from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.results import BackfillResult
 from migrator.runtime.errors import DIFFERENT
 from migrator.settings.job import Hook, Job
@@ -54,23 +51,23 @@ from migrator.stages.process.budget import (
     divided,
     processes_of,
     scope_of_run,
-    shares_of,
     taken_by,
 )
 from migrator.stages.process.session import (
-    Session,
+    RunEdges,
     begin,
     chosen,
-    dry_session,
+    dry_edges,
     identity_of,
-    live_session,
+    keep_installation,
+    leased_edges,
     need_bucket,
     pages_of,
+    runs_before,
     scope_of,
 )
 from migrator.stages.process.write_path import PathChoice, choose_path
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import CommandJob, JobContext, Target, write_ownership
+from migrator.stages.session.session import JobSession
 
 # ── `migrator backfill`: every row into the table ──
 
@@ -98,42 +95,46 @@ class BackfillFlags:
 
 
 @belonging(begins=True)
-def backfill(command_job: CommandJob, as_json: bool, whole_keys: bool, **values: object) -> int:
+def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: object) -> int:
     """The exit code of `migrator backfill`."""
     port = cast("int | None", values.pop("metrics_port"))
     flags = BackfillFlags(**values)  # type: ignore[arg-type]
     _refuse_unfit(flags)
-    read = _tuned(command_job.job, flags)
+    read = _tuned(session.job, flags)
     address = address_of(read.tuning.metrics_host, port)
     if flags.join or flags.part:
-        return _join(command_job, read, flags, address)
+        return _join(session, read, flags, address)
     allowed = read.tuning.max_refused
-    with failure_kept("backfill", command_job), ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        cluster = Engine(flags.engine, flags.master).open(stack, command_job, read, "backfill")
+    with failure_kept("backfill", session), ExitStack() as stack:
+        stack.enter_context(stop_on_signals(session.stop))
+        whole = session.job
+        cluster = Engine(flags.engine, flags.master).open(stack, session, read, "backfill")
         read = cluster.driver_job(read) if cluster else divided(read, flags.processes or 1)
-        context, entities = _open(stack, read, flags, stop)
+        session = stack.enter_context(session.another("backfill", job=read, workers=flags.workers))
+        entities = chosen(session.checked.entities, flags.entities)
+        need_bucket(read, entities)
         if flags.explain:
-            _explain(context, entities)
-        session = _session(stack, command_job, context, flags, stop)
-        refuse_source_table(context.source, session.table_id)
-        _need_rows(context, session, flags)
-        path_choice = choose_path(stack, context, session, stop, say, force=flags.force)
-        identity = _identity(context, session, entities, flags, path_choice.installation)
-        bill = _bill(context, session, entities, flags, identity, path_choice.source(context))
+            _explain(session, entities)
+        edges = _edges(stack, session, flags)
+        refuse_source_table(session.source, edges.table_id)
+        _need_rows(session, flags)
+        path_choice = choose_path(stack, session, edges, say, force=flags.force)
+        identity = _identity(session, edges, entities, flags, path_choice.installation)
+        after = runs_before(edges.journal, identity.job)
+        bill = _bill(session, edges, entities, flags, identity, after, path_choice.source(session))
         need_allowed(read, bill, Allowed(flags.max_cost, flags.yes or flags.dry_run))
-        run = _begin(session, identity, flags)
-        keep_installation(session.journal.database, run.id, path_choice.installation)
-        stage = _stage(context, session, flags, path_choice, stop, progress())
-        if session.target is not None and run.state != "done":
-            works = _Works(context, session, session.target, flags, address)
-            stage = works.beside(stack, stage, run, bill.estimate.rows, command_job.job, cluster)
-        with stopped_says(lambda: _stopped(session, run, dry_run=flags.dry_run)):
+        run = _begin(edges, identity, flags, after)
+        keep_installation(edges.journal, run, path_choice.installation)
+        stage = _stage(session, edges, flags, path_choice)
+        if edges.target is not None and run.state != "done":
+            works = _Works(session, flags, address)
+            stage = works.beside(stack, stage, run, bill.estimate.rows, whole, cluster)
+        with stopped_says(lambda: _stopped(edges, run, dry_run=flags.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:
             _print_data(result, bill)
         else:
-            _print(result, session, context, whole_keys=whole_keys)
+            _print(result, edges, session, whole_keys=whole_keys)
             print_backfill_verdict(stdout(), result, allowed)
     return DIFFERENT if result.total.refused > allowed else 0
 
@@ -152,16 +153,6 @@ def _refuse_unfit(flags: BackfillFlags) -> None:
         raise click.UsageError(f"--join works on a run that was begun, and goes without {', '.join(named)}")
 
 
-def _open(
-    stack: ExitStack, job: Job, flags: BackfillFlags, stop: Event
-) -> tuple[JobContext, list[CompiledEntity]]:
-    opened = job_wiring.open_job(job, "backfill", workers=flags.workers, stop=stop.is_set)
-    context = stack.enter_context(opened)
-    entities = chosen(context.checked.entities, flags.entities)
-    need_bucket(job, entities)
-    return context, entities
-
-
 # ── Several processes on one run: the one that began it, those that it starts, and those that join ──
 
 
@@ -169,9 +160,7 @@ def _open(
 class _Works:
     """One process of a run, which is about to work on its pages."""
 
-    context: JobContext
-    session: Session
-    target: Target
+    session: JobSession
     flags: BackfillFlags
     address: tuple[str, int] | None
 
@@ -181,7 +170,7 @@ class _Works:
         """The stage as it works beside the run's other processes. `whole`: the job with all its limits."""
         if cluster is not None:
             return self._by_cluster(stack, stage, run, rows, cluster)
-        job = self.context.job
+        job = self.session.job
         limits = (job.tuning.max_write_units, job.source.max_rows_per_s)
         processes = processes_of(whole, self.flags.processes, rows, limits)
         return self.with_others(stack, stage, run, rows, processes)
@@ -203,9 +192,9 @@ class _Works:
 
     def with_others(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, processes: int) -> Backfill:
         """The stage as it works beside so many processes less one, which end with it."""
-        job, journal = self.context.job, self.session.journal
+        job, journal = self.session.job, self.session.journal
         connections = taken_by(divided(job, 1), stage.options.workers)
-        shares = shares_of(job, journal, scope_of_run(run))
+        shares = self.session.shares(scope_of_run(run))
         others = Others.reserved(shares, processes - 1, connections)
         stage = self.alone(stack, stage, run, rows, connections)
         others.start(stack, self._words(), stage.stop, partial(journal.release_pages, run))
@@ -217,9 +206,8 @@ class _Works:
         return watched.open_backfill(stack, stage, rows)
 
     def _watched(self, run: Run, own: Share | None) -> Watched:
-        job, journal = self.context.job, self.session.journal
-        signs, scope = signs_of(job.tuning), scope_of_run(run)
-        return Watched("backfill", self.context, journal, self.target, signs, self.address, scope, own)
+        signs, scope = signs_of(self.session.job.tuning), scope_of_run(run)
+        return Watched("backfill", self.session, signs, self.address, scope, own)
 
     def _words(self) -> list[str]:
         """What another process of the same run is given."""
@@ -231,14 +219,14 @@ class _Works:
             "--force": flags.force,
         }
         named = [word for name in flags.entities for word in ("--entity", name)]
-        return ["backfill", str(self.context.job.path), *named, *options_of(options)]
+        return ["backfill", str(self.session.path), *named, *options_of(options)]
 
 
-def _join(command_job: CommandJob, job: Job, flags: BackfillFlags, address: tuple[str, int] | None) -> int:
+def _join(session: JobSession, job: Job, flags: BackfillFlags, address: tuple[str, int] | None) -> int:
     """Works on pages of the run that another process has begun, on this host or another one, until it is over."""
     part = Part.of(flags.part) if flags.part else None
-    with failure_kept("backfill", command_job), ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
+    with failure_kept("backfill", session), ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals(session.stop))
         if part is not None:
             end_with_parent(stop)
         joining = Joining(
@@ -251,8 +239,7 @@ def _join(command_job: CommandJob, job: Job, flags: BackfillFlags, address: tupl
             force=flags.force,
             address=address,
         )
-        opened = open_joined_backfill(command_job.journal(stop.is_set), joining, stop, say)
-        joined = stack.enter_context(opened)
+        joined = stack.enter_context(open_joined_backfill(session, joining, say))
         with stopped_says(lambda: "stopped; the run goes on without this process"):
             joined.until_over()
     say(f"run {joined.run.id} is done")
@@ -266,80 +253,70 @@ def _tuned(job: Job, flags: BackfillFlags) -> Job:
     return replace(job, tuning=job.tuning.model_copy(update={"max_write_units": flags.max_write_units}))
 
 
-def _explain(context: JobContext, entities: list[CompiledEntity]) -> None:
+def _explain(session: JobSession, entities: list[CompiledEntity]) -> None:
     """On standard error, beside the progress: the result on standard output stays as it is."""
     for entity in entities:
         for line in explained_lines(
-            entity.name, context.source.explain(entity.plan, context.job.tuning.page_rows)
+            entity.name, session.source.explain(entity.plan, session.job.tuning.page_rows)
         ):
             say(line)
 
 
-def _session(
-    stack: ExitStack, command_job: CommandJob, context: JobContext, flags: BackfillFlags, stop: Event
-) -> Session:
-    design = context.checked.mapping.table
+def _edges(stack: ExitStack, session: JobSession, flags: BackfillFlags) -> RunEdges:
     if flags.dry_run:
-        return dry_session(stack, design)
-    return live_session(stack, context.job, design, command_job, stop, into_existing=flags.into_existing)
+        return dry_edges(stack, session.checked.mapping.table)
+    return leased_edges(stack, session, into_existing=flags.into_existing)
 
 
-def _need_rows(context: JobContext, session: Session, flags: BackfillFlags) -> None:
+def _need_rows(session: JobSession, flags: BackfillFlags) -> None:
     """Raises: SettingsError where items are not made of rows any more; a dry run writes none."""
     if flags.dry_run:
         return
-    ownership = write_ownership(context.job, context.checked.mapping, session.journal)
+    ownership = session.ownership
     ask = ownership.need_direct if flags.force else ownership.need_rows
     ask()
 
 
 def _identity(
-    context: JobContext,
-    session: Session,
+    session: JobSession,
+    edges: RunEdges,
     entities: list[CompiledEntity],
     flags: BackfillFlags,
     installation: str,
 ) -> RunIdentity:
     scope = scope_of(entities, flags.limit, named=bool(flags.entities))
-    return identity_of("backfill", context, session.table_id, entities, scope, installation=installation)
+    return identity_of("backfill", session, edges.table_id, entities, scope, installation=installation)
 
 
 def _bill(
-    context: JobContext,
-    session: Session,
+    session: JobSession,
+    edges: RunEdges,
     entities: list[CompiledEntity],
     flags: BackfillFlags,
     identity: RunIdentity,
+    after: int,
     rows: Rows,
 ) -> Bill:
     """What is left to write and what it costs, printed on stderr unless it is nothing. `rows`: as pages are read."""
-    unfinished = session.journal.find_run(identity)
-    if unfinished is not None and (
-        (unfinished.state == "done" and flags.restart) or unfinished.id <= _runs_before(session, identity)
-    ):
+    unfinished = edges.journal.find_run(identity)
+    if unfinished is not None and ((unfinished.state == "done" and flags.restart) or unfinished.id <= after):
         unfinished = None
     done = (
         {}
         if unfinished is None
-        else {entity.name: session.journal.tally(unfinished, entity.name).rows for entity in entities}
+        else {entity.name: edges.journal.tally(unfinished, entity.name).rows for entity in entities}
     )
     allowed, plans = Allowed(flags.max_cost, flags.yes or flags.dry_run), [entity.plan for entity in entities]
-    reading = reading_cost(context.job, rows, plans, allowed)
-    left = estimate(context.source, entities, time.time(), limit=flags.limit, done=done)
-    bill = bill_of(context.job, left, reading)
+    reading = reading_cost(session.job, rows, plans, allowed)
+    left = estimate(session.source, entities, time.time(), limit=flags.limit, done=done)
+    bill = bill_of(session.job, left, reading)
     if bill.estimate.rows:
         say(bill.line())
     return bill
 
 
-def _runs_before(session: Session, identity: RunIdentity) -> int:
-    """The last run before the job went on, or back, to the mapping that it works by now."""
-    newest = newest_of(session.journal.database, identity.job)
-    return newest.runs_before if newest is not None else 0
-
-
-def _begin(session: Session, identity: RunIdentity, flags: BackfillFlags) -> Run:
-    run = begin(session.journal, identity, again=flags.restart, after=_runs_before(session, identity))
+def _begin(edges: RunEdges, identity: RunIdentity, flags: BackfillFlags, after: int) -> Run:
+    run = begin(edges.journal, identity, again=flags.restart, after=after)
     if run.state == "done":
         what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart writes everything once more)"
         say(what)
@@ -348,38 +325,31 @@ def _begin(session: Session, identity: RunIdentity, flags: BackfillFlags) -> Run
     return run
 
 
-def _stage(
-    context: JobContext,
-    session: Session,
-    flags: BackfillFlags,
-    path_choice: PathChoice,
-    stop: Event,
-    shown: Progress,
-) -> Backfill:
-    tuning = context.job.tuning
+def _stage(session: JobSession, edges: RunEdges, flags: BackfillFlags, path_choice: PathChoice) -> Backfill:
+    tuning = session.job.tuning
     options = BackfillOptions(flags.workers or tuning.workers, tuning.page_rows, flags.limit)
     return Backfill(
-        source=path_choice.source(context),
-        journal=session.journal,
-        path=path_choice.path(context, session),
-        progress=shown,
+        source=path_choice.source(session),
+        journal=edges.journal,
+        path=path_choice.path(session, edges),
+        progress=progress(),
         options=options,
-        stop=stop,
+        stop=session.stop,
     )
 
 
 def _work(stage: Backfill, run: Run, entities: list[CompiledEntity], hooks: Sequence[Hook]) -> BackfillResult:
     if run.state == "done":
         return stage.result(run, entities, 0.0)
-    with RunEnd(stage.journal, run, hooks), stage.progress:
+    with RunEnd(stage.journal.end_run, run, hooks), stage.progress:
         return stage.run(run, entities)
 
 
-def _stopped(session: Session, run: Run, *, dry_run: bool) -> str:
+def _stopped(edges: RunEdges, run: Run, *, dry_run: bool) -> str:
     if dry_run:
         return "stopped; a dry run writes nothing and keeps nothing: it begins anew when it is given again"
-    pages, _ = pages_of(session.journal, run)
-    rows = session.journal.tally(run).rows
+    pages, _ = pages_of(edges.journal, run)
+    rows = edges.journal.tally(run).rows
     return f"stopped; {rows:,} row(s) of {pages:,} page(s) are written and stay, and the same command goes on from there"
 
 
@@ -388,9 +358,9 @@ def _print_data(result: BackfillResult, bill: Bill) -> None:
     click.echo(json.dumps(data, sort_keys=True))
 
 
-def _print(result: BackfillResult, session: Session, context: JobContext, *, whole_keys: bool) -> None:
+def _print(result: BackfillResult, edges: RunEdges, session: JobSession, *, whole_keys: bool) -> None:
     print_backfill(stdout(), result)
-    unmasked = session.journal.findings(result.run, SHOWN)
-    printed = findings_to_print(unmasked, context.checked.mapping, whole_keys=whole_keys)
+    unmasked = edges.journal.findings(result.run, SHOWN)
+    printed = findings_to_print(unmasked, session.checked.mapping, whole_keys=whole_keys)
     print_findings(stdout(), printed, result.findings)
     tell_masked(printed, unmasked)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -16,57 +15,24 @@ from migrator.cli.options import belonging, console_on, print_evidence, print_fo
 from migrator.cli.relay_text import STANDINGS
 from migrator.cli.runs import refuse_living
 from migrator.cli.text import alembic_text, sql_text
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import newest_of
-from migrator.mapping.model.capture import Installation, MarkedBy
+from migrator.mapping.model.capture import MarkedBy
 from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Standing
 from migrator.runtime.errors import DIFFERENT, MigratorError, RefusedError, SettingsError
 from migrator.settings.job import Job
-from migrator.settings.transforms import sound_mapping
 from migrator.stages.core.ownership import AnotherJournalError
 from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed, of_another
 from migrator.stages.process.write_path import need_unanswered, tell_registered
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.cutover import open_evidence
-from migrator.stages.session.job import CommandJob, JobContext, on_record
-from migrator.stages.session.live import Live, job_journal_of
-
-
-@dataclass(frozen=True)
-class _Session:
-    command_job: CommandJob
-    job: Job
-    context: JobContext
-    live: Live
-    stage: CaptureStage
-    plans: list[EntityPlan]
-
-
-@contextmanager
-def _session(
-    command_job: CommandJob, command: str, marked_by: MarkedBy | None = "triggers"
-) -> Iterator[_Session]:
-    """The job's mapping laid over its source, and capture's edges there. `marked_by` None: as it is installed."""
-    job = command_job.job
-    with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        context = stack.enter_context(job_wiring.open_job(job, f"capture {command}", stop=stop.is_set))
-        live = stack.enter_context(
-            live_wiring.open_live(job, f"capture {command}", stop=stop.is_set, source=context.source)
-        )
-        origin = marked_by or live_wiring.marked_by(live)
-        stage = CaptureStage(live.capture, job.name, context.checked.mapping.table, origin)
-        plans = context.plans
-        yield _Session(command_job, job, context, live, stage, plans)
+from migrator.stages.session.cutover import gatherer_of, keep_direct
+from migrator.stages.session.live import ONCE
+from migrator.stages.session.session import JobSession
 
 
 # Triggers are what a journal that went back needs to be made whole: it is no reason to refuse them.
 @belonging(applies=lambda options: not options["form"], older=False, keeps=True, begins=True)
 def install(
-    command_job: CommandJob,
+    session: JobSession,
     dry_run: bool,
     form: str | None,
     by_services: bool,
@@ -83,30 +49,29 @@ def install(
     marked_by: MarkedBy | None = (
         "services" if by_services else "log" if from_log else "triggers" if by_triggers else None
     )
-    with _session(command_job, "install", marked_by) as session:
+    with stop_on_signals(session.stop), session.another("capture install") as session:
+        plans = session.plans
+        stage = replace(session.capture, marked_by=marked_by or session.live.marked_by())
         if not form:
-            need_unanswered(
-                session.context, session.command_job.journal(), say, goes_back=go_back, force=force
-            )
+            need_unanswered(session, say, goes_back=go_back, force=force)
         if dry_run or form:
-            return _print_install(session, form or "sql", as_json=as_json)
+            return _print_install(stage, plans, form or "sql", as_json=as_json)
         _need_direct(session, take_back=take_back, as_json=as_json)
-        session.stage.refuse(session.plans)
-        journal = session.command_job.journal()
-        before = register(session.context, journal, go_back=go_back, take_back=take_back)
+        stage.refuse(plans)
+        before = register(session, go_back=go_back, take_back=take_back)
         try:
-            done = session.stage.install(session.plans)
+            done = stage.install(plans)
         except MigratorError:
             if before in ("new", "old"):
                 click.echo(_HALF.format(means=session.live.capture.means), err=True)
             raise
-        for limit in session.stage.limits():
+        for limit in stage.limits():
             click.echo(f"warning: {limit}", err=True)
         means = session.live.capture.means
-        unverified = _unverified(session, session.live.capture.installation())
+        unverified = session.unverified(session.live.capture.installation())
     if done.lost_marks:
         what = "warning: the table of marks was gone, and changes with it; it is there again"
-        if session.stage.marked_by == "log":
+        if stage.marked_by == "log":
             what = "warning: the slot was lost, and changes with it; there is a new one"
         click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
     if unverified:
@@ -118,14 +83,14 @@ def install(
     return 0
 
 
-def _print_install(session: _Session, form: str, *, as_json: bool) -> int:
-    if form == "alembic" and session.stage.marked_by == "log":
+def _print_install(stage: CaptureStage, plans: Sequence[EntityPlan], form: str, *, as_json: bool) -> int:
+    if form == "alembic" and stage.marked_by == "log":
         what = "a migration of Alembic is one transaction, and a slot cannot be made in one that writes"
         raise SettingsError(f"{what}; use --as sql, in which each step is a transaction of its own")
-    for refusal in session.stage.refusals(session.plans):
+    for refusal in stage.refusals(plans):
         click.echo(f"warning: {refusal}", err=True)
-    steps = session.stage.steps(session.plans)
-    text = alembic_text(steps, session.job.name) if form == "alembic" else sql_text(steps)
+    steps = stage.steps(plans)
+    text = alembic_text(steps, stage.job) if form == "alembic" else sql_text(steps)
     _print_text(form, text, as_json=as_json)
     return 0
 
@@ -144,26 +109,24 @@ _HALF = (
 )
 
 
-def register(context: JobContext, journal: SqlJournal, *, go_back: bool, take_back: bool) -> Standing:
+def register(session: JobSession, *, go_back: bool, take_back: bool) -> Standing:
     """What the mapping was to the job. Before triggers change: relays by the mapping before cannot read all that new ones
     hold."""
-    newest = newest_of(journal.database, context.job.name)
-    own = live_wiring.own_revision(context)
+    newest, own = session.newest(), session.own_revision()
     # An entity that is direct no more, or once more, makes the job what it was before; another mapping than the newest
     # does not.
     is_same = newest is not None and newest.revision.mapping == own.mapping
-    is_turn = is_same and (take_back or bool(context.job.direct))
-    before = live_wiring.revisions_of(context, journal).register(go_back=go_back or is_turn)
+    is_turn = is_same and (take_back or bool(session.job.direct))
+    before = session.revisions.register(go_back=go_back or is_turn)
     tell_registered(before, say)
     return before
 
 
-def _need_direct(session: _Session, *, take_back: bool, as_json: bool) -> None:
+def _need_direct(session: JobSession, *, take_back: bool, as_json: bool) -> None:
     """Returns where the job's direct entities may be direct from now on, which goes on record; new ones need evidence,
     which is shown. Raises: SettingsError where one was taken out of the job; RefusedError where evidence is against it."""
     job = session.job
-    job_journal = job_journal_of(job, session.command_job.journal())
-    recorded = on_record(job, job_journal.journal).direct
+    recorded = session.on_record().direct
     if recorded == set(job.direct):
         return
     if not take_back and (taken_out := sorted(recorded - set(job.direct))):
@@ -172,11 +135,12 @@ def _need_direct(session: _Session, *, take_back: bool, as_json: bool) -> None:
             f"{what}; `migrator cutover rollback JOB PATTERN` makes rows the truth again. Or write it there again; or, for"
             " an entity that it never wrote, `migrator recover JOB entity-taken-back`: old rows replace newer items"
         )
-    with open_evidence(job_journal, "capture install", lambda: False) as evidence_sources:
+    with session.another("capture install", live_patience=ONCE) as session:
+        gatherer = gatherer_of(session)
         if set(job.direct) - recorded:
-            _need_proof(job, evidence_sources.gatherer.direct_lines(job.direct, recorded), as_json=as_json)
+            _need_proof(job, gatherer.direct_lines(job.direct, recorded), as_json=as_json)
         # Before the triggers go: a process that finds them gone must find the reason, too.
-        evidence_sources.keep_direct()
+        keep_direct(session, gatherer.table_id)
 
 
 def _need_proof(job: Job, lines: Sequence[Line], *, as_json: bool) -> None:
@@ -206,13 +170,11 @@ def _installed_by_services(done: Installed) -> Iterator[str]:
 
 def status(job: Path, as_json: bool) -> int:
     """The exit code of `migrator capture status`."""
-    with CommandJob(job) as command_job, _session(command_job, "status") as session:
-        capture = session.stage.status(session.plans)
-        service_registry = None
-        if capture.marked_by == "services":
-            service_registry = live_wiring.registry_of(session.job, command_job.journal())
-        standing, unverified = _standing(session), _unverified(session, capture.installation)
-        lag = live_wiring.slot_lag(session.live)
+    with JobSession(job, "capture status") as session, stop_on_signals(session.stop):
+        capture = session.capture.status(session.plans)
+        service_registry = session.service_registry() if capture.marked_by == "services" else None
+        standing, unverified = session.revisions.standing(), session.unverified(capture.installation)
+        lag = session.live.slot_lag()
     if as_json:
         marking = {} if service_registry is None else {"marking": len(service_registry.marking)}
         slot = {} if lag is None else {"slot": asdict(lag)}
@@ -237,14 +199,6 @@ def status(job: Path, as_json: bool) -> int:
     return 0 if is_whole else DIFFERENT
 
 
-def _unverified(session: _Session, installation: Installation | None) -> str:
-    return live_wiring.unverified(session.command_job.journal(), session.job, installation)
-
-
-def _standing(session: _Session) -> Standing:
-    return live_wiring.revisions_of(session.context, session.command_job.journal()).standing()
-
-
 def _print(capture: CaptureStatus) -> None:
     for table in capture.tables:
         print_folded(f"{table.table}: {table.state}: {MEANINGS[table.state]}")
@@ -263,17 +217,14 @@ def _print(capture: CaptureStatus) -> None:
 
 def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_json: bool) -> int:
     """The exit code of `migrator capture uninstall`."""
-    read = job_wiring.read_job(job)
-    design = sound_mapping(read.mapping).mapping.table
-    with live_wiring.open_live(read, "capture uninstall") as live:
+    with JobSession(job) as session, session.open_own_live("capture uninstall") as live:
+        stage = session.capture_by(live)
         if dry_run:
             _print_text("sql", sql_text(live.capture.uninstall_steps()), as_json=as_json)
             return 0
         if not force:
-            _refuse_living(read)
-        steps = CaptureStage(live.capture, read.name, design).uninstall(
-            live.marks, discard_marks=discard_marks
-        )
+            _refuse_living(session)
+        steps = stage.uninstall(live.marks, discard_marks=discard_marks)
         tables = [step.table for step in steps if step.table]
         message = live.capture.taken_away(tables)
     if as_json:
@@ -283,11 +234,10 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_jso
     return 0
 
 
-def _refuse_living(job: Job) -> None:
+def _refuse_living(session: JobSession) -> None:
     """Raises: SettingsError where services mark changes, or may: a journal that was just made knows none of them."""
-    with job_wiring.open_journal(job) as journal:
-        try:
-            live_wiring.refuse_unknown(job, journal)
-        except AnotherJournalError as error:
-            raise SettingsError(f"{error}; --force where no service runs") from None
-        refuse_living(live_wiring.registry_of(job, journal))
+    try:
+        session.refuse_unknown()
+    except AnotherJournalError as error:
+        raise SettingsError(f"{error}; --force where no service runs") from None
+    refuse_living(session.service_registry())

@@ -32,28 +32,26 @@ from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.watch import LagWatch, MovedBack, Watch, keep_watch, tell
-from migrator.stages.session import live
-from migrator.stages.session.job import CommandJob
-from migrator.stages.session.live import JobJournal, Live, job_journal_of
+from migrator.stages.session.live import ONCE, Live
+from migrator.stages.session.session import JobSession
 
 NAME_IN_AUDIT = "migrator cutover watch"
 
 
 @belonging()
-def watch(command_job: CommandJob, once: bool, as_json: bool) -> int:
+def watch(session: JobSession, once: bool, as_json: bool) -> int:
     """The exit code of `migrator cutover watch`."""
-    read = command_job.job
+    read = session.job
     mapping = sound_mapping(read.mapping).mapping
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        job_journal = job_journal_of(read, command_job.journal())
+        stop = stack.enter_context(stop_on_signals(session.stop))
         # Neither a slow hook nor a source that hangs may delay the looks at patterns.
         source = stack.enter_context(ExitStack())
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
         lag_thread = stack.enter_context(ThreadPoolExecutor(1, "lag"))
         stack.callback(stop.set)
-        stage = _stage(job_journal, mapping, later)
-        lag = lag_watch(read, later, _Marks(read, source, stop.is_set))
+        stage = _stage(session, mapping, later)
+        lag = lag_watch(read, later, _Marks(session, source))
         # Faults of the first look are printed, so that they are seen at the start.
         output = _Output(as_json=as_json)
         output.of(stage.once())
@@ -77,13 +75,13 @@ def watch(command_job: CommandJob, once: bool, as_json: bool) -> int:
 class _Marks:
     """What waits in the source, which is opened at the first call: the watch itself needs the journal alone."""
 
-    def __init__(self, job: Job, open_until: ExitStack, stop: Callable[[], bool]) -> None:
-        self._job, self._open_until, self._stop = job, open_until, stop
+    def __init__(self, session: JobSession, open_until: ExitStack) -> None:
+        self._session, self._open_until = session, open_until
         self._live: Live | None = None
 
     def __call__(self) -> MarksState:
         if self._live is None:
-            opening = live.open_live(self._job, "watch", stop=self._stop, patience=live.ONCE)
+            opening = self._session.open_own_live("watch", ONCE)
             self._live = self._open_until.enter_context(opening)
         return MarksState() if self._live.capture.installation() is None else self._live.marks.state()
 
@@ -92,17 +90,17 @@ def _soon(pool: ThreadPoolExecutor, work: Callable[..., None], *words: object) -
     pool.submit(work, *words)
 
 
-def _stage(job_journal: JobJournal, mapping: mappings.Mapping, later: ThreadPoolExecutor) -> Watch:
-    cutover = Cutover(job_journal.phases, NAME_IN_AUDIT, mapping.revision)
+def _stage(session: JobSession, mapping: mappings.Mapping, later: ThreadPoolExecutor) -> Watch:
+    cutover = Cutover(session.phases, NAME_IN_AUDIT, mapping.revision)
 
     def report_move(moved: MovedBack) -> None:
-        _soon(later, _tell_back, job_journal.job, moved)
+        _soon(later, _tell_back, session.job, moved)
 
     return Watch(
-        job_journal.phases,
-        job_journal.evidence,
+        session.phases,
+        session.evidence,
         mapping.patterns,
-        job_journal.job.cutover.watch,
+        session.job.cutover.watch,
         cutover,
         report_move,
     )
@@ -160,26 +158,25 @@ def status(history: bool, **asked: Any) -> int:
 
 
 @belonging(keeps=True)
-def _status(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
-    read = command_job.job
+def _status(session: JobSession, pattern: str | None, as_json: bool) -> int:
+    read = session.job
     patterns = pattern_names(read)
     if isinstance(patterns, MigratorError):
         raise patterns
-    job_journal = job_journal_of(read, command_job.journal())
-    phases = job_journal.phases.all()
+    phases = session.phases.all()
     if pattern is not None:
         need_pattern(pattern, [*patterns, *phases])
-    service_registry = job_journal.service_registry()
-    all_views = views(patterns, phases, service_registry, job_journal.phases.confirmed())
+    service_registry = session.service_registry()
+    all_views = views(patterns, phases, service_registry, session.phases.confirmed())
     printed = [view for view in all_views if pattern in (None, view.phase.pattern)]
     if as_json:
-        about = {"job": read.name, "journal": job_journal.journal.name, "patterns": views_data(printed)}
+        about = {"job": read.name, "journal": session.journal.name, "patterns": views_data(printed)}
         silent = [
             {"id": instance.id, "instance": instance_label(instance)} for instance in service_registry.silent
         ]
         click.echo(json.dumps(about | {"silent": silent, "direct": read.direct}))
     else:
-        print_folded(f"journal: {shown_path(job_journal.journal.name)}")
+        print_folded(f"journal: {shown_path(session.journal.name)}")
         stdout().print(views_table(printed, service_registry.now_s))
         if read.direct:
             print_folded(direct_line(read.direct))
@@ -196,9 +193,9 @@ def _status(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
 
 
 @belonging()
-def _history(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
-    read = command_job.job
-    moves = job_journal_of(read, command_job.journal()).phases.history(pattern)
+def _history(session: JobSession, pattern: str | None, as_json: bool) -> int:
+    read = session.job
+    moves = session.phases.history(pattern)
     if pattern is not None and not moves:
         # What was ever moved has a history, whether the mapping can be read or not.
         patterns = pattern_names(read)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,10 +35,11 @@ from migrator.mapping.patterns.answers import read_member
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, did_you_mean
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
+from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.cutover.moves import Cutover, next_step
-from migrator.stages.session.cutover import EvidenceSources, open_evidence
-from migrator.stages.session.job import CommandJob
-from migrator.stages.session.live import JobJournal, job_journal_of
+from migrator.stages.session.cutover import gatherer_of
+from migrator.stages.session.live import ONCE
+from migrator.stages.session.session import JobSession
 
 # ── Shared by commands that move access patterns: actor and reason, override, and instances to evict ──
 
@@ -132,14 +133,14 @@ def instances_to_evict(service_registry: ServiceRegistry, ids: Sequence[str]) ->
     return [by_id[id_] for id_ in ids]
 
 
-def remove_instances(job_journal: JobJournal, ids: Sequence[str]) -> None:
+def remove_instances(session: JobSession, ids: Sequence[str]) -> None:
     """Removes instances from the list, once the audit names the person who evicted them; those heard of meanwhile stay.
 
     One that lives all the same comes back with its next heartbeat.
     """
-    for instance in job_journal.service_registry().silent:
+    for instance in session.service_registry().silent:
         if instance.id in ids:
-            job_journal.instances.leave(instance)
+            session.instances.leave(instance)
 
 
 # ── The output of a move, with the readers that do not act by it yet ──
@@ -157,7 +158,7 @@ class MovedPattern:
 
 
 def print_moves(
-    job_journal: JobJournal,
+    session: JobSession,
     moved: Sequence[MovedPattern],
     *,
     as_json: bool,
@@ -168,13 +169,13 @@ def print_moves(
 
     `as_list`: programs get a list, whatever their number.
     """
-    seen_s = job_journal.job.reads.seen_within_s
+    seen_s = session.job.reads.seen_within_s
     if not as_json:
         for move in moved:
             print_folded(
                 f"{move.phase.pattern}: {move.data['from']} -> {move.phase.state} (version {move.phase.version})"
             )
-    late = _late(job_journal, [move.phase for move in moved]) if wait and moved else {}
+    late = _late(session, [move.phase for move in moved]) if wait and moved else {}
     if as_json:
         entries = [
             move.data
@@ -194,12 +195,12 @@ def print_moves(
     return DIFFERENT if late else CLEAN
 
 
-def _late(job_journal: JobJournal, moved: Sequence[PatternPhase]) -> dict[str, list[str]]:
+def _late(session: JobSession, moved: Sequence[PatternPhase]) -> dict[str, list[str]]:
     """Readers that do not act by the moves after a minute, by pattern."""
     ends_at = time.monotonic() + _WAIT_LIMIT_S
     while True:
-        confirmed = job_journal.phases.confirmed()
-        readers = [reader for reader in job_journal.service_registry().living if reader.reads]
+        confirmed = session.phases.confirmed()
+        readers = [reader for reader in session.service_registry().living if reader.reads]
         late = {
             phase.pattern: names
             for phase in moved
@@ -229,14 +230,14 @@ def pattern_names(job: Job) -> list[str] | MigratorError:
 
 
 @belonging(keeps=True)
-def advance(command_job: CommandJob, pattern: str, **options: Any) -> int:
+def advance(session: JobSession, pattern: str, **options: Any) -> int:
     """The exit code of `migrator cutover advance`."""
-    return _move(command_job, pattern, next_step, MoveOptions(**options))
+    return _move(session, pattern, next_step, MoveOptions(**options))
 
 
 @belonging(keeps=True)
 def ramp(
-    command_job: CommandJob,
+    session: JobSession,
     pattern: str,
     percent: int,
     aimed: tuple[str, ...],
@@ -248,7 +249,7 @@ def ramp(
         raise SettingsError(
             f"a ramp has 1 to 100 percent, not {percent}; at 100 the table answers all, then `migrator cutover advance`"
         )
-    more, fewer = (_audience(command_job.job, pattern, given) for given in (aimed, no_more))
+    more, fewer = (_audience(session.job, pattern, given) for given in (aimed, no_more))
 
     def after(now: State) -> State:
         """Those that the ramp has stay its own until they are taken away, whatever its share."""
@@ -262,7 +263,7 @@ def ramp(
             raise SettingsError(f"a ramp is for {AUDIENCE_AT_MOST} at most; give it a share instead")
         return state
 
-    return _move(command_job, pattern, after, MoveOptions(**options))
+    return _move(session, pattern, after, MoveOptions(**options))
 
 
 def _audience(job: Job, pattern: str, given: Sequence[str]) -> set[Member]:
@@ -274,43 +275,39 @@ def _audience(job: Job, pattern: str, given: Sequence[str]) -> set[Member]:
     return {read_member(patterns[pattern], text) for text in given}
 
 
-def _move(command_job: CommandJob, pattern: str, to: Callable[[State], State], options: MoveOptions) -> int:
-    read = command_job.job
-    job_journal = job_journal_of(read, command_job.journal())
-    phase = job_journal.phases.all().get(pattern, PatternPhase(pattern))
+def _move(session: JobSession, pattern: str, to: Callable[[State], State], options: MoveOptions) -> int:
+    phase = session.phases.all().get(pattern, PatternPhase(pattern))
     refuse_moved(phase, options.shown)
     after = to(phase.state)
     if not phase.fault and is_back(phase.state, after):
-        return _down(job_journal, phase, after, options)
-    patterns = pattern_names(read)
+        return _down(session, phase, after, options)
+    patterns = pattern_names(session.job)
     if isinstance(patterns, MigratorError):
         raise patterns
     need_pattern(pattern, patterns)
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        evicted = instances_to_evict(job_journal.service_registry(), options.gone)
-        evidence_sources = stack.enter_context(
-            open_evidence(replace(job_journal, gone=options.gone), "cutover", stop.is_set)
-        )
-        stage = Cutover(job_journal.phases, options.who, evidence_sources.context.checked.mapping.revision)
+        stack.enter_context(stop_on_signals(session.stop))
+        evicted = instances_to_evict(session.service_registry(), options.gone)
+        sources = stack.enter_context(session.another("cutover", live_patience=ONCE, gone=options.gone))
+        stage, gatherer = Cutover(session.phases, options.who, sources.mapping.revision), gatherer_of(sources)
         # The version known when the command was given is moved; a faster command has moved another version.
-        judged = _judged(stage, evidence_sources, phase, after, options)
+        judged = _judged(stage, gatherer, phase, after, options)
         if options.goes(judged) and options.wants_a_yes(judged):
             options.need_yes(judged)
             # The question may have stood for hours, so the evidence is judged once more.
-            judged = _judged(stage, evidence_sources, phase, judged.after, options)
+            judged = _judged(stage, gatherer, phase, judged.after, options)
         if not options.goes(judged):
             return _stays(judged, options)
         moved = stage.move(judged, reason=_reason(options, evicted), override=bool(options.override))
-        remove_instances(job_journal, options.gone)
-        return _tell(job_journal, judged, moved, options)
+        remove_instances(session, options.gone)
+        return _tell(session, judged, moved, options)
 
 
 def _judged(
-    stage: Cutover, evidence_sources: EvidenceSources, phase: PatternPhase, after: State, options: MoveOptions
+    stage: Cutover, gatherer: EvidenceGatherer, phase: PatternPhase, after: State, options: MoveOptions
 ) -> Judgement:
     """By the evidence of now, of which people are shown what is not ok; with --dry-run all of it."""
-    lines = partial(evidence_sources.gatherer.lines, one_way=options.one_way)
+    lines = partial(gatherer.lines, one_way=options.one_way)
     judged = stage.judge(phase, after, lines)
     if not options.as_json:
         print_evidence(judged.lines, every=options.dry_run)
@@ -323,21 +320,21 @@ def _reason(options: MoveOptions, evicted: Sequence[Instance]) -> str:
     return "; ".join(filter(None, (options.override or options.reason, one_way, *gone)))
 
 
-def _down(job_journal: JobJournal, phase: PatternPhase, after: State, options: MoveOptions) -> int:
+def _down(session: JobSession, phase: PatternPhase, after: State, options: MoveOptions) -> int:
     """A move back by the journal alone: neither source nor table may stand in its way."""
     judged = Judgement(phase.pattern, phase.state, after, phase.version, ())
     if options.dry_run:
         return _stays(judged, options)
-    evicted = instances_to_evict(job_journal.service_registry(), options.gone)
-    stage = Cutover(job_journal.phases, options.who, known_revision(job_journal.job) or "")
+    evicted = instances_to_evict(session.service_registry(), options.gone)
+    stage = Cutover(session.phases, options.who, known_revision(session.job) or "")
     moved = stage.roll_back(phase, after, _reason(options, evicted))
-    remove_instances(job_journal, options.gone)
-    return _tell(job_journal, judged, moved, options)
+    remove_instances(session, options.gone)
+    return _tell(session, judged, moved, options)
 
 
-def _tell(job_journal: JobJournal, judged: Judgement, moved: PatternPhase, options: MoveOptions) -> int:
+def _tell(session: JobSession, judged: Judgement, moved: PatternPhase, options: MoveOptions) -> int:
     data = judgement_data(judged) | {"moved": True}
-    return print_moves(job_journal, [MovedPattern(data, moved)], as_json=options.as_json, wait=options.wait)
+    return print_moves(session, [MovedPattern(data, moved)], as_json=options.as_json, wait=options.wait)
 
 
 def _stays(judged: Judgement, options: MoveOptions) -> int:

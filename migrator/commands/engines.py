@@ -13,7 +13,7 @@ from migrator.cli.extensions import ENGINES
 from migrator.mapping.model.results import Sample
 from migrator.settings.job import Job
 from migrator.stages.core.parallel import OpenPages
-from migrator.stages.session.job import CommandJob
+from migrator.stages.session.session import JobSession
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +57,10 @@ class Engine:
             raise click.UsageError(f"--engine {self.name} goes without {', '.join(named)}")
 
     def open(
-        self, stack: ExitStack, command_job: CommandJob, job: Job, kind: str, source_url: str = ""
+        self, stack: ExitStack, session: JobSession, job: Job, kind: str, source_url: str = ""
     ) -> PageEngine | None:
         """None where this host works the pages. Raises: SettingsError where something is missing, before anything starts."""
         if self.name is None:
             return None
-        opened: PageEngine = ENGINES[self.name](stack, command_job, job, kind, self.master, source_url)
+        opened: PageEngine = ENGINES[self.name](stack, session, job, kind, self.master, source_url)
         return opened

@@ -7,13 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import Event
 
 from migrator.cli.runs_text import Unshown
 from migrator.cli.watched import Watched, signs_of
-from migrator.journal.lease import JoinedLease
-from migrator.journal.runs import SqlJournal
-from migrator.journal.shares import SqlShares
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run, RunIdentity
@@ -25,20 +21,19 @@ from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.core.pace import NoLimit, Pace
 from migrator.stages.core.parallel import PageCall
 from migrator.stages.core.shares import RunBudget
-from migrator.stages.process.budget import left_to_join, scope_of_run, shares_of, with_connections
+from migrator.stages.process.budget import left_to_join, scope_of_run, with_connections
 from migrator.stages.process.session import (
     chosen,
     identity_of,
     is_over,
     joined_run,
-    joined_session,
     need_bucket,
     need_done,
+    run_edges,
     scope_of,
 )
 from migrator.stages.process.write_path import Tell, choose_path
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import JobContext, write_ownership
+from migrator.stages.session.session import Held, JobSession
 from migrator.stages.verify.scan import direct_items
 from migrator.stages.verify.stage import Verify, VerifyOptions
 
@@ -68,8 +63,8 @@ class Joining:
 class Joined:
     """A process at work on a run of another one's, until its block ends. `call`: what is done with pages of one name."""
 
-    journal: SqlJournal
-    lease: JoinedLease
+    session: JobSession
+    lease: Held
     identity: RunIdentity
     run: Run
     who: str
@@ -83,107 +78,102 @@ class Joined:
 
     def until_over(self) -> None:
         """Works on pages until the run is over. Raises: as the stage does; StoppedError where it did not come to its end."""
-        self.stage.join(self.run, self.entities, partial(is_over, self.journal, self.lease, self.identity))
-        need_done(self.journal, self.identity)
+        self.stage.join(
+            self.run, self.entities, partial(is_over, self.session.journal, self.lease, self.identity)
+        )
+        need_done(self.session.journal, self.identity)
 
     def need_at_work(self) -> None:
         """Raises: StoppedError where the run is over, or the process that began it is gone."""
-        if is_over(self.journal, self.lease, self.identity):
+        if is_over(self.session.journal, self.lease, self.identity):
             raise StoppedError(f"run {self.run.id} is over")
 
 
 @contextmanager
-def open_joined_backfill(journal: SqlJournal, joining: Joining, stop: Event, tell: Tell) -> Iterator[Joined]:
+def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> Iterator[Joined]:
     """Raises: SettingsError where nothing is to be joined, or it is another run than `joining` says."""
     with ExitStack() as stack:
-        lease, context, connections = _entered(stack, "backfill", journal, joining, stop)
-        job, mapping = context.job, context.checked.mapping
-        entities = chosen(context.checked.entities, joining.entities)
-        need_bucket(job, entities)
-        session = joined_session(job, mapping.table, journal, lease, stop)
-        ownership = write_ownership(job, mapping, journal)
+        lease, session, connections = _entered(stack, "backfill", session, joining)
+        entities = chosen(session.checked.entities, joining.entities)
+        need_bucket(session.job, entities)
+        edges, ownership = run_edges(session, lease.check), session.ownership
         (ownership.need_direct if joining.force else ownership.need_rows)()
-        choice = choose_path(stack, context, session, stop, tell, force=joining.force)
+        choice = choose_path(stack, session, edges, tell, force=joining.force)
         scope = scope_of(entities, joining.limit, named=bool(joining.entities))
         identity = identity_of(
-            "backfill", context, session.table_id, entities, scope, installation=choice.installation
+            "backfill", session, session.table_id, entities, scope, installation=choice.installation
         )
-        run = joined_run(journal, identity)
-        options = BackfillOptions(joining.workers, job.tuning.page_rows, joining.limit)
-        edges = (choice.source(context), journal, choice.path(context, session), Unshown())
-        stage = Backfill(*edges, options, stop, who=joining.who)
-        assert session.target is not None
-        watched = Watched(
-            *("backfill", context, journal, session.target),
-            *(signs_of(job.tuning), joining.address, scope_of_run(run)),
-            Share(joining.who, connections=connections),
+        run, tuning = joined_run(session.journal, identity), session.job.tuning
+        options = BackfillOptions(joining.workers, tuning.page_rows, joining.limit)
+        path = choice.path(session, edges)
+        stage = Backfill(
+            *(choice.source(session), session.journal, path, Unshown(), options, session.stop),
+            who=joining.who,
         )
-        left = _left(context, entities, journal, run) if joining.is_counted else 1
+        own = Share(joining.who, connections=connections)
+        watched = Watched("backfill", session, signs_of(tuning), joining.address, scope_of_run(run), own)
+        left = _left(session, entities, run) if joining.is_counted else 1
         stage = watched.open_backfill(stack, stage, left)
         by_name = {entity.name: entity for entity in entities}
         call = partial(_backfilled, stage, run, by_name)
-        yield Joined(journal, lease, identity, run, joining.who, entities, stage, call)
+        yield Joined(session, lease, identity, run, joining.who, entities, stage, call)
 
 
 @contextmanager
-def open_joined_verify(journal: SqlJournal, joining: Joining, stop: Event, tell: Tell) -> Iterator[Joined]:
+def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Iterator[Joined]:
     """Raises: SettingsError where nothing is to be joined, or it is another run than `joining` says."""
     with ExitStack() as stack:
-        lease, context, connections = _entered(stack, "verify", journal, joining, stop)
-        job, entities = context.job, context.checked.entities
+        lease, session, connections = _entered(stack, "verify", session, joining)
+        job, entities, target = session.job, session.checked.entities, session.target
         need_bucket(job, entities)
-        target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
-        identity = identity_of("verify", context, target.table_id(), entities, joining.scope)
-        run = joined_run(journal, identity)
+        identity = identity_of("verify", session, session.table_id, entities, joining.scope)
+        run = joined_run(session.journal, identity)
         tuning = job.tuning
         stage = Verify(
-            *(context.source, target.store, journal, Unshown()),
+            *(session.source, target.store, session.journal, Unshown()),
             check=lease.check,
             confirm=None,
             is_quiet=lambda: True,
-            direct=direct_items(context.checked, job.leave),
+            direct=direct_items(session.checked, job.leave),
             options=VerifyOptions(joining.workers, tuning.page_rows, tuning.scan_segments, joining.sample),
-            stop=stop,
+            stop=session.stop,
             objects=target.objects,
             who=joining.who,
         )
-        shares = shares_of(job, journal, scope_of_run(run))
-        stage = sharing(stack, stage, context, shares, connections)
-        yield Joined(
-            journal, lease, identity, run, joining.who, entities, stage, partial(stage.work, run, entities)
-        )
+        stage = sharing(stack, stage, session, run, connections)
+        call = partial(stage.work, run, entities)
+        yield Joined(session, lease, identity, run, joining.who, entities, stage, call)
 
 
-def sharing(
-    stack: ExitStack, stage: Verify, context: JobContext, shares: SqlShares, connections: int
-) -> Verify:
+def sharing(stack: ExitStack, stage: Verify, session: JobSession, run: Run, connections: int) -> Verify:
     """The stage with its part of the run's budgets: its pages begin when others have made room."""
     pace = Pace(NoLimit())
     own = Share(stage.who, connections=connections)
-    stack.enter_context(RunBudget(shares, own, [context.source.pace], pace))
+    shares = session.shares(scope_of_run(run))
+    stack.enter_context(RunBudget(shares, own, [session.source.pace], pace))
     rest = partial(nap, stop=stage.stop.is_set, sleep=time.sleep)
     return replace(stage, is_shared=True, begin=lambda: pace.wait(rest))
 
 
 def _entered(
-    stack: ExitStack, command: str, journal: SqlJournal, joining: Joining, stop: Event
-) -> tuple[JoinedLease, JobContext, int]:
+    stack: ExitStack, command: str, session: JobSession, joining: Joining
+) -> tuple[Held, JobSession, int]:
     """The driver's lease, the job over its source, and how many connections that takes; 0: as many as it wants."""
     job, connections = joining.job, joining.connections
-    lease = stack.enter_context(JoinedLease(journal, job.name))
+    lease = stack.enter_context(session.joined_lease())
     if connections is None:
-        latest = journal.runs(job.name)[-1]
-        connections = left_to_join(job, shares_of(job, journal, scope_of_run(latest)))
-    opened = job_wiring.open_job(
-        with_connections(job, connections), command, workers=joining.workers, stop=stop.is_set
-    )
+        latest = session.journal.runs(job.name)[-1]
+        connections = left_to_join(job, session.shares(scope_of_run(latest)))
+    limited = with_connections(job, connections)
+    opened = session.another(command, job=limited, workers=joining.workers)
     return lease, stack.enter_context(opened), connections
 
 
-def _left(context: JobContext, entities: Sequence[CompiledEntity], journal: SqlJournal, run: Run) -> int:
+def _left(session: JobSession, entities: Sequence[CompiledEntity], run: Run) -> int:
     """Rows that are not written yet."""
     return max(
-        1, sum(context.source.rows_about(entity.plan) for entity in entities) - journal.tally(run).rows
+        1,
+        sum(session.source.rows_about(entity.plan) for entity in entities) - session.journal.tally(run).rows,
     )
 
 

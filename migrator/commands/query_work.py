@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import click
@@ -28,7 +27,6 @@ from migrator.cli.options import (
 )
 from migrator.cli.runs_text import SampleBars, SampleLines
 from migrator.cli.tables import FittedTable
-from migrator.journal.phases import SqlEvidence
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.language.redaction import json_ready, json_text, mask, value_texts
 from migrator.mapping.model import mapping as mappings
@@ -51,9 +49,8 @@ from migrator.stages.live.daemon import RelayLag
 from migrator.stages.patterns import question
 from migrator.stages.patterns.question import ask
 from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import CommandJob
-from migrator.stages.session.live import ONCE, open_live
+from migrator.stages.session.live import ONCE
+from migrator.stages.session.session import JobSession
 
 # ── Answers of access patterns and results of replays, as text and JSON ──
 
@@ -398,18 +395,16 @@ def _replay_cell(values: Mapping[str, Any] | None, name: str) -> str:
 
 def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_json: bool) -> int:
     """The exit code of `migrator look --pattern`."""
-    read = job_wiring.read_job(job)
     texts = _param_texts(params)
-    with job_wiring.open_job(read, "query") as context:
-        mapping = context.checked.mapping
+    with JobSession(job, "query") as session:
+        mapping = session.checked.mapping
         if pattern not in mapping.patterns:
             advice = did_you_mean(pattern, mapping.patterns)
             raise SettingsError(f"the mapping has no access pattern '{pattern}'{advice}")
         chosen = mapping.patterns[pattern]
         values = read_params(chosen, texts)
-        target = job_wiring.open_target(read, mapping.table, lambda: False)
-        plans = context.checked.read_plans
-        answer = ask(mapping, chosen, values, context.source, target.store, plans=plans)
+        plans, store = session.checked.read_plans, session.target.store
+        answer = ask(mapping, chosen, values, session.source, store, plans=plans)
     if as_json:
         click.echo(json_text(answer_data(answer)))
     else:
@@ -442,32 +437,29 @@ _PATIENCE_S = 10.0
 
 
 @belonging(applies=lambda asked: not (asked["control"] or asked["dry_run"]))
-def replay(
-    command_job: CommandJob, names: tuple[str, ...], questions: int, workers: int, **flags: Any
-) -> int:
+def replay(session: JobSession, names: tuple[str, ...], questions: int, workers: int, **flags: Any) -> int:
     """The exit code of `migrator shadow replay`."""
-    read = _tuned(command_job.job, workers)
+    read = _tuned(session.job, workers)
     seed = _seed(flags["seed"])
     settle_s = DEFAULT_SETTLE_S if flags["settle_s"] is None else flags["settle_s"]
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        context = stack.enter_context(job_wiring.open_job(read, "shadow", workers=workers, stop=stop.is_set))
-        patterns = _chosen(context.checked.mapping, names)
+        stop = stack.enter_context(stop_on_signals(session.stop))
+        opened = session.another("shadow", job=read, workers=workers, live_patience=ONCE)
+        session = stack.enter_context(opened)
+        patterns = _chosen(session.checked.mapping, names)
         store, record, lag_s = None, None, _no_lag
         if not flags["control"]:
             if not flags["dry_run"]:
-                record = _record(command_job, context.checked.mapping, stop)
-            target = job_wiring.open_target(read, context.checked.mapping.table, stop.is_set)
-            target.table_id()
-            store = target.store
-            live = stack.enter_context(open_live(read, "shadow", patience=ONCE, source=context.source))
-            lag_s = RelayLag(live.marks.state)
+                record = _record(session)
+            _ = session.table_id
+            store = session.target.store
+            lag_s = RelayLag(session.live.marks.state)
         progress = replay_progress()
         stack.enter_context(progress)
         options = ReplayOptions(questions, seed, settle_s, workers)
-        mapping, entities = context.checked.mapping, context.checked.read
+        mapping, entities = session.checked.mapping, session.checked.read
         stage = Replay(
-            mapping, entities, context.source, store, options, progress=progress, stop=stop, lag_s=lag_s
+            mapping, entities, session.source, store, options, progress=progress, stop=stop, lag_s=lag_s
         )
         begun_at = 0 if record is None else record.begin(stop.is_set)
         result = _run(stage, patterns)
@@ -490,9 +482,9 @@ def _no_lag() -> float:
     return 0.0
 
 
-def _record(command_job: CommandJob, mapping: mappings.Mapping, stop: Event) -> ReplayRecord:
+def _record(session: JobSession) -> ReplayRecord:
     """Opened before anything is asked, so that a journal that cannot keep the findings is an error at once."""
-    evidence = SqlEvidence(command_job.journal(stop.is_set).database, command_job.job.name)
+    evidence, mapping = session.evidence, session.checked.mapping
     return ReplayRecord(evidence, mapping.revision, answer_digests(mapping, ()))
 
 

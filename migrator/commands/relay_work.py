@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from threading import Event
 from typing import Any
 
 import click
@@ -23,9 +22,6 @@ from migrator.cli.relay_text import RelayReport, lag_line, open_line
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.processes import Others, Part, end_with_parent, options_of
-from migrator.journal.changes import SqlChanges
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import newest_of
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run
@@ -34,13 +30,10 @@ from migrator.runtime.logs import get_logger
 from migrator.settings.job import Job
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.live.daemon import Daemon
-from migrator.stages.process.budget import divided, shares_of, taken_by, with_connections
+from migrator.stages.process.budget import divided, taken_by, with_connections
 from migrator.stages.process.session import begin, identity_of, need_bucket
 from migrator.stages.process.write_path import begin_revision, tell_unmarked, tell_unverified
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import CommandJob, JobContext, write_ownership
-from migrator.stages.session.live import ConcurrentEdges
+from migrator.stages.session.session import ConcurrentEdges, JobSession
 
 # ──
 # Whether changes still leave marks: a relay whose triggers or streams are gone would be idle, without an error.
@@ -124,7 +117,7 @@ class _Asked:
 
 @belonging()
 def relay(
-    command_job: CommandJob,
+    session: JobSession,
     once: bool,
     dry_run: bool,
     workers: int,
@@ -137,19 +130,17 @@ def relay(
     if processes > 1 and is_marks_alone:
         raise click.UsageError("--processes goes without --dry-run and --discard-failed, which make no items")
     asked = _Asked(once, workers, processes, Part.of(part) if part else None, options)
-    read = _job_of(command_job.job, asked)
-    with failure_kept("relay", command_job), ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
+    read = _job_of(session.job, asked)
+    with failure_kept("relay", session), ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals(session.stop))
         if part:
             end_with_parent(stop)
-        parsed = _mapping_gone_back_to(read, command_job.journal(stop.is_set))
-        opened = job_wiring.open_job(read, "relay", workers=workers, stop=stop.is_set, parsed=parsed)
-        context = stack.enter_context(opened)
-        need_bucket(read, context.checked.entities)
+        parsed = _mapping_gone_back_to(session)
+        session = stack.enter_context(session.another("relay", job=read, workers=workers, parsed=parsed))
+        need_bucket(read, session.checked.entities)
         if is_marks_alone:
-            as_json = options["as_json"]
-            return _marks_alone(stack, command_job, context, stop, discard=not dry_run, as_json=as_json)
-        return _work(stack, command_job, context, asked, stop)
+            return _marks_alone(session, discard=not dry_run, as_json=options["as_json"])
+        return _work(stack, session, asked)
 
 
 def _job_of(job: Job, asked: _Asked) -> Job:
@@ -159,26 +150,26 @@ def _job_of(job: Job, asked: _Asked) -> Job:
     return replace(with_connections(job, asked.part.connections), hooks=())
 
 
-def _mapping_gone_back_to(job: Job, journal: SqlJournal) -> ParsedMapping | None:
+def _mapping_gone_back_to(session: JobSession) -> ParsedMapping | None:
     """The journal's mapping, if the job has gone back from that of its file: a supervisor starts the relay again while the
     file is still the one that was left. None for the file's."""
-    own, newest = known_revision(job), newest_of(journal.database, job.name)
-    changes = SqlChanges(journal.database, job.name)
-    if own is None or newest is None or newest.revision.mapping == own or not changes.is_left(own):
+    job = session.job
+    own, newest = known_revision(job), session.newest()
+    if own is None or newest is None or newest.revision.mapping == own or not session.changes.is_left(own):
         return None
     revision = newest.revision.mapping
     say(
         f"warning: {job.mapping}: the job has gone back from this mapping to {revision}, and the relay works by that one."
         f" Put its file in place ({older_file(job, revision)})"
     )
-    return kept_mapping(changes, job, revision)
+    return kept_mapping(session, revision)
 
 
-def _work(stack: ExitStack, command_job: CommandJob, context: JobContext, asked: _Asked, stop: Event) -> int:
-    read, once, options = context.job, asked.once, asked.options
-    edges, journal, run = _open(stack, context, command_job, stop, force=options["force"])
-    capture_check = CaptureCheck(partial(live_wiring.capture_status, context))
-    keep = partial(_keep, edges, journal, stop, capture_check, force=options["force"])
+def _work(stack: ExitStack, session: JobSession, asked: _Asked) -> int:
+    read, journal, stop = session.job, session.journal, session.stop
+    once, options = asked.once, asked.options
+    edges, run = _open(stack, session, force=options["force"])
+    keep = partial(_keep, edges, CaptureCheck(session.capture_status), force=options["force"])
     later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
     lag = lag_watch(read, later, edges.live.marks.state)
     report = RelayReport(
@@ -192,25 +183,25 @@ def _work(stack: ExitStack, command_job: CommandJob, context: JobContext, asked:
     own = Share(
         asked.part.id if asked.part else secrets.token_hex(8), connections=taken_by(read, asked.workers)
     )
-    others = Others.reserved(shares_of(read, journal, RELAYS), asked.processes - 1, own.connections)
-    watched = Watched("relay", context, journal, edges.target, report.signs, address, RELAYS, own)
+    others = Others.reserved(session.shares(RELAYS), asked.processes - 1, own.connections)
+    watched = Watched("relay", session, report.signs, address, RELAYS, own)
     pace = watched.open(stack, report.advance, [relay_part(report)])
     if once and pace.throttle.paused:
         what = f"job {read.name} is {pace.held}: no change was processed"
         raise StoppedError(f"{what}. Run `migrator pace {read.path} --resume`, then run this command again")
     edges_of_daemon = (edges.relay, edges.heartbeats, report, edges.guard)
     daemon = Daemon(*edges_of_daemon, asked.workers, stop, held=lambda: pace.held)
-    with RunEnd(journal, run, read.hooks), shown_live(report.line):
+    with RunEnd(journal.end_run, run, read.hooks), shown_live(report.line):
         _run(daemon, report, others, asked.words(read), once=once)
     if once:
         edges.guard()
     _print_end(report, daemon, as_json=options["as_json"])
     failed = edges.live.marks.state().failed
     open_kinds = edges.open_findings.counts(above=highest).keys() - _WRITTEN_ALL_THE_SAME
-    unmarked = live_wiring.capture_status(context).unmarked() if once else []
+    unmarked = session.capture_status().unmarked() if once else []
     for what in unmarked:
         click.echo(f"warning: {what}", err=True)
-    if once and stop.is_set() and not _is_over(edges, journal):
+    if once and stop.is_set() and not session.ownership.is_service():
         raise Interrupted("stopped before every mark was looked at; the same command goes on with them")
     return DIFFERENT if once and (failed or daemon.left or open_kinds or unmarked) else 0
 
@@ -225,28 +216,17 @@ def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
         click.echo(f"warning: {what}; see whether it is stuck, and give the same command again", err=True)
 
 
-def _marks_alone(
-    stack: ExitStack,
-    command_job: CommandJob,
-    context: JobContext,
-    stop: Event,
-    *,
-    discard: bool,
-    as_json: bool,
-) -> int:
-    live = stack.enter_context(
-        live_wiring.open_live(context.job, "relay", stop=stop.is_set, source=context.source)
-    )
-    live_wiring.need_installation(live, context)
+def _marks_alone(session: JobSession, *, discard: bool, as_json: bool) -> int:
+    session.need_installation()
     if discard:
-        discarded = live.marks.discard_failed(DISCARDED_TRIES)
+        discarded = session.live.marks.discard_failed(DISCARDED_TRIES)
         data, line = (
             {"discarded": discarded},
             f"{discarded:,} mark(s) discarded; run `migrator verify --repair`",
         )
     else:
-        counts = live_wiring.open_findings_of(context.job, command_job.journal()).counts()
-        state = live.marks.state()
+        counts = session.open_findings.counts()
+        state = session.live.marks.state()
         data = {name: value for name, value in asdict(state).items() if name != "slot"}
         data |= {"open_findings": counts} | ({} if state.slot is None else {"slot": asdict(state.slot)})
         line = "\n".join(filter(None, (lag_line(state, counts), open_line(counts))))
@@ -257,51 +237,31 @@ def _marks_alone(
     return 0
 
 
-def _open(
-    stack: ExitStack,
-    context: JobContext,
-    command_job: CommandJob,
-    stop: Event,
-    *,
-    force: bool,
-) -> tuple[ConcurrentEdges, SqlJournal, Run]:
-    job = context.job
-    target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
-    table_id = target.table_id()
-    journal = command_job.journal(stop.is_set)
-    edges = stack.enter_context(
-        live_wiring.open_concurrent_edges(context, target, journal, table_id, stop.is_set)
-    )
-    ownership = write_ownership(job, context.checked.mapping, journal)
+def _open(stack: ExitStack, session: JobSession, *, force: bool) -> tuple[ConcurrentEdges, Run]:
+    edges, ownership = stack.enter_context(session.open_concurrent()), session.ownership
     ask = ownership.need_direct if force else ownership.need_rows
     ask()
-    live_wiring.revisions_of(context, journal).refuse_old()
-    installation = live_wiring.need_installation(edges.live, context)
+    session.revisions.refuse_old()
+    session.live = edges.live
+    installation = session.need_installation()
     edges.guard()
-    tell_unmarked(job, journal, installation, say)
-    tell_unverified(journal, job, installation, say)
-    begin_revision(edges, stop, say, force=force)
+    tell_unmarked(session, installation, say)
+    tell_unverified(session, installation, say)
+    begin_revision(edges, say, force=force)
     edges.open_findings.keep_entities(edges.entities)
-    identity = identity_of("relay", context, table_id, context.checked.entities)
-    return edges, journal, begin(journal, identity, again=True, after=0)
+    identity = identity_of("relay", session, session.table_id, session.checked.entities)
+    return edges, begin(session.journal, identity, again=True, after=0)
 
 
-def _keep(
-    edges: ConcurrentEdges, journal: SqlJournal, stop: Event, check_capture: CaptureCheck, *, force: bool
-) -> None:
+def _keep(edges: ConcurrentEdges, check_capture: CaptureCheck, *, force: bool) -> None:
     """What a relay does now and then; it ends where the service may write the table itself, unless `force`."""
     edges.guard()
     check_capture()
-    if not force and _is_over(edges, journal):
+    if not force and edges.session.ownership.is_service():
         click.echo(
             "every access pattern is complete: nothing is made of rows any more, the relay ends", err=True
         )
-        stop.set()
-
-
-def _is_over(edges: ConcurrentEdges, journal: SqlJournal) -> bool:
-    """Whether the service may write the table itself by now."""
-    return write_ownership(edges.context.job, edges.context.checked.mapping, journal).is_service()
+        edges.session.stop.set()
 
 
 def _run(daemon: Daemon, report: RelayReport, others: Others, words: Sequence[str], *, once: bool) -> None:

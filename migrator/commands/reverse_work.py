@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from threading import Event
 from typing import Any
 
 import click
@@ -16,17 +15,12 @@ from migrator.cli.inert import plain
 from migrator.cli.options import belonging, print_folded, progress, say, stop_on_signals
 from migrator.cli.text import SHOWN
 from migrator.commands.mapping_source import inverse_data, inverse_lines
-from migrator.journal.lease import RunLease, is_doing
-from migrator.journal.reverse import SqlReverseJournal
-from migrator.journal.runs import SqlJournal
-from migrator.journal.streams import SqlStreamJournal
 from migrator.mapping.language.redaction import key_templates, masked_keys
 from migrator.mapping.model.journal import Progress
 from migrator.mapping.model.mapping import Mapping, Template
 from migrator.mapping.model.rows import MOST, Check, RowDifference, RowsVerified, Unkept, WaitingRow
+from migrator.mapping.model.shards import StreamJournal
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError
-from migrator.settings.transforms import read_mapping, sound_mapping
-from migrator.source.dynamodb.reader import StreamReader, begin
 from migrator.stages.cutover.rollback import ROWS_OF_ITEMS, WAY_BACK
 from migrator.stages.reverse.daemon import (
     DirectChangedError,
@@ -37,9 +31,9 @@ from migrator.stages.reverse.daemon import (
     status_of,
 )
 from migrator.stages.reverse.stage import Reverse
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import CommandJob, JobContext, Target, on_record
-from migrator.stages.session.reverse import ReverseEdges, checkpoints_of, remembered_of
+from migrator.stages.session.live import ONCE
+from migrator.stages.session.reverse import ReverseEdges, remembered_of, shards_of
+from migrator.stages.session.session import JobSession
 
 # ── What `migrator reverse verify` came to: lines for people ──
 
@@ -133,16 +127,14 @@ _SHOWN = 20
 
 
 @belonging()
-def check(command_job: CommandJob, as_json: bool) -> int:
+def check(session: JobSession, as_json: bool) -> int:
     """The exit code of `migrator reverse check`."""
-    parsed = read_mapping(command_job.job.mapping)
-    with job_wiring.open_job(command_job.job, "reverse") as context:
-        target = command_job.target_with_short_wait
-        names = command_job.job.direct or context.checked.mapping.entities
-        edges = ReverseEdges(context, target, names, lambda: False)
+    with session.another("reverse", live_patience=ONCE) as session:
+        parsed = session.parsed
+        edges = ReverseEdges(session, session.job.direct or parsed.mapping.entities)
         tables, hindrances = edges.inverse.tables, _hindrances(edges)
         notes = edges.notes()
-        unkept = Unkept() if hindrances else _unkept(command_job, context, target)
+        unkept = Unkept() if hindrances else _unkept(session)
     if as_json:
         data = [inverse_data(parsed, table) for table in tables]
         print_json(
@@ -163,56 +155,55 @@ def check(command_job: CommandJob, as_json: bool) -> int:
     return DIFFERENT if hindrances else CLEAN
 
 
-def _unkept(command_job: CommandJob, context: JobContext, target: Target) -> Unkept:
+def _unkept(session: JobSession) -> Unkept:
     """Of the entities that services write, by the journal. Without any, no item can have more than its row."""
-    journal = command_job.journal()
-    if not (direct := on_record(command_job.job, journal).direct):
+    if not (direct := session.on_record().direct):
         return Unkept()
-    edges = ReverseEdges(context, target, direct, lambda: False)
-    with edges.stage(journal) as stage, progress() as shown:
-        return edges.verify(stage, Event(), shown, 0.0).unkept()
+    edges = ReverseEdges(session, direct)
+    with edges.stage() as stage, progress() as shown:
+        return edges.verify(stage, shown, 0.0).unkept()
 
 
 @belonging()
 def start(
-    command_job: CommandJob, once: bool, restart: bool, dry_run: bool, settle_s: float, as_json: bool
+    session: JobSession, once: bool, restart: bool, dry_run: bool, settle_s: float, as_json: bool
 ) -> int:
     """The exit code of `migrator reverse start`."""
-    job, worked = command_job.job, 0
+    worked = 0
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        context = stack.enter_context(job_wiring.open_job(job, "reverse", stop=stop.is_set))
-        journal = command_job.journal(stop.is_set)
-        target = _table_of(command_job, context, stop)
-        shards, remembered = _journals(command_job)
+        stop = stack.enter_context(stop_on_signals(session.stop))
+        session = stack.enter_context(session.another("reverse", live_patience=ONCE))
+        _refuse_strange(session)
+        shards, remembered = shards_of(session), remembered_of(session)
         begun_at, goes_on = remembered.now(), True
         while goes_on:
             # By the journal and not by the job: it says so before the first direct write, and this process may be older.
-            direct = on_record(job, journal).direct
-            edges = ReverseEdges(context, target, direct, stop.is_set)
+            direct = session.on_record().direct
+            edges = ReverseEdges(session, direct)
             _need(_hindrances(edges))
             if dry_run:
                 break
-            _refuse_beside_the_way_back(command_job, journal)
+            _refuse_beside_the_way_back(session)
             _begin(edges, shards, restart=restart)
             for line in _writer_lines(edges.sql_writers(refuse=True)):
                 say(line)
             restart = False
-            with edges.stage(journal, settle_s) as stage:
-                work = WhileDirect(stage, direct, lambda: on_record(job, journal).direct)
-                reader = StreamReader(edges.stream, shards, work, lease_s=job.tuning.lease_s)
-                daemon = ReverseDaemon(reader, work, shards, stop, once, stop.wait, begun_at, None)
+            with edges.stage(settle_s) as stage:
+                work = WhileDirect(stage, direct, lambda: session.on_record().direct)
+                daemon = ReverseDaemon(
+                    edges.reader(work, shards), work, shards, stop, once, stop.wait, begun_at, None
+                )
                 goes_on = _turns(daemon)
                 worked += stage.worked
         _print_ended(worked, told := status_of(shards, remembered), as_json=as_json)
     return DIFFERENT if once and told.findings else CLEAN
 
 
-def _refuse_beside_the_way_back(command_job: CommandJob, journal: SqlJournal) -> None:
+def _refuse_beside_the_way_back(session: JobSession) -> None:
     """It would refuse SQL writers once more, and put away what a service wrote too late before the way back has seen it.
 
     Raises: StoppedError."""
-    if is_doing(journal, command_job.job.name, WAY_BACK):
+    if session.is_doing(WAY_BACK):
         what = "`migrator cutover rollback` is at work, and no process of reverse begins beside it"
         raise StoppedError(f"{what}; give this command again when it has ended")
 
@@ -244,7 +235,7 @@ def _print_ended(worked: int, told: ReverseStatus, *, as_json: bool) -> None:
 
 @belonging()
 def verify(
-    command_job: CommandJob,
+    session: JobSession,
     repair: bool,
     delete_rows: bool,
     dry_run: bool,
@@ -253,42 +244,39 @@ def verify(
     whole_keys: bool,
 ) -> int:
     """The exit code of `migrator reverse verify`."""
-    job = command_job.job
     if not repair and (dry_run or delete_rows):
         name = "--dry-run" if dry_run else "--delete-rows"
         raise SettingsError(f"{name} goes with --repair; without it reverse verify writes nothing anyway")
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        context = stack.enter_context(job_wiring.open_job(job, "reverse", stop=stop.is_set))
-        journal = command_job.journal(stop.is_set)
-        target = _table_of(command_job, context, stop)
+        stack.enter_context(stop_on_signals(session.stop))
+        session = stack.enter_context(session.another("reverse", live_patience=ONCE))
+        _refuse_strange(session)
         writes = repair and not dry_run
         # The way back holds it, too: what is the truth does not change while this command writes rows.
-        lease = stack.enter_context(RunLease(journal, job.name)) if writes else None
-        direct = on_record(job, journal).direct
-        edges = ReverseEdges(context, target, direct or context.checked.mapping.entities, stop.is_set)
+        lease = stack.enter_context(session.lease()) if writes else None
+        direct = session.on_record().direct
+        edges = ReverseEdges(session, direct or session.mapping.entities)
         if repair:
             _need_direct(direct)
         _need(_hindrances(edges) if repair else edges.unreadable())
         if writes:
-            _need_begun(command_job)
-        stage = stack.enter_context(edges.stage(journal, settle_s))
+            _need_begun(session)
+        stage = stack.enter_context(edges.stage(settle_s))
         with progress() as shown:
-            result = edges.verify(stage, stop, shown, settle_s).run()
+            result = edges.verify(stage, shown, settle_s).run()
             if repair:
                 say(_planned(result, delete_rows=delete_rows))
             if lease is not None:
-                mending = _Mending(command_job, edges, stage, stop, shown, settle_s, lease.check)
+                mending = _Mending(session, edges, stage, shown, settle_s, lease.check)
                 mending.run(delete_rows=delete_rows)
-                for line in _waiting_lines(status_of(*_journals(command_job))):
+                for line in _waiting_lines(_status_of(session)):
                     say(line)
-                result = edges.verify(stage, stop, shown, settle_s).run()
-        _print_compared(result, context, as_json=as_json, whole_keys=whole_keys)
+                result = edges.verify(stage, shown, settle_s).run()
+        _print_compared(result, session.mapping, as_json=as_json, whole_keys=whole_keys)
     return CLEAN if result.is_clean and not result.unkept else DIFFERENT
 
 
-def _print_compared(result: RowsVerified, context: JobContext, *, as_json: bool, whole_keys: bool) -> None:
-    mapping = context.checked.mapping
+def _print_compared(result: RowsVerified, mapping: Mapping, *, as_json: bool, whole_keys: bool) -> None:
     if as_json:
         print_json(rows_data(result, mapping, whole_keys=whole_keys))
     else:
@@ -302,8 +290,8 @@ def _need_direct(direct: Collection[str]) -> None:
         raise SettingsError(f"{what}; {rows}. Once every pattern is complete, {ROWS_OF_ITEMS}")
 
 
-def _need_begun(command_job: CommandJob) -> None:
-    if not _journals(command_job)[0].stream():
+def _need_begun(session: JobSession) -> None:
+    if not shards_of(session).stream():
         what = "the stream was not begun with, and what is written meanwhile would be missed"
         raise SettingsError(f"{what}; run `migrator reverse start` first")
 
@@ -319,10 +307,9 @@ def _planned(result: RowsVerified, *, delete_rows: bool) -> str:
 class _Mending:
     """`check`: raises where the lease of this run is lost."""
 
-    command_job: CommandJob
+    session: JobSession
     edges: ReverseEdges
     stage: Reverse
-    stop: Event
     shown: Progress
     settle_s: float
     check: Check
@@ -332,8 +319,8 @@ class _Mending:
 
         Counters of new rows follow: in an empty copy of the schema they begin at 1.
         """
-        job, journal = self.command_job.job, self.command_job.journal()
-        work = WhileDirect(self.stage, frozenset(self.edges.names), lambda: on_record(job, journal).direct)
+        names = frozenset(self.edges.names)
+        work = WhileDirect(self.stage, names, lambda: self.session.on_record().direct)
         try:
             self._write(work, delete_rows=delete_rows)
         except DirectChangedError:
@@ -346,29 +333,25 @@ class _Mending:
             self.check()
             work.need_direct()
 
-        shards, remembered = _journals(self.command_job)
-        rows = self.edges.verify(self.stage, self.stop, self.shown, self.settle_s)
+        shards, stop = shards_of(self.session), self.session.stop
+        rows = self.edges.verify(self.stage, self.shown, self.settle_s)
         mended = rows.repair(check, deletes=delete_rows)
         say(f"{mended:,} row(s) were looked at again; the stream is worked next, then all is compared")
-        reader = StreamReader(self.edges.stream, shards, work, lease_s=self.command_job.job.tuning.lease_s)
-        ReverseDaemon(reader, work, shards, self.stop, True, self.stop.wait, remembered.now(), None).run()
+        reader = self.edges.reader(work, shards)
+        now = remembered_of(self.session).now()
+        ReverseDaemon(reader, work, shards, stop, True, stop.wait, now, None).run()
 
 
-def _table_of(command_job: CommandJob, context: JobContext, stop: Event) -> Target:
-    """The table, which is there and fits the mapping.
-
-    It is asked whose journal is its own, for nothing else of these commands fails where that is not known.
-    """
-    job = command_job.job
-    target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
-    target.table_id()
-    job_wiring.refuse_strange(job, target, command_job.journal(stop.is_set))
-    return target
+def _refuse_strange(session: JobSession) -> None:
+    """The table is there and fits the mapping. It is asked whose journal is its own, for nothing else of these commands
+    fails where that is not known."""
+    _ = session.table_id
+    session.refuse_strange(session.target)
 
 
-def _begin(edges: ReverseEdges, shards: SqlStreamJournal, *, restart: bool) -> None:
+def _begin(edges: ReverseEdges, shards: StreamJournal, *, restart: bool) -> None:
     if restart or not shards.stream():
-        begin(edges.stream, shards)
+        edges.begin(shards)
         say("the stream is begun with now: what is written from here on becomes rows")
     names = ", ".join(sorted(edges.names))
     say(
@@ -379,13 +362,13 @@ def _begin(edges: ReverseEdges, shards: SqlStreamJournal, *, restart: bool) -> N
 
 
 @belonging()
-def status(command_job: CommandJob, max_lag_s: float, attributes: bool, as_json: bool) -> int:
+def status(session: JobSession, max_lag_s: float, attributes: bool, as_json: bool) -> int:
     """The exit code of `migrator reverse status`."""
-    told = status_of(*_journals(command_job))
-    writers, unkept = _sql_writers(command_job), Unkept()
+    told = _status_of(session)
+    writers, unkept = _sql_writers(session), Unkept()
     if attributes:
-        with job_wiring.open_job(command_job.job, "reverse") as context:
-            unkept = _unkept(command_job, context, command_job.target_with_short_wait)
+        with session.another("reverse") as reading:
+            unkept = _unkept(reading)
     if as_json:
         more = {"unkept": unkept_data(unkept)} if attributes else {}
         print_json(_data(told) | {"sql_writers": asdict(writers)} | more)
@@ -394,15 +377,13 @@ def status(command_job: CommandJob, max_lag_s: float, attributes: bool, as_json:
     return CLEAN if told.is_well(max_lag_s) else DIFFERENT
 
 
-def _sql_writers(command_job: CommandJob) -> SqlWriters:
+def _sql_writers(session: JobSession) -> SqlWriters:
     """How far the journal is behind is to be told, too, where the source cannot be asked."""
-    job = command_job.job
-    if not (direct := on_record(job, command_job.journal()).direct):
+    if not (direct := session.on_record().direct):
         return SqlWriters()
     try:
-        with job_wiring.open_job(job, "reverse") as context:
-            target = command_job.target_with_short_wait
-            return ReverseEdges(context, target, direct, lambda: False).sql_writers(refuse=False)
+        with session.another("reverse", live_patience=ONCE) as reading:
+            return ReverseEdges(reading, direct).sql_writers(refuse=False)
     except MigratorError as error:
         return SqlWriters(why=str(error))
 
@@ -417,11 +398,10 @@ def _writer_lines(writers: SqlWriters) -> Iterator[str]:
 
 
 @belonging()
-def stop(command_job: CommandJob, as_json: bool) -> int:
+def stop(session: JobSession, as_json: bool) -> int:
     """The exit code of `migrator reverse stop`."""
-    shards, remembered = _journals(command_job)
-    remembered.ask_to_stop()
-    processes = status_of(shards, remembered).processes
+    remembered_of(session).ask_to_stop()
+    processes = _status_of(session).processes
     if as_json:
         print_json({"processes": processes})
     else:
@@ -429,10 +409,8 @@ def stop(command_job: CommandJob, as_json: bool) -> int:
     return CLEAN
 
 
-def _journals(command_job: CommandJob) -> tuple[SqlStreamJournal, SqlReverseJournal]:
-    job, journal = command_job.job, command_job.journal()
-    table = job_wiring.design_for(job, sound_mapping(job.mapping).mapping.table).name
-    return checkpoints_of(job, journal, table), remembered_of(job, journal, table)
+def _status_of(session: JobSession) -> ReverseStatus:
+    return status_of(shards_of(session), remembered_of(session))
 
 
 def _lines(told: ReverseStatus) -> Iterator[str]:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from threading import Event
 from typing import Any
 
 import click
@@ -31,14 +30,12 @@ from migrator.commands.cutover_work import (
     print_moves,
     refuse_moved,
 )
-from migrator.dynamodb.control import DynamoStripping
-from migrator.journal.lease import RunLease
-from migrator.journal.reverse import SqlReverseJournal
-from migrator.journal.streams import SqlStreamJournal
 from migrator.mapping.model.evidence import Line, PatternPhase, State
+from migrator.mapping.model.rows import ReverseJournal
+from migrator.mapping.model.shards import StreamJournal
 from migrator.runtime.errors import CLEAN, Interrupted, MigratorError, RefusedError, SettingsError
 from migrator.runtime.retry import running_s
-from migrator.source.dynamodb.reader import StreamReader, Work
+from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.rollback import (
     REVERSE_ENDED,
@@ -51,10 +48,10 @@ from migrator.stages.cutover.rollback import (
     named,
 )
 from migrator.stages.reverse.daemon import ReverseDaemon, ReverseStatus, WhileDirect, status_of
-from migrator.stages.session.cutover import EvidenceSources, open_evidence
-from migrator.stages.session.job import CommandJob, on_record, write_ownership
-from migrator.stages.session.live import capture_stage, job_journal_of, open_concurrent_edges, open_live
-from migrator.stages.session.reverse import ReverseEdges, checkpoints_of, remembered_of
+from migrator.stages.session.cutover import gatherer_of, keep_direct
+from migrator.stages.session.live import ONCE
+from migrator.stages.session.reverse import ReverseEdges, remembered_of, shards_of
+from migrator.stages.session.session import JobSession
 
 _LOOK_S = 0.5
 _ENDS_WITHIN_S = 120.0
@@ -64,23 +61,20 @@ _ENDS_WITHIN_S = 120.0
 
 
 @belonging(keeps=True)
-def rollback(
-    command_job: CommandJob, pattern: str | None, every: bool, to: str | None, **options: Any
-) -> int:
+def rollback(session: JobSession, pattern: str | None, every: bool, to: str | None, **options: Any) -> int:
     """The exit code of `migrator cutover rollback`."""
     if every == (pattern is not None):
         raise click.UsageError("name one pattern, or say --all")
     if every and (options["shown"] is not None or options["unwritten"] or options["drop_attributes"]):
         raise click.UsageError("--from, --unwritten and --drop-attributes go with one pattern")
     fit_reason(options["reason"])
-    read = command_job.job
+    read = session.job
     patterns = pattern_names(read)
     after = None if to is None else State("shadow") if to == "shadow" else State("off")
-    job_journal = job_journal_of(read, command_job.journal())
-    phases = job_journal.phases.all()
+    phases = session.phases.all()
     if pattern is not None:
         need_pattern(pattern, [*(patterns if isinstance(patterns, list) else []), *phases])
-    stage = Cutover(job_journal.phases, options["who_"], known_revision(read) or "")
+    stage = Cutover(session.phases, options["who_"], known_revision(read) or "")
     if pattern is not None:
         phase = stage.phase(pattern)
         refuse_moved(phase, options["shown"])
@@ -93,7 +87,7 @@ def rollback(
                 frozenset(options["unwritten"]),
                 options["drop_attributes"],
             )
-            moved, code = [_told(phase, back_from_complete(command_job, stage, phase, back))], CLEAN
+            moved, code = [_told(phase, back_from_complete(session, stage, phase, back))], CLEAN
         elif options["unwritten"] or options["drop_attributes"]:
             raise click.UsageError("--unwritten and --drop-attributes go with a pattern that is complete")
         else:
@@ -101,7 +95,7 @@ def rollback(
     else:
         moved, code = _all_back(stage, phases, after, options["reason"])
     # All of them are moved before any reader is waited for: one that hangs must not delay the others' way back.
-    late = print_moves(job_journal, moved, as_json=options["as_json"], wait=options["wait"], as_list=every)
+    late = print_moves(session, moved, as_json=options["as_json"], wait=options["wait"], as_list=every)
     if not moved and not code and not options["as_json"]:
         print_folded("nothing to roll back: SQL answers every pattern, or it is complete")
     return max(code, late)
@@ -170,20 +164,19 @@ class BackOptions:
 
 
 def back_from_complete(
-    command_job: CommandJob, stage: Cutover, phase: PatternPhase, options: BackOptions
+    session: JobSession, stage: Cutover, phase: PatternPhase, options: BackOptions
 ) -> PatternPhase:
     """The pattern's phase where SQL answers again. The same command again goes on after whatever ended it.
 
     Raises: RefusedError where the evidence is against it; what an edge raises that gave up.
     """
-    job = command_job.job
+    job = session.job
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        journal = command_job.journal(stop.is_set)
-        lease = stack.enter_context(RunLease(journal, job.name, doing=WAY_BACK))
-        sources = stack.enter_context(open_evidence(job_journal_of(job, journal), "cutover", stop.is_set))
-        ownership = write_ownership(job, sources.context.checked.mapping, journal)
-        recorded, reads = on_record(job, journal).direct, sources.gatherer.entities_of(phase.pattern)
+        stack.enter_context(stop_on_signals(session.stop))
+        lease = stack.enter_context(session.lease(WAY_BACK))
+        session = stack.enter_context(session.another("cutover", live_patience=ONCE))
+        gatherer, ownership = gatherer_of(session), session.ownership
+        recorded, reads = session.on_record().direct, gatherer.entities_of(phase.pattern)
         handed = recorded - set(job.direct)
         if stays := sorted((reads & recorded) - handed):
             what = f"pattern {phase.pattern} reads {', '.join(stays)}, which the service writes itself"
@@ -194,9 +187,9 @@ def back_from_complete(
         lines: Sequence[Line] = ()
         if doubted:
             names = frozenset(doubted - options.unwritten)
-            lines = _proven(sources, names, options, is_drained=bool(handed))
+            lines = _proven(gatherer, names, options, is_drained=bool(handed))
             options.need_stopped(doubted)
-            back = _Back(command_job, sources, recorded, handed, names, options, stop)
+            back = _Back(session, gatherer.table_id, recorded, handed, names, options)
             owned = back.steps(lease.check).run()
             lines = [*lines, *back.dropped]
             say(f"{owned:,} item(s) that services wrote follow the rows again")
@@ -212,10 +205,10 @@ def _refuse_strange(unwritten: Collection[str], may_be: Collection[str]) -> None
 
 
 def _proven(
-    sources: EvidenceSources, names: Collection[str], options: BackOptions, *, is_drained: bool
+    gatherer: EvidenceGatherer, names: Collection[str], options: BackOptions, *, is_drained: bool
 ) -> Sequence[Line]:
     """Raises: RefusedError."""
-    lines = sources.gatherer.back_lines(names, options.unwritten, is_drained=is_drained)
+    lines = gatherer.back_lines(names, options.unwritten, is_drained=is_drained)
     print_evidence(lines, every=False, console=console_on(sys.stderr) if options.as_json else None)
     if unproven := [line.name for line in lines if line.verdict != "ok"]:
         raise RefusedError(f"refused: not proven: {', '.join(unproven)}. Nothing was changed")
@@ -227,13 +220,12 @@ class _Back:
     """`recorded`: entities that are direct by the journal; `handed`: those of them that are so no more by the job; `names`:
     those whose rows and items have to be equal."""
 
-    command_job: CommandJob
-    sources: EvidenceSources
+    session: JobSession
+    table_id: str
     recorded: frozenset[str]
     handed: frozenset[str]
     names: Collection[str]
     options: BackOptions
-    stop: Event
     dropped: list[Line] = field(default_factory=list)
     """What of items no row keeps, for the audit."""
 
@@ -244,7 +236,7 @@ class _Back:
         return GoingBack(self.options.drops, check, *steps)
 
     def edges(self, names: Collection[str]) -> ReverseEdges:
-        return ReverseEdges(self.sources.context, self.sources.target, names, self.stop.is_set)
+        return ReverseEdges(self.session, names)
 
     # ── what services wrote ──
 
@@ -252,7 +244,7 @@ class _Back:
         """All that was written becomes rows, and for `quiet` nothing more may be written."""
         self._end_others()
         self._work_once(lambda work: work)
-        self._pause(self.command_job.job.cutover.quiet_s)
+        self._pause(self.session.job.cutover.quiet_s)
         self._work_once(lambda work: self._quiet(work, f"Nothing was changed. {REVERSE_ENDED}"))
         status = self._status()
         tables = self.edges(self.names).tables
@@ -266,7 +258,7 @@ class _Back:
     def _end_others(self) -> None:
         """A supervisor may start them anew while they are waited for."""
         began_at, is_told = running_s(), False
-        limit_s = self.command_job.job.tuning.lease_s + _ENDS_WITHIN_S
+        limit_s = self.session.job.tuning.lease_s + _ENDS_WITHIN_S
         _, remembered = self._journals()
         remembered.ask_to_stop()
         while count := self._status().processes:
@@ -283,24 +275,20 @@ class _Back:
             self._pause(_LOOK_S)
             remembered.ask_to_stop()
 
-    def _work_once(self, under: Callable[[Work], Work]) -> None:
-        job, journal = self.command_job.job, self.command_job.journal()
+    def _work_once(self, under: Callable[[WhileDirect], WhileDirect | Quiet]) -> None:
         (shards, remembered), tables = self._journals(), self.edges(self.names).tables.keys()
-        edges = self.edges(self.recorded)
-        with edges.stage(journal, self.options.settle_s) as stage:
-            work = WhileDirect(stage, self.recorded, lambda: on_record(job, journal).direct)
-            reader = StreamReader(edges.stream, shards, under(work), lease_s=job.tuning.lease_s)
-            now = remembered.now()
-            ReverseDaemon(reader, work, shards, self.stop, True, self.stop.wait, now, tables).run()
+        edges, stop = self.edges(self.recorded), self.session.stop
+        with edges.stage(self.options.settle_s) as stage:
+            work = WhileDirect(stage, self.recorded, lambda: self.session.on_record().direct)
+            reader = edges.reader(under(work), shards)
+            ReverseDaemon(reader, work, shards, stop, True, stop.wait, remembered.now(), tables).run()
 
-    def _quiet(self, work: Work, what_next: str) -> Quiet:
+    def _quiet(self, work: WhileDirect, what_next: str) -> Quiet:
         types = {design.design.type for design in self.edges(self.names).inverse.designs}
-        return Quiet(work, self.sources.target.design, types, what_next)
+        return Quiet(work, self.session.target.design, types, what_next)
 
-    def _journals(self) -> tuple[SqlStreamJournal, SqlReverseJournal]:
-        job, journal = self.command_job.job, self.command_job.journal()
-        table = self.sources.target.design.name
-        return checkpoints_of(job, journal, table), remembered_of(job, journal, table)
+    def _journals(self) -> tuple[StreamJournal, ReverseJournal]:
+        return shards_of(self.session), remembered_of(self.session)
 
     def _status(self) -> ReverseStatus:
         return status_of(*self._journals())
@@ -308,9 +296,9 @@ class _Back:
     # ── rows are the truth ──
 
     def compare(self) -> Comparison:
-        edges, journal = self.edges(self.names), self.command_job.journal()
-        with edges.stage(journal, self.options.settle_s) as stage, progress() as shown:
-            compared = edges.verify(stage, self.stop, shown, self.options.settle_s).run()
+        edges = self.edges(self.names)
+        with edges.stage(self.options.settle_s) as stage, progress() as shown:
+            compared = edges.verify(stage, shown, self.options.settle_s).run()
         if names := dropped_attributes(compared.unkept):
             what = f"no row keeps {', '.join(names)}: --drop-attributes"
             self.dropped.append(Line("attributes", "rows keep all that items have", what, "ok"))
@@ -320,34 +308,31 @@ class _Back:
         self.edges(self.names).move_counters()
 
     def capture(self) -> None:
-        context, journal = self.sources.context, self.command_job.journal()
-        with open_live(context.job, "cutover", stop=self.stop.is_set, source=context.source) as live:
-            capture = capture_stage(live, context)
-            capture.refuse(context.plans)
-            register(context, journal, go_back=False, take_back=True)
-            capture.install(context.plans)
+        session = self.session
+        with session.open_live("cutover") as live:
+            capture = session.capture_by(live)
+            capture.refuse(session.plans)
+            register(session, go_back=False, take_back=True)
+            capture.install(session.plans)
 
     def own(self) -> int:
-        context, journal = self.sources.context, self.command_job.journal()
-        target, table_id = self.sources.target, self.sources.gatherer.table_id
-        opened = open_concurrent_edges(context, target, journal, table_id, self.stop.is_set)
-        with opened as edges:
+        with self.session.open_concurrent() as edges:
             edges.guard()
             lease = edges.heartbeats.enter("conditional")
             owning = edges.under(lease.check)
             entities = named(owning.entities, self.names)
-            with DynamoStripping(owning.target.store) as owner:
+            with owning.target.stripping() as owner:
                 owned = Owning(
-                    *(context.source.at_primary(), owning.target.store, owner, owning.live.tickets),
-                    *(owning.memory, owning.control, entities, target.design),
+                    *(self.session.source.at_primary(), owning.target.store, owner, owning.live.tickets),
+                    *(owning.memory, owning.control, entities, owning.target.design),
                     *(edges.heartbeats.now_s, lease.check),
                 ).run()
             edges.heartbeats.leave(lease, clean=True)
         return owned
 
     def keep(self) -> None:
-        self.sources.keep_direct()
+        keep_direct(self.session, self.table_id)
 
     def _pause(self, wait_s: float) -> None:
-        if self.stop.wait(wait_s):
+        if self.session.stop.wait(wait_s):
             raise Interrupted("stopped; nothing was moved, and the same command goes on")

@@ -34,19 +34,14 @@ from migrator.commands.status_text import (
     standings,
     status_lines,
 )
-from migrator.journal.lease import runs_as_they_stand
-from migrator.journal.operations import SqlProcesses
-from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.durations import moment
 from migrator.mapping.model.instances import Operations, ProcessState, ServiceRegistry, Throttle
 from migrator.mapping.model.journal import SCANS, Run
 from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.runtime.system import is_alive, visible_processes
-from migrator.settings.job import Job
 from migrator.stages.live.capture import CAPTURED
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import CommandJob
+from migrator.stages.session.live import ONCE
+from migrator.stages.session.session import JobSession
 
 # ── `migrator pace`: how fast a job's backfills and relays may go ──
 
@@ -58,7 +53,7 @@ WITHIN_S = 10
 
 @belonging()
 def pace(
-    command_job: CommandJob,
+    session: JobSession,
     pause: bool | None,
     max_write_units: int | None,
     off: bool,
@@ -72,8 +67,7 @@ def pace(
     asked: dict[str, Any] = {} if pause is None else {"paused": pause}
     if off or max_write_units is not None:
         asked["max_write_units"] = max_write_units
-    job = command_job.job
-    processes = SqlProcesses(command_job.journal().database, job.name)
+    job, processes = session.job, session.processes
     if not (who + reason).isprintable() or max(len(who), len(reason)) > LONGEST:
         raise SettingsError(f"--who and --reason are one line of {LONGEST} letters at most")
     if asked:
@@ -131,11 +125,14 @@ class Look:
         return lag_line(self.lag.marks, self.lag.open_findings)
 
 
-def look_at(job: Job, journal: SqlJournal) -> Look:
-    operations, lag = SqlProcesses(journal.database, job.name).read(), lag_of(job, journal)
+def look_at(session: JobSession) -> Look:
+    operations, lag, journal = session.processes.read(), lag_of(session), session.journal
     waiting = None if lag.marks is None else lag.marks.waiting
-    standing, ended_at = standings(operations, dead_here(), waiting), _ended_at(journal.runs(job.name))
-    uncaptured, rows = _in_source(job, lag)
+    standing, ended_at = (
+        standings(operations, dead_here(), waiting),
+        _ended_at(journal.runs(session.job.name)),
+    )
+    uncaptured, rows = _in_source(session, lag)
     if lag.marks is not None:
         lag = replace(lag, marks=replace(lag.marks, rows=rows))
     return Look(lag, operations, standing, ended_at, uncaptured, journal.unwritable())
@@ -147,14 +144,14 @@ def _ended_at(runs: Sequence[Run]) -> dict[str, float]:
     return {run.identity.kind: datetime.fromisoformat(str(run.ended_at)).timestamp() for run in ended}
 
 
-def _in_source(job: Job, lag: Lag) -> tuple[str, int | None]:
+def _in_source(session: JobSession, lag: Lag) -> tuple[str, int | None]:
     """Return why changes may leave no mark ('' if each leaves one), and how many rows the pending marks name."""
     if lag.marks is None:
         return "", None
     try:
-        with job_wiring.open_job(job, "status") as context:
-            tables = live_wiring.capture_status(context).tables
-            rows = live_wiring.waiting_rows(context) if lag.marks.waiting else 0
+        with session.another("status", live_patience=ONCE) as reading:
+            tables = reading.capture.status(reading.plans).tables
+            rows = reading.waiting_rows() if lag.marks.waiting else 0
     except MigratorError as error:
         return f"mapping and source do not fit each other: {error}", None
     open_ = [table.table for table in tables if table.state not in CAPTURED]
@@ -211,10 +208,11 @@ class JobStatus:
             yield f"job {self.job}: nothing has run yet by this journal; {elsewhere}"
 
 
-def status_of(job: Job, journal: SqlJournal, table_away: str = "") -> JobStatus:
-    look, instances = look_at(job, journal), live_wiring.registry_of(job, journal)
+def status_of(session: JobSession, table_away: str = "") -> JobStatus:
+    look, instances = look_at(session), session.service_registry()
+    job, journal = session.job, session.journal
     relays_work = any(one.is_at_work and one.process.kind == "relay" for one in look.standing)
-    runs = [_run_data(journal, run) for run in runs_as_they_stand(journal, job.name, relays_work=relays_work)]
+    runs = [_run_data(session, run) for run in session.runs_as_they_stand(relays_work=relays_work)]
     revision = known_revision(job) if instances.known or look.lag.newest is not None else None
     return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away)
 
@@ -237,7 +235,7 @@ def status(
 
 @belonging(tells=True)
 def _status(
-    command_job: CommandJob,
+    session: JobSession,
     as_json: bool,
     runs: bool,
     every_s: float | None,
@@ -247,11 +245,9 @@ def _status(
         raise click.UsageError(
             "--watch goes alone; for programs, give `migrator status --json` again and again"
         )
-    read = command_job.job
-    journal = command_job.journal()
     if every_s is not None:
-        return _watch(read, journal, every_s)
-    found = status_of(read, journal, table_away)
+        return _watch(session, every_s)
+    found = status_of(session, table_away)
     if as_json:
         click.echo(json.dumps(found.data(), sort_keys=True))
     else:
@@ -278,26 +274,26 @@ def _print(found: JobStatus, *, runs: bool) -> None:
 # ── Again and again ──
 
 
-def _watch(job: Job, journal: SqlJournal, every_s: float) -> int:
+def _watch(session: JobSession, every_s: float) -> int:
     """Until Ctrl-C: on a terminal at one place, elsewhere one block after the other."""
     with stop_on_signals() as stop:
         if not sys.stdout.isatty():
             while not stop.is_set():
-                print_folded("\n".join([*_watched(job, journal), ""]))
+                print_folded("\n".join([*_watched(session), ""]))
                 stop.wait(every_s)
             return 0
         with Live(console=console_on(sys.stdout), auto_refresh=False, vertical_overflow="visible") as live:
             while not stop.is_set():
-                live.update(Group(*(Text(plain(line)) for line in _watched(job, journal))), refresh=True)
+                live.update(Group(*(Text(plain(line)) for line in _watched(session))), refresh=True)
                 stop.wait(every_s)
     return 0
 
 
-def _watched(job: Job, journal: SqlJournal) -> list[str]:
+def _watched(session: JobSession) -> list[str]:
     """A journal that is away for a moment ends no watch."""
-    head = f"job {job.name}, {moment(time.time())}; Ctrl-C ends"
+    head = f"job {session.job.name}, {moment(time.time())}; Ctrl-C ends"
     try:
-        return [head, *look_at(job, journal).lines()]
+        return [head, *look_at(session).lines()]
     except MigratorError as error:
         return [head, f"not known just now: {error}"]
 
@@ -328,7 +324,8 @@ def _counts(run: dict[str, Any]) -> tuple[str, str, str, str]:
     )
 
 
-def _run_data(journal: SqlJournal, run: Run) -> dict[str, Any]:
+def _run_data(session: JobSession, run: Run) -> dict[str, Any]:
+    journal = session.journal
     # A relay has no pages; it keeps its counts as if they were of one.
     planned = () if run.identity.kind == "relay" else journal.planned(run) - SCANS
     pages = [journal.page_counts(run, entity) for entity in planned]

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 
 import click
 
@@ -18,31 +17,28 @@ from migrator.cli.runs import known_revision
 from migrator.commands.table_work import edits_of
 from migrator.dynamodb.admin.create import definition
 from migrator.dynamodb.admin.indexes import IndexChanges, addition, removal
-from migrator.journal.phases import SqlPhases
-from migrator.journal.writers import newest_of
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.mapping import Mapping
 from migrator.runtime.errors import CLEAN, DIFFERENT, TargetError
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.design.indexes import refuse_readers
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live
-from migrator.stages.session.job import CommandJob, Target
+from migrator.stages.session.job import Target, open_target, read_job
+from migrator.stages.session.session import JobSession
 
 
 def change(job: Path, form: str | None, dry_run: bool, yes: bool, as_json: bool) -> int:
     """The exit code of `migrator table change`."""
-    with CommandJob(job) as command_job, stop_on_signals() as stop:
-        read = job_wiring.read_job(job, asks_source=False)
+    with JobSession(job) as session, stop_on_signals(session.stop):
+        read = read_job(job, asks_source=False)
         parsed = sound_mapping(read.mapping)
-        target = job_wiring.open_target(read, parsed.mapping.table, stop.is_set)
+        target = open_target(read, parsed.mapping.table, session.stop.is_set)
         planned = target.admin.index_changes(target.design)
         if form is not None:
             return _print_edits(form, target, read, planned, as_json=as_json)
         if dry_run:
             return _print_requests(target, read, planned, as_json=as_json)
-        done = _Change(command_job, parsed, target, stop).run(planned, read, yes=yes)
+        done = _Change(session, parsed, target).run(planned, read, yes=yes)
     return done.told(target.design.name, as_json=as_json)
 
 
@@ -81,10 +77,9 @@ class _Done:
 class _Change:
     """One run; one that was stopped goes on by being run again."""
 
-    command_job: CommandJob
+    session: JobSession
     parsed: ParsedMapping
     target: Target
-    stop: Event
 
     def run(self, planned: IndexChanges, job: Job, *, yes: bool) -> _Done:
         admin, design = self.target.admin, self.target.design
@@ -105,24 +100,20 @@ class _Change:
 
     def _refuse_readers(self, names: Sequence[str]) -> None:
         mapping = self.parsed.mapping
-        revision = known_revision(self.command_job.job) or mapping.revision
-        refuse_asked(self.command_job, mapping, revision, names, self.stop)
+        revision = known_revision(self.session.job) or mapping.revision
+        refuse_asked(self.session, mapping, revision, names)
 
 
-def refuse_asked(
-    command_job: CommandJob, mapping: Mapping, revision: str, names: Sequence[str], stop: Event
-) -> None:
+def refuse_asked(session: JobSession, mapping: Mapping, revision: str, names: Sequence[str]) -> None:
     """Returns where nothing known asks the indexes any more. Raises: TargetError; as refuse_readers does."""
-    job = command_job.job
-    if away := refuse_strange(command_job, older=True, warns=False, begins=True):
+    if away := refuse_strange(session, older=True, warns=False, begins=True):
         raise TargetError(f"no index is removed where the table cannot say which journal is its own: {away}")
-    journal = command_job.journal(stop.is_set)
     refuse_readers(
         names,
         revision,
-        newest_of(journal.database, job.name),
-        live.registry_of(job, journal).known,
-        SqlPhases(journal.database, job.name).all(),
+        session.newest(),
+        session.service_registry().known,
+        session.phases.all(),
         mapping.patterns,
         instance_label,
     )

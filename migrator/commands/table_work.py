@@ -17,12 +17,10 @@ import click
 
 from migrator.cli.command_line import print_json, whole
 from migrator.cli.extensions import DEFINITIONS, PROBES
-from migrator.cli.operations import health_of, try_journal
 from migrator.cli.options import print_folded, refuse_strange, say, shown_path, stdout
 from migrator.cli.tables import FittedTable
 from migrator.dynamodb.admin.create import creation_request, definition, later_requests
 from migrator.dynamodb.admin.permissions import ROLES, rights_of
-from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_form
 from migrator.mapping.model.edges import Probe
 from migrator.mapping.model.mapping import Mapping
@@ -58,25 +56,25 @@ from migrator.stages.doctor import (
     check_verified,
 )
 from migrator.stages.process.session import need_bucket
-from migrator.stages.session import adoption as adoption_wiring
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live
-from migrator.stages.session.job import CommandJob, JobContext
-from migrator.stages.session.reverse import open_grants
+from migrator.stages.session.adoption import try_table, try_tickets
+from migrator.stages.session.job import answered_by_table, design_for, jobs_of, open_target, read_job
+from migrator.stages.session.live import ONCE
+from migrator.stages.session.reverse import grants_of
+from migrator.stages.session.session import JobSession
 
 # ── `migrator table`: the DynamoDB table that a mapping describes ──
 
 
 def create(job: Path, dry_run: bool, as_json: bool) -> int:
     """The exit code of `migrator table create`."""
-    read = job_wiring.read_job(job, asks_source=False)
+    read = read_job(job, asks_source=False)
     if dry_run:
-        _print_requests(job_wiring.design_for(read, _design(read)), read.target.options, as_json=as_json)
+        _print_requests(design_for(read, _design(read)), read.target.options, as_json=as_json)
         return 0
-    target = job_wiring.open_target(read, _design(read), _never)
+    target = open_target(read, _design(read), _never)
     name, state = target.design.name, target.admin.state(target.design)
     is_there = state is not None and not state.differences
-    if state is None and (answered := job_wiring.answered_by_table(read)):
+    if state is None and (answered := answered_by_table(read)):
         what = f"table {name} is missing, and DynamoDB answers {', '.join(answered)}: a new table would answer nothing"
         raise SettingsError(
             f"{what}; restore the table from its backup, or first `migrator cutover rollback {job} PATTERN`"
@@ -110,8 +108,8 @@ def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool
 
 def check(job: Path, form: str | None, as_json: bool) -> int:
     """The exit code of `migrator table check`."""
-    read = job_wiring.read_job(job, asks_source=False)
-    target = job_wiring.open_target(read, _design(read), _never)
+    read = read_job(job, asks_source=False)
+    target = open_target(read, _design(read), _never)
     state = target.admin.state(target.design)
     if state is None:
         raise TargetError(f"there is no table {target.design.name}; run `migrator table create`")
@@ -184,20 +182,20 @@ def doctor(job: Path, write: bool, role: str | None, probe: bool, yes: bool, as_
         return PROBES["dynamodb"](job, yes=yes, as_json=as_json)
     checkup, journal = Checkup(), None
     with ExitStack() as stack:
-        command_job = stack.enter_context(CommandJob(job, Backoff(attempts=1)))
-        read = checkup.ask("job", lambda: command_job.job, "the job file is right")
+        session = stack.enter_context(JobSession(job, patience=Backoff(attempts=1), live_patience=ONCE))
+        read = checkup.ask("job", lambda: session.job, "the job file is right")
         check_packages(checkup, packages_for(read))
         if read is not None:
             parsed = checkup.ask("mapping file", lambda: sound_mapping(read.mapping), "its form is right")
             if role not in _WITHOUT_SOURCE:
-                _source(checkup, stack, command_job, role)
+                _source(checkup, stack, session, role)
             if parsed is not None and role not in _WITHOUT_TABLE:
                 _target(checkup, read, parsed.mapping, write=write, role=role)
-            journal = check_journal(checkup, lambda: try_journal(command_job))
+            journal = check_journal(checkup, session.try_journal)
             if journal is not None:
                 checkup.ask(
                     "journal's job",
-                    lambda: refuse_strange(command_job, older=True, warns=False, begins=True),
+                    lambda: refuse_strange(session, older=True, warns=False, begins=True),
                 )
     if as_json:
         checks = [asdict(check) for check in checkup.checks]
@@ -209,52 +207,49 @@ def doctor(job: Path, write: bool, role: str | None, probe: bool, yes: bool, as_
     return DIFFERENT if any(check.state == "failed" for check in checkup.checks) else CLEAN
 
 
-def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob, role: str | None) -> None:
-    job = command_job.job
-    context = checkup.ask(
+def _source(checkup: Checkup, stack: ExitStack, outer: JobSession, role: str | None) -> None:
+    session = checkup.ask(
         "source and mapping",
-        lambda: stack.enter_context(job_wiring.open_job(job, "doctor")),
+        lambda: stack.enter_context(outer.another("doctor", live_patience=ONCE)),
         "they fit each other",
     )
-    if context is None:
+    if session is None:
         return
     rights = SQL_ROLES.get(role or "", _EVERYTHING)
-    is_database = not context.checked.mapping.documents
+    is_database = not session.checked.mapping.documents
     if is_database:
-        check_server(checkup, lambda: health_of(context))
-    if role is not None and is_database and not engine_of(context.source.dialect).is_file:
-        grants = stack.enter_context(open_grants(context))
+        check_server(checkup, session.health)
+    if role is not None and is_database and not engine_of(session.source.dialect).is_file:
+        grants = grants_of(session)
         check_grants(checkup, lambda: _grants(grants, role))
     if rights.rows:
-        checkup.ask("bucket", lambda: need_bucket(job, context.checked.entities))
-        check_entities(checkup, context.source, context.checked.entities)
-        if context.source.hides_rows:
-            check_hidden_rows(checkup, context.checked.entities, context.sql.hidden_fault)
-    if rights.asks and context.checked.mapping.patterns:
-        check_statements(checkup, context.source, context.checked.mapping)
+        checkup.ask("bucket", lambda: need_bucket(session.job, session.checked.entities))
+        check_entities(checkup, session.source, session.checked.entities)
+        if session.source.hides_rows:
+            check_hidden_rows(checkup, session.checked.entities, session.sql.hidden_fault)
+    if rights.asks and session.checked.mapping.patterns:
+        check_statements(checkup, session.source, session.checked.mapping)
     if role is None or "UPDATE" in rights.mark:
-        _marks(checkup, context, command_job)
+        _marks(checkup, session)
 
 
-def _marks(checkup: Checkup, context: JobContext, command_job: CommandJob) -> None:
-    job = command_job.job
+def _marks(checkup: Checkup, session: JobSession) -> None:
+    file = str(session.path)
     captured = check_capture(
         checkup,
-        lambda: live.capture_status(context),
-        lambda: live.capture_refusals(context),
-        lambda: len(live.registry_of(job, command_job.journal()).marking),
-        str(job.path),
+        session.capture_status,
+        lambda: session.capture.refusals(session.plans),
+        lambda: len(session.service_registry().marking),
+        file,
     )
-    check_revision(
-        checkup, lambda: live.revisions_of(context, command_job.journal()).standing(), str(job.path)
-    )
-    check_verified(checkup, lambda: _unverified(context, command_job.journal()))
+    check_revision(checkup, lambda: session.revisions.standing(), file)
+    check_verified(checkup, lambda: session.unverified(session.capture_status().installation))
     if captured:
-        check_slot(checkup, checkup.ask("replication slot", lambda: live.slot_lag_of(context)))
-        checkup.ask("marks", lambda: live.try_marks(context), "they can be taken and finished")
+        check_slot(checkup, checkup.ask("replication slot", lambda: session.live.slot_lag()))
+        checkup.ask("marks", lambda: session.live.marks.probe(), "they can be taken and finished")
         fine = "they can be drawn, and are not behind those that the journal and the table know"
-        checkup.ask("tickets", lambda: adoption_wiring.try_tickets(context, command_job.journal), fine)
-        check_on_record(checkup, lambda: adoption_wiring.try_table(context, command_job.journal))
+        checkup.ask("tickets", lambda: try_tickets(session), fine)
+        check_on_record(checkup, lambda: try_table(session))
 
 
 _EVERYTHING = SqlRole("", rows=True, asks=True)
@@ -269,14 +264,10 @@ def _grants(grants: SqlGrants, role: str) -> dict[str, str]:
     }
 
 
-def _unverified(context: JobContext, journal: SqlJournal) -> str:
-    return live.unverified(journal, context.job, live.capture_status(context).installation)
-
-
 def _target(checkup: Checkup, job: Job, mapping: Mapping, *, write: bool, role: str | None) -> None:
     target = checkup.ask(
         "target",
-        lambda: job_wiring.open_target(job, mapping.table, lambda: False),
+        lambda: open_target(job, mapping.table, _never),
         "region and credentials are there",
     )
     if target is None:
@@ -285,7 +276,7 @@ def _target(checkup: Checkup, job: Job, mapping: Mapping, *, write: bool, role: 
     if rights is None or "DescribeTable" in rights.table:
         if not check_table(checkup, target.admin, target.design, str(job.path)):
             return
-        check_jobs(checkup, lambda: job_wiring.jobs_of(target), job.name)
+        check_jobs(checkup, lambda: jobs_of(target), job.name)
         check_clock(checkup, "clock of DynamoDB", lambda: target.admin.clock(target.design))
     probes = target.admin.probe(target.design, write=write, only=rights)
     check_permissions(checkup, probes, str(job.path), written=write, role=role)

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from threading import Event
 from typing import Any
 
 import click
@@ -34,10 +33,6 @@ from migrator.cli.text import SHOWN, print_findings
 from migrator.commands.engines import Engine, PageEngine, RunWork
 from migrator.commands.joined import Joining, open_joined_verify, sharing
 from migrator.commands.processes import Others, Part, end_with_parent, options_of
-from migrator.journal import run_starts
-from migrator.journal.lease import JoinedLease, RunLease
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import newest_of
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Root
@@ -52,14 +47,11 @@ from migrator.stages.process.budget import (
     divided,
     processes_of,
     scope_of_run,
-    shares_of,
     taken_by,
 )
-from migrator.stages.process.session import identity_of, need_bucket, pages_of
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import CommandJob, JobContext, Target, write_ownership
+from migrator.stages.process.session import identity_of, keep_installation, need_bucket, pages_of
 from migrator.stages.session.live import Live
+from migrator.stages.session.session import Held, JobSession
 from migrator.stages.verify.recheck import LOOKED_AT, Recheck
 from migrator.stages.verify.scan import direct_items
 from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions, begin, keep_look
@@ -92,24 +84,24 @@ class _Asked:
 
 @belonging(applies=lambda options: options["repair"], older=False, begins=True)
 def verify(
-    command_job: CommandJob, workers: int | None, sample: str | None, seed: int | None, **options: Any
+    session: JobSession, workers: int | None, sample: str | None, seed: int | None, **options: Any
 ) -> int:
     """The exit code of `migrator verify`."""
     _refuse_unfit(dict(options) | {"workers": workers})
-    read = _read_by(command_job.job, options["source_url"])
+    read = _read_by(session.job, options["source_url"])
     drawn = _sample(sample, seed)
     asked = _Asked(read, workers, drawn, drawn is not None and seed is None, options)
     if options["join"] or options["part"]:
-        return _join(command_job, asked)
+        return _join(session, asked)
     engine = Engine(options["engine"], options["master"])
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        cluster = engine.open(stack, command_job, read, "verify", options["source_url"] or "")
+        stack.enter_context(stop_on_signals(session.stop))
+        cluster = engine.open(stack, session, read, "verify", options["source_url"] or "")
         limited = (
             cluster.driver_job(read) if cluster else divided(read, options["processes"] or 1, writes=False)
         )
         asked = replace(asked, rows_of=limited)
-        return _drive(stack, command_job, asked, stop, asked.words(sample), cluster)
+        return _drive(stack, session, asked, asked.words(sample), cluster)
 
 
 def _refuse_unfit(options: Mapping[str, Any]) -> None:
@@ -126,52 +118,46 @@ def _refuse_unfit(options: Mapping[str, Any]) -> None:
 
 def _drive(
     stack: ExitStack,
-    command_job: CommandJob,
+    outer: JobSession,
     asked: _Asked,
-    stop: Event,
     words: Sequence[str],
     cluster: PageEngine | None,
 ) -> int:
     """Begins the run, or goes on with it, and ends it. `words`: what other processes are given."""
-    read, options, sample = command_job.job, asked.options, asked.sample
-    context, target = _open(stack, asked.rows_of, asked, stop)
-    table_id = target.table_id()
-    journal = command_job.journal(stop.is_set)
-    lease = stack.enter_context(RunLease(journal, read.name))
-    ownership = write_ownership(read, context.checked.mapping, journal)
+    read, options, sample, journal = outer.job, asked.options, asked.sample, outer.journal
+    session = stack.enter_context(outer.another("verify", job=asked.rows_of, workers=asked.workers))
+    need_bucket(session.job, session.checked.entities)
+    table_id = session.table_id
+    lease = stack.enter_context(session.lease())
+    ownership = session.ownership
     ownership.refuse_all_direct()
     if options["repair"] and not options["force"]:
         ownership.refuse_complete()
-    entities = context.checked.entities
-    identity = identity_of("verify", context, table_id, entities, asked.scope)
+    entities = session.checked.entities
+    identity = identity_of("verify", session, table_id, entities, asked.scope)
+    if options["source_url"]:
+        # Rows are read elsewhere; changes are captured in the job's own source.
+        session.live = stack.enter_context(outer.open_own_live("verify"))
     # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
-    live, captured = _live(stack, context, stop, dict(options) | {"job": read})
-    recheck = recheck_of(live, context, target, journal, stop, options["settle_s"]) if captured else _STILL
-    stage = stage_of(context, target, journal, lease, recheck, _options(context, asked), stop)
-    run = begun_run(journal, identity, captured, again=options["restart"])
-    stack.enter_context(stopped_says(lambda: _stopped(journal, run, asked)))
+    captured = _captured(session, options)
+    recheck = recheck_of(session, session.live, options["settle_s"]) if captured else _STILL
+    stage = stage_of(session, lease, recheck, _options(session, asked))
+    run = begun_run(session, identity, captured, again=options["restart"])
+    stack.enter_context(stopped_says(lambda: _stopped(session, run, asked)))
     if cluster is not None:
         stage = _by_cluster(stage, cluster, asked, identity)
     else:
-        stage = _with_others(stack, stage, journal, context, run, asked, words)
-    with RunEnd(journal, run, read.hooks), stage.progress:
+        stage = _with_others(stack, stage, session, run, asked, words)
+    with RunEnd(journal.end_run, run, read.hooks), stage.progress:
         if sample is None:
-            keep = partial(run_starts.keep_look, journal.database, run.id)
-            keep_look(partial(live_wiring.changes_counted, live, context), keep)
+            keep_look(session.changes_counted, partial(session.keep_look, run))
         result = stage.run(run, entities)
-    _print(result, journal, context, as_json=options["as_json"], whole_keys=options["whole_keys"])
-    if captured and _marked(live, context, journal, result, captured, options) and sample is None:
-        adopt_repaired(replace(context, job=read), live, target, journal, table_id)
+    _print(result, session, as_json=options["as_json"], whole_keys=options["whole_keys"])
+    if captured and _marked(session, result, captured, options) and sample is None:
+        adopt_repaired(session)
     if not options["as_json"]:
         print_verify_verdict(stdout(), result)
     return DIFFERENT if result.findings else 0
-
-
-def _open(stack: ExitStack, job: Job, asked: _Asked, stop: Event) -> tuple[JobContext, Target]:
-    opened = job_wiring.open_job(job, "verify", workers=asked.workers, stop=stop.is_set)
-    context = stack.enter_context(opened)
-    need_bucket(job, context.checked.entities)
-    return context, job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
 
 
 # ── Several processes on one run ──
@@ -190,32 +176,30 @@ def _by_cluster(stage: Verify, cluster: PageEngine, asked: _Asked, identity: Run
 def _with_others(
     stack: ExitStack,
     stage: Verify,
-    journal: SqlJournal,
-    context: JobContext,
+    session: JobSession,
     run: Run,
     asked: _Asked,
     words: Sequence[str],
 ) -> Verify:
     """The stage as it works beside the processes that were asked for, or that are worth it; they end with it."""
-    given, source = asked.options["processes"], context.source
-    rows = 0 if asked.sample else sum(source.rows_expected(one.plan) for one in context.checked.entities)
-    processes = processes_of(context.job, given, rows, (context.job.source.max_rows_per_s,))
+    given, source = asked.options["processes"], session.source
+    rows = 0 if asked.sample else sum(source.rows_expected(one.plan) for one in session.checked.entities)
+    processes = processes_of(session.job, given, rows, (session.job.source.max_rows_per_s,))
     if given is None and processes == 1:
         return stage
-    connections = taken_by(context.job, stage.options.workers)
-    shares = shares_of(context.job, journal, scope_of_run(run))
-    others = Others.reserved(shares, processes - 1, connections)
-    stage = sharing(stack, stage, context, shares, connections)
-    others.start(stack, words, stage.stop, partial(journal.release_pages, run))
+    connections = taken_by(session.job, stage.options.workers)
+    others = Others.reserved(session.shares(scope_of_run(run)), processes - 1, connections)
+    stage = sharing(stack, stage, session, run, connections)
+    others.start(stack, words, stage.stop, partial(session.journal.release_pages, run))
     return stage
 
 
-def _join(command_job: CommandJob, asked: _Asked) -> int:
+def _join(session: JobSession, asked: _Asked) -> int:
     """Compares pages of the run that another process has begun, on this host or another one, until it is over."""
     part = Part.of(asked.options["part"]) if asked.options["part"] else None
     job = asked.rows_of
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
+        stop = stack.enter_context(stop_on_signals(session.stop))
         if part is not None:
             end_with_parent(stop)
         joining = Joining(
@@ -226,17 +210,16 @@ def _join(command_job: CommandJob, asked: _Asked) -> int:
             sample=asked.sample,
             scope=asked.scope,
         )
-        opened = open_joined_verify(command_job.journal(stop.is_set), joining, stop, say)
-        joined = stack.enter_context(opened)
+        joined = stack.enter_context(open_joined_verify(session, joining, say))
         with stopped_says(lambda: "stopped; the run goes on without this process"):
             joined.until_over()
     say(f"run {joined.run.id} is done")
     return 0
 
 
-def _stopped(journal: SqlJournal, run: Run, asked: _Asked) -> str:
+def _stopped(session: JobSession, run: Run, asked: _Asked) -> str:
     """What a verify that is stopped has done; one that would look at other rows, or at all of them, goes on otherwise."""
-    compared, planned = pages_of(journal, run)
+    compared, planned = pages_of(session.journal, run)
     message = (
         f"stopped; nothing was changed, and {compared:,} of {planned:,} page(s) planned by now were compared"
     )
@@ -270,43 +253,39 @@ def _scope(sample: Sample | None, source_url: str | None) -> str:
 
 
 def begun_run(
-    journal: SqlJournal, identity: RunIdentity, installation: Installation | None, *, again: bool
+    session: JobSession, identity: RunIdentity, installation: Installation | None, *, again: bool
 ) -> Run:
     """The run, with the installation of capture that it began beside."""
-    database = journal.database
-    newest, idle_s = newest_of(database, identity.job), partial(run_starts.idle_s, database)
-    begun = begin(journal, identity, newest, idle_s, again=again)
+    begun = begin(session.journal, identity, session.newest(), session.idle_s, again=again)
     if begun.told:
         say(begun.told)
-    run_starts.keep_installation(database, begun.run.id, "" if installation is None else installation.id)
+    keep_installation(session.journal, begun.run, "" if installation is None else installation.id)
     return begun.run
 
 
 def _marked(
-    live: Live,
-    context: JobContext,
-    journal: SqlJournal,
+    session: JobSession,
     result: VerifyResult,
     captured: Installation,
     options: Mapping[str, Any],
 ) -> bool:
     """Whether rows were marked, as --repair asks: those that differ, and those of findings of live change that are open."""
     if not options["repair"]:
-        _tell_next(live, result, of_another(captured, context.job.name))
+        _tell_next(session, result, of_another(captured, session.job.name))
         return False
-    names = {entity.name for entity in context.checked.entities}
-    open_roots = live_wiring.open_findings_of(context.job, journal).roots()
+    names = {entity.name for entity in session.checked.entities}
+    open_roots = session.open_findings.roots()
     doubtful = {root: set[ItemKey]() for root in open_roots if root[0] in names} | dict(result.confirmed)
     rows = f"{len(doubtful):,} row(s)"
     if options["dry_run"]:
         say(f"{rows} would be marked; --repair without --dry-run marks them")
         return False
-    live.marks.add({root: sorted(keys, key=repr) for root, keys in doubtful.items()})
+    session.live.marks.add({root: sorted(keys, key=repr) for root, keys in doubtful.items()})
     say(f"{rows} marked; run `migrator relay`, then verify again")
     return True
 
 
-def _tell_next(live: Live, result: VerifyResult, another: str) -> None:
+def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
     """What to do about findings; while marks wait, differences may be nothing but changes on their way. `another`: why the
     marks are another job's."""
     refused = result.findings.get("refused")
@@ -319,7 +298,7 @@ def _tell_next(live: Live, result: VerifyResult, another: str) -> None:
         return
     if not any(result.findings.get(kind) for kind in LOOKED_AT):
         return
-    state = live.marks.state()
+    state = session.live.marks.state()
     if state.waiting:
         what = f"{state.waiting:,} mark(s) wait for a relay, the oldest for {state.oldest_age_s:,.0f} s"
         say(f"{what}: what differs may be on its way; run `migrator relay`, then verify again")
@@ -339,86 +318,67 @@ _STILL = RecheckEdges(None, lambda: True)
 """Of a source whose changes leave no marks: it is taken to stand still."""
 
 
-def _live(
-    stack: ExitStack, context: JobContext, stop: Event, options: Mapping[str, Any]
-) -> tuple[Live, Installation | None]:
-    """Capture's edges, and what is installed of it; where it is, the verify knows that rows change meanwhile."""
-    source = None if options["source_url"] else context.source
-    live = stack.enter_context(
-        live_wiring.open_live(options["job"], "verify", stop=stop.is_set, source=source)
-    )
+def _captured(session: JobSession, options: Mapping[str, Any]) -> Installation | None:
+    """What is installed of capture; where it is, the verify knows that rows change meanwhile."""
     if options["repair"]:
-        return live, live_wiring.need_installation(live, context)
-    installation = live.capture.installation()
+        return session.need_installation()
+    installation = session.live.capture.installation()
     if installation is None and options["settle_s"] is not None:
         raise SettingsError(
             "--settle is for a source whose changes are captured; see `migrator capture install`"
         )
-    return live, installation
+    return installation
 
 
-def recheck_of(
-    live: Live, context: JobContext, target: Target, journal: SqlJournal, stop: Event, settle_s: float | None
-) -> RecheckEdges:
+def recheck_of(session: JobSession, live: Live, settle_s: float | None) -> RecheckEdges:
     before = (live.tickets.highest(), live.marks.state().waiting)
     return RecheckEdges(
-        confirm_of(context, target, journal, stop, settle_s),
+        confirm_of(session, settle_s),
         lambda: before == (live.tickets.highest(), live.marks.state().waiting) and not before[1],
     )
 
 
-def confirm_of(
-    context: JobContext, target: Target, journal: SqlJournal, stop: Event, settle_s: float | None
-) -> Confirm:
-    entities = {entity.name: entity for entity in context.checked.entities}
+def confirm_of(session: JobSession, settle_s: float | None) -> Confirm:
+    target, journal = session.target, session.journal
+    entities = {entity.name: entity for entity in session.checked.entities}
     recheck = Recheck(
-        *(context.source, target.store, journal, entities, target.design, time.time, target.objects)
+        *(session.source, target.store, journal, entities, target.design, time.time, target.objects)
     )
 
     def confirm(run: Run) -> Mapping[Root, set[ItemKey]]:
         if any(kind in LOOKED_AT for kind in journal.finding_counts(run)):
-            nap(DEFAULT_SETTLE_S if settle_s is None else settle_s, stop.is_set, time.sleep)
+            nap(DEFAULT_SETTLE_S if settle_s is None else settle_s, session.stop.is_set, time.sleep)
         return recheck.confirm(run)
 
     return confirm
 
 
-def _print(
-    result: VerifyResult, journal: SqlJournal, context: JobContext, *, as_json: bool, whole_keys: bool
-) -> None:
+def _print(result: VerifyResult, session: JobSession, *, as_json: bool, whole_keys: bool) -> None:
     if as_json:
         click.echo(json.dumps(verify_data(result), sort_keys=True))
         return
     print_verify(stdout(), result)
-    unmasked = journal.findings(result.run, SHOWN)
-    printed = findings_to_print(unmasked, context.checked.mapping, whole_keys=whole_keys)
+    unmasked = session.journal.findings(result.run, SHOWN)
+    printed = findings_to_print(unmasked, session.checked.mapping, whole_keys=whole_keys)
     print_findings(stdout(), printed, result.findings)
     tell_masked(printed, unmasked)
 
 
-def stage_of(
-    context: JobContext,
-    target: Target,
-    journal: SqlJournal,
-    lease: RunLease | JoinedLease,
-    recheck: RecheckEdges,
-    options: VerifyOptions,
-    stop: Event,
-) -> Verify:
+def stage_of(session: JobSession, lease: Held, recheck: RecheckEdges, options: VerifyOptions) -> Verify:
     return Verify(
-        *(context.source, target.store, journal, progress()),
+        *(session.source, session.target.store, session.journal, progress()),
         check=lease.check,
         confirm=recheck.confirm,
         is_quiet=recheck.is_quiet,
-        direct=direct_items(context.checked, context.job.leave),
+        direct=direct_items(session.checked, session.job.leave),
         options=options,
-        stop=stop,
-        objects=target.objects,
+        stop=session.stop,
+        objects=session.target.objects,
     )
 
 
-def _options(context: JobContext, asked: _Asked) -> VerifyOptions:
-    tuning = context.job.tuning
+def _options(session: JobSession, asked: _Asked) -> VerifyOptions:
+    tuning = session.job.tuning
     workers = asked.workers or tuning.workers
     return VerifyOptions(workers, tuning.page_rows, tuning.scan_segments, asked.sample)
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, func, select, update
 from migrator.journal.database import Database, insert_or_replace, once_only, repeatable, seconds
 from migrator.journal.schema import revision_change as changes
 from migrator.journal.schema import revision_text as texts
+from migrator.mapping.difference.steps import under_way
 from migrator.mapping.model.instances import ChangeStep, Revision, RevisionChange
 from migrator.runtime.errors import OldRevisionError, SettingsError
 
@@ -37,22 +38,6 @@ def refuse_third(connection: Connection, job: str, own: Revision) -> None:
     change = _last(connection, job)
     if change is not None and not change.is_done and change.after != own.mapping:
         raise OldRevisionError(under_way(change, own.mapping))
-
-
-def under_way(change: RevisionChange, own: str) -> str:
-    """Why a command by the mapping `own` is refused while the change is not done."""
-    what = f"the job is on its way from mapping {change.before} to {change.after}, and this is mapping {own}"
-    finish = f"`migrator migrate-mapping JOB{' --go-back' if change.goes_back else ''}`"
-    if own == change.after:
-        return f"{what}: finish it ({finish})"
-    if own == change.before:
-        return f"{what}: finish it first ({finish}), and start this one by the file of {change.after}"
-    if change.goes_back:
-        return f"{what}: finish it first ({finish}), then change to this one"
-    return (
-        f"{what}: put the file of {change.after} back and finish the change ({finish}), or leave it ("
-        "`migrator migrate-mapping JOB --go-back`), then change to this one"
-    )
 
 
 # ── by itself ──

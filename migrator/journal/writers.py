@@ -39,11 +39,6 @@ _STARTED = secrets.randbits(32)
 """Tells this process from others, with its number: one that forks is two from then on."""
 
 
-def process_of(writer: Writer) -> str:
-    """What the ids of all writers of one process have in common: a relay is a writer in each of its threads."""
-    return writer.id[:8]
-
-
 class SqlWriters:
     """model.live.Writers of one table. `enter` and `fence` take turns, by a lock on the table's row."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from sqlalchemy.engine import make_url
 
 from migrator.mapping.model.table import Item
 from migrator.settings import job as job_settings
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live
-from migrator.stages.session.live import ConcurrentEdges
+from migrator.stages.session.session import ConcurrentEdges, JobSession
 from tests.journeys.command import Project, project
 
 MAPPING = """\
@@ -83,15 +80,9 @@ class Shop:
     @contextmanager
     def relay(self) -> Iterator[ConcurrentEdges]:
         """What a relay works with, its start behind it; it keeps what it keeps now and then only when it is told to."""
-        with ExitStack() as stack:
-            job = replace(job_settings.load_job(self.made.job, self.made.environment))
-            context = stack.enter_context(job_wiring.open_job(job, "relay"))
-            target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
-            table_id = target.table_id()
-            journal = stack.enter_context(job_wiring.open_journal(job))
-            yield stack.enter_context(
-                live.open_concurrent_edges(context, target, journal, table_id, threading.Event().is_set)
-            )
+        job = job_settings.load_job(self.made.job, self.made.environment)
+        with JobSession(job, "relay") as session, session.open_concurrent() as edges:
+            yield edges
 
     # ── restores ──
 

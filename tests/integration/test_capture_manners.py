@@ -13,9 +13,8 @@ from migrator.settings.job import Job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.source.capture.marks import SqlMarks
 from migrator.source.reader import SqlSource
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
 from migrator.stages.session.live import Live
+from migrator.stages.session.session import JobSession
 from tests import support_services as services
 from tests.support_mysql import run_script, settings_of
 from tests.support_source_databases import past_the_gate
@@ -36,12 +35,9 @@ def job(folder: Path, url: str, limits: str) -> Job:
 
 
 @contextmanager
-def context(made: Job) -> Iterator[tuple[Live, job_wiring.JobContext]]:
-    with (
-        job_wiring.open_job(made, "test") as found,
-        live_wiring.open_live(made, "test", source=found.source) as live,
-    ):
-        yield live, found
+def context(made: Job) -> Iterator[tuple[Live, JobSession]]:
+    with JobSession(made, "test") as session:
+        yield session.live, session
 
 
 @pytest.mark.parametrize(

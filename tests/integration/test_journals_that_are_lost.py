@@ -177,12 +177,12 @@ def test_complete_and_direct_are_kept(
 ) -> None:
     shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
     shop.done("relay", str(shop.job), "--once")
-    with desk_of(shop) as job_journal:
-        compared(job_journal, shop, OTHER)
-        obey(job_journal, one := reader(job_journal, shop))
-        compared(job_journal, shop, OTHER)
+    with desk_of(shop) as session:
+        compared(session, shop, OTHER)
+        obey(session, one := reader(session, shop))
+        compared(session, shop, OTHER)
         shop.done("cutover", "advance", str(shop.job), OTHER, "--yes", "--one-way")
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
     shop.job.write_text(shop.job.read_text() + "writes: {direct: [invoice]}\n")
     shop.done("capture", "install", str(shop.job))
     lose(shop)

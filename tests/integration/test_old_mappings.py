@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.writers import SqlWriters
 from migrator.stages.cutover.evidence import Unknown
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live
-from migrator.stages.session.cutover import open_evidence
-from migrator.stages.session.live import job_journal_of
+from migrator.stages.session.cutover import gatherer_of
+from migrator.stages.session.session import JobSession
 from tests import pins
 from tests.journeys.command import ROOT, Project
 from tests.journeys.small import MAPPING, small_shop
@@ -168,20 +165,15 @@ def test_the_evidence_of_a_move_looks_at_every_relay_that_is_alive(
     for name, value in shop.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(shop.folder)
-    with (
-        job_wiring.CommandJob(shop.job) as command_job,
-        open_evidence(
-            job_journal := job_journal_of(command_job.job, command_job.journal()), "cutover", lambda: False
-        ) as evidence_sources,
-    ):
-        writers = SqlWriters(job_journal.journal.database, evidence_sources.gatherer.table_id)
-        live.revisions_of(evidence_sources.context, job_journal.journal).register()
+    with JobSession(shop.job, "cutover") as session:
+        gatherer, writers = gatherer_of(session), session.writers
+        session.revisions.register()
         one = writers.enter("relay")
-        live.revisions_of(evidence_sources.context, job_journal.journal).enter(one)
-        assert evidence_sources.gatherer.relays() == 1
+        session.revisions.enter(one)
+        assert gatherer.relays() == 1
         # As an older migrator does, which knows nothing of revisions.
         writers.enter("relay")
-        found = evidence_sources.gatherer.relays()
+        found = gatherer.relays()
         assert isinstance(found, Unknown)
         assert pins.said(found.why)
 

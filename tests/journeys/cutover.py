@@ -21,9 +21,10 @@ from migrator.settings import job as job_settings
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.instances import this_process
 from migrator.stages.session import job as job_wiring
-from migrator.stages.session.live import JobJournal, job_journal_of
+from migrator.stages.session.session import JobSession
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
+from tests.support_session import session_by
 from tests.unit.stages.core.evidence_world import histogram
 
 MAPPING = """\
@@ -64,10 +65,10 @@ def filled(made: Project) -> Project:
 
 
 @contextmanager
-def desk_of(made: Project) -> Iterator[JobJournal]:
+def desk_of(made: Project) -> Iterator[JobSession]:
     """The journal of the project, as another process of an operator has it."""
     with journal_of(made) as journal:
-        yield job_journal_of(job_settings.load_job(made.job, made.environment), journal)
+        yield session_by(journal, job_settings.load_job(made.job, made.environment))
 
 
 @contextmanager
@@ -87,34 +88,32 @@ def answer(made: Project, pattern: str) -> str:
     return answer_digests(sound_mapping(made.folder / "mapping.yaml").mapping, ())[pattern]
 
 
-def reader(job_journal: JobJournal, made: Project, service: str = "shop-api") -> Instance:
+def reader(session: JobSession, made: Project, service: str = "shop-api") -> Instance:
     """A reader that is registered, and says nothing of phases yet."""
-    return job_journal.instances.enter(
+    return session.instances.enter(
         this_process(service, "1", "read", "", revision=revision(made), installation="")
     )
 
 
-def obey(job_journal: JobJournal, one: Instance) -> None:
+def obey(session: JobSession, one: Instance) -> None:
     """The reader lives, and acts by all phases as they are."""
-    job_journal.instances.beat(one)
-    job_journal.phases.confirm(
-        one.id, {name: phase.version for name, phase in job_journal.phases.all().items()}
-    )
+    session.instances.beat(one)
+    session.phases.confirm(one.id, {name: phase.version for name, phase in session.phases.all().items()})
 
 
 def dead(shop: Project, silent_s: float = 60) -> Instance:
     """A reader that was killed: silent for longer than anything of it can last."""
-    with desk_of(shop) as job_journal:
-        one = reader(job_journal, shop, "killed")
+    with desk_of(shop) as session:
+        one = reader(session, shop, "killed")
         old = update(schema.instance).where(schema.instance.c.id == one.id)
-        with job_journal.journal.database.begin() as connection:
+        with session.journal.database.begin() as connection:
             connection.execute(old.values(since=one.since - silent_s, alive_at=one.alive_at - silent_s))
     return one
 
 
-def compared(job_journal: JobJournal, made: Project, pattern: str, count: int = 400, **more: Any) -> None:
+def compared(session: JobSession, made: Project, pattern: str, count: int = 400, **more: Any) -> None:
     """A minute of comparisons that begins now. A real one begins at a full second, for which no test need wait."""
-    begun_at: Any = job_journal.evidence.now_s()
+    begun_at: Any = session.evidence.now_s()
     latency: dict[Side, str] = {"table": histogram({8: count}), "sql": histogram({10: count})}
     one = Window(
         pattern,
@@ -130,12 +129,12 @@ def compared(job_journal: JobJournal, made: Project, pattern: str, count: int = 
         latency=latency,
         answer=answer(made, pattern),
     )
-    job_journal.evidence.keep([replace(one, **more)], [])
+    session.evidence.keep([replace(one, **more)], [])
 
 
 def phase(shop: Project, pattern: str = PATTERN) -> str:
-    with desk_of(shop) as job_journal:
-        found = job_journal.phases.all().get(pattern)
+    with desk_of(shop) as session:
+        found = session.phases.all().get(pattern)
     return str(found.state) if found else "off"
 
 
@@ -146,10 +145,10 @@ def force(shop: Project, *words: str) -> None:
 def live(made: Project, patterns: Sequence[str] = (PATTERN, OTHER)) -> Project:
     """The same with every pattern moved to live."""
     steps = [OFF, State("shadow"), State("ramp", 100), State("live")]
-    with desk_of(made) as job_journal:
+    with desk_of(made) as session:
         for pattern in patterns:
             for version, (before, after) in enumerate(pairwise(steps)):
-                job_journal.phases.move(Move(pattern, before, after, "ada"), version)
+                session.phases.move(Move(pattern, before, after, "ada"), version)
     return made
 
 

@@ -148,8 +148,8 @@ def lag_grows(night: Night) -> Generator[None]:
 
 def answers_differ(night: Night) -> Generator[None]:
     live(night.made)
-    with desk_of(night.made) as job_journal:
-        compared(job_journal, night.made, PATTERN, different=12, kinds={"": 400})
+    with desk_of(night.made) as session:
+        compared(session, night.made, PATTERN, different=12, kinds={"": 400})
     store = night.made.store()
     (item,) = [one for one in night.made.items() if (one["PK"], one["SK"]) == ("C#7", "META")]
     put_items(store, [item | {"name": "by hand"}])
@@ -281,12 +281,12 @@ def move_refused(night: Night) -> Generator[None]:
 def _reader(night: Night) -> Iterator[None]:
     """One that lives and acts by the phases as they are, until the block ends."""
     over = Event()
-    with desk_of(night.made) as job_journal:
-        obey(job_journal, one := reader(job_journal, night.made))
+    with desk_of(night.made) as session:
+        obey(session, one := reader(session, night.made))
 
         def live_on() -> None:
             while not over.wait(1):
-                obey(job_journal, one)
+                obey(session, one)
 
         living = Thread(target=live_on)
         living.start()
@@ -295,7 +295,7 @@ def _reader(night: Night) -> Iterator[None]:
         finally:
             over.set()
             living.join()
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
 
 
 def dynamodb_away(night: Night) -> Generator[None]:

@@ -28,10 +28,10 @@ WRITING = (
 
 
 def complete(shop: Project, *patterns: str) -> Project:
-    with desk_of(shop) as job_journal:
+    with desk_of(shop) as session:
         for pattern in patterns:
-            known = job_journal.phases.all()[pattern]
-            job_journal.phases.move(Move(pattern, known.state, State("complete"), "ada"), known.version)
+            known = session.phases.all()[pattern]
+            session.phases.move(Move(pattern, known.state, State("complete"), "ada"), known.version)
     return shop
 
 

@@ -68,20 +68,20 @@ def test_a_pattern_goes_forward_on_evidence_and_back_without(shop: Project) -> N
     refused = shop.run("cutover", "advance", job, PATTERN)
     assert refused.code == 1
     assert "refused: customer_by_id stays in shadow; not proven: relay, comparisons" in refused.err
-    with desk_of(shop) as job_journal, relaying(shop):
-        one = reader(job_journal, shop)
-        obey(job_journal, one)
-        compared(job_journal, shop, PATTERN)
+    with desk_of(shop) as session, relaying(shop):
+        one = reader(session, shop)
+        obey(session, one)
+        compared(session, shop, PATTERN)
         for words in (["advance", job, PATTERN], ["ramp", job, PATTERN, "100"], ["advance", job, PATTERN]):
-            job_journal.instances.beat(one)
+            session.instances.beat(one)
             waits = evidence(shop, *words)
             assert set(waits.values()) == {"ok"}, waits
             shop.done("cutover", *words, "--reason", "as planned")
             if phase(shop) != "live":
                 late = evidence(shop, "advance", job, PATTERN)
                 assert (late["confirmed"], late["comparisons"], late["kinds"]) == ("no", "no", "ok")
-            obey(job_journal, one)
-            compared(job_journal, shop, PATTERN)
+            obey(session, one)
+            compared(session, shop, PATTERN)
     assert phase(shop) == "live"
     history = shop.done("cutover", "status", "--history", job, PATTERN)
     assert [line.split("  ")[2] for line in history.out.splitlines()] == [
@@ -177,8 +177,8 @@ def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bar
     words = ["advance", job, PATTERN]
     assert evidence(bare, *words)["silent"] == "unknown"
     assert f"--evict {gone.id}" in bare.done("cutover", "status", job).out
-    with desk_of(bare) as job_journal:
-        living = reader(job_journal, bare)
+    with desk_of(bare) as session:
+        living = reader(session, bare)
         alive = bare.run("cutover", *words, "--evict", living.id)
         assert (alive.code, pins.said(alive.err, "heard")) == (2, True)
     bare.done("cutover", *words, "--evict", gone.id, "--override", "drill")
@@ -195,15 +195,15 @@ def test_a_move_back_evicts_each_instance_that_is_named(bare: Project) -> None:
     bare.done("cutover", "ramp", job, PATTERN, "5", *gone)
     line = bare.done("cutover", "status", "--history", job, "--json").data[-1]
     assert line["reason"].count("killed 1 on ") == 2
-    with desk_of(bare) as job_journal:
-        assert job_journal.instances.known() == []
+    with desk_of(bare) as session:
+        assert session.instances.known() == []
 
 
 def test_evidence_that_is_old_or_of_another_mapping_is_none(shop: Project) -> None:
     job = str(shop.job)
     shop.done("cutover", "advance", job, PATTERN)
-    with desk_of(shop) as job_journal:
-        compared(job_journal, shop, PATTERN)
+    with desk_of(shop) as session:
+        compared(session, shop, PATTERN)
     words = ["advance", job, PATTERN]
     assert evidence(shop, *words)["comparisons"] == "ok"
     shop.job.write_text(
@@ -214,7 +214,7 @@ def test_evidence_that_is_old_or_of_another_mapping_is_none(shop: Project) -> No
     assert (old["comparisons"], old["verify"]) == ("no", "no")
     shop.job.write_text(shop.job.read_text().replace("evidence_max_age: 1, verify_max_age: 1, ", ""))
     assert evidence(shop, *words)["verify"] == "ok"
-    with desk_of(shop) as job_journal, job_journal.journal.database.begin() as connection:
+    with desk_of(shop) as session, session.journal.database.begin() as connection:
         # As if it had been stopped, and had gone on and ended just now.
         verified = update(schema.run).where(schema.run.c.kind == "verify")
         connection.execute(verified.values(started_at="2020-01-01 00:00:00+00:00"))
@@ -227,8 +227,8 @@ def test_evidence_that_is_old_or_of_another_mapping_is_none(shop: Project) -> No
 def test_evidence_is_of_an_answer_and_goes_on_where_the_mapping_changes_elsewhere(shop: Project) -> None:
     job, words = str(shop.job), ["advance", str(shop.job), PATTERN]
     shop.done("cutover", *words)
-    with desk_of(shop) as job_journal:
-        compared(job_journal, shop, PATTERN)
+    with desk_of(shop) as session:
+        compared(session, shop, PATTERN)
     file = shop.folder / "mapping.yaml"
     file.write_text(MAPPING.replace("keep: [total]", "keep: [total, customer_id]"))
     shop.done("capture", "install", job)

@@ -46,16 +46,16 @@ def bare(tmp_path: Path, dynamodb_url: str) -> Project:
 def proven(bare: Project) -> Iterator[Project]:
     """Every pattern is live, and all speaks for the end of one of them."""
     shop = live(filled(bare))
-    with desk_of(shop) as job_journal:
-        one = reader(job_journal, shop)
-        compared(job_journal, shop, PATTERN)
-        obey(job_journal, one)
+    with desk_of(shop) as session:
+        one = reader(session, shop)
+        compared(session, shop, PATTERN)
+        obey(session, one)
         yield shop
 
 
 def known(shop: Project) -> set[str]:
-    with desk_of(shop) as job_journal:
-        return {one.id for one in job_journal.instances.known()}
+    with desk_of(shop) as session:
+        return {one.id for one in session.instances.known()}
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def test_all_patterns_go_back_at_once(bare: Project) -> None:
 def test_a_phase_that_was_edited_by_hand_is_refused_with_what_to_do(bare: Project) -> None:
     job = str(bare.job)
     force(bare, "advance", job, PATTERN)
-    with desk_of(bare) as job_journal, job_journal.journal.database.begin() as connection:
+    with desk_of(bare) as session, session.journal.database.begin() as connection:
         connection.execute(update(schema.phase).values(phase="live"))
     for words in (
         ["status", job],
@@ -108,14 +108,14 @@ def test_what_was_edited_goes_back_from_where_its_audit_ends(bare: Project) -> N
     job = str(bare.job)
     for words in (["advance"], ["ramp", "40"]):
         force(bare, words[0], job, PATTERN, *words[1:])
-    with desk_of(bare) as job_journal, job_journal.journal.database.begin() as connection:
+    with desk_of(bare) as session, session.journal.database.begin() as connection:
         connection.execute(delete(schema.phase))
     back = bare.done("cutover", "rollback", job, PATTERN)
     assert "customer_by_id: ramp 40 % -> shadow (version 3)" in back.out
-    with desk_of(bare) as job_journal, job_journal.journal.database.begin() as connection:
+    with desk_of(bare) as session, session.journal.database.begin() as connection:
         connection.execute(update(schema.phase).values(phase="off"))
         row = {
-            "job": job_journal.job.name,
+            "job": session.job.name,
             "pattern": OTHER,
             "phase": "live",
             "percent": 0,
@@ -132,16 +132,16 @@ def test_all_are_moved_back_before_any_reader_is_waited_for(bare: Project) -> No
     for pattern in (PATTERN, OTHER):
         for words in (["advance"], ["ramp", "40"]):
             force(bare, words[0], job, pattern, *words[1:])
-    with desk_of(bare) as job_journal:
-        stalled = reader(job_journal, bare)
+    with desk_of(bare) as session:
+        stalled = reader(session, bare)
         process = bare.start("cutover", "rollback", job, "--all", "--wait")
         ends_at = time.monotonic() + 120
         while {phase(bare, PATTERN), phase(bare, OTHER)} != {"shadow"}:
             assert time.monotonic() < ends_at
-            job_journal.instances.beat(stalled)
+            session.instances.beat(stalled)
             time.sleep(0.1)
         assert process.poll() is None
-        obey(job_journal, stalled)
+        obey(session, stalled)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert out == pins.text()

@@ -65,10 +65,10 @@ def lines(operator: Project) -> dict[str, Any]:
 def test_phases_evidence_and_instances_go_by_the_journals_clock(tmp_path: Path, dynamodb_url: str) -> None:
     shop = filled(cutover_shop(tmp_path, dynamodb_url, CUTOVER + READS))
     operator, service = with_clock(shop, -OFF_S), with_clock(shop, OFF_S)
-    with serving(service), desk_of(shop) as job_journal:
+    with serving(service), desk_of(shop) as session:
         moved = operator.done("cutover", "advance", str(shop.job), PATTERN, "--wait")
         assert pins.said(moved.out)
-        assert abs(job_journal.phases.all()[PATTERN].since - job_journal.evidence.now_s()) < 60
+        assert abs(session.phases.all()[PATTERN].since - session.evidence.now_s()) < 60
         ends_at = time.monotonic() + 120
         while (found := lines(operator))["comparisons"]["verdict"] != "ok":
             assert time.monotonic() < ends_at, found
@@ -76,6 +76,6 @@ def test_phases_evidence_and_instances_go_by_the_journals_clock(tmp_path: Path, 
         assert not_ok <= {"relay", "p99", "mismatches"}
         assert found["comparisons"]["age_s"] < 90
         assert found["verify"]["age_s"] < 90
-        begun = [one.begun_at for one in job_journal.evidence.windows(0, PATTERN)]
-        assert max(abs(one - job_journal.evidence.now_s()) for one in begun) < 120
-        assert [one.service for one in job_journal.service_registry().living] == ["shop-api"]
+        begun = [one.begun_at for one in session.evidence.windows(0, PATTERN)]
+        assert max(abs(one - session.evidence.now_s()) for one in begun) < 120
+        assert [one.service for one in session.service_registry().living] == ["shop-api"]

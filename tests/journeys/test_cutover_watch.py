@@ -20,8 +20,8 @@ def test_the_watch_takes_a_failing_pattern_back_and_tells_the_hook(tmp_path: Pat
     force(bare, "advance", job, PATTERN)
     force(bare, "advance", job, PATTERN)
     assert bare.done("cutover", "watch", job, "--once").out == ""
-    with desk_of(bare) as job_journal:
-        compared(job_journal, bare, PATTERN, different=80)
+    with desk_of(bare) as session:
+        compared(session, bare, PATTERN, different=80)
     ended = bare.run("cutover", "watch", job, "--once")
     assert ended.code == 1
     assert "customer_by_id: ramp 1 % -> shadow: mismatches: 80 of 400 answers differ" in ended.out
@@ -50,10 +50,10 @@ def test_neither_a_slow_hook_nor_a_source_that_is_away_holds_up_the_watch(
         force(bare, "advance", job, pattern)
     (bare.folder / "shop.db").rename(bare.folder / "away.db")
     process = bare.start("cutover", "watch", job)
-    with desk_of(bare) as job_journal:
+    with desk_of(bare) as session:
         begun = time.monotonic()
         for pattern in (PATTERN, OTHER):
-            compared(job_journal, bare, pattern, different=80)
+            compared(session, bare, pattern, different=80)
             until(lambda: phase(bare, pattern) == "shadow")  # noqa: B023
             if pattern == PATTERN:
                 begun = time.monotonic()
@@ -72,10 +72,10 @@ def test_the_watch_goes_on_until_it_is_told_to_stop(tmp_path: Path, dynamodb_url
     shop.done("cutover", "advance", job, PATTERN)
     force(shop, "advance", job, PATTERN)
     process = shop.start("cutover", "watch", job)
-    with desk_of(shop) as job_journal, closing(sqlite3.connect(shop.folder / "shop.db")) as service:
+    with desk_of(shop) as session, closing(sqlite3.connect(shop.folder / "shop.db")) as service:
         service.execute("UPDATE customer SET name = 'x' WHERE id = 2")
         service.commit()
-        compared(job_journal, shop, PATTERN, errors={"table": 90})
+        compared(session, shop, PATTERN, errors={"table": 90})
         until(lambda: not (phase(shop) != "shadow" or not out.exists()))
     process.terminate()
     said, err = process.communicate(timeout=120)

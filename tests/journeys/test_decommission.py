@@ -47,13 +47,13 @@ def lines(shop: Project) -> dict[str, tuple[str, str]]:
 
 
 def completed(shop: Project) -> None:
-    with desk_of(shop) as job_journal:
-        one = reader(job_journal, shop)
+    with desk_of(shop) as session:
+        one = reader(session, shop)
         for pattern in (PATTERN, OTHER):
-            compared(job_journal, shop, pattern)
-            obey(job_journal, one)
+            compared(session, shop, pattern)
+            obey(session, one)
             shop.done("cutover", "advance", str(shop.job), pattern, "--yes", "--one-way")
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
 
 
 def test_what_still_depends_on_sql_is_named(tmp_path: Path, dynamodb_url: str) -> None:
@@ -63,9 +63,9 @@ def test_what_still_depends_on_sql_is_named(tmp_path: Path, dynamodb_url: str) -
     change(shop, "CREATE VIEW names AS SELECT name FROM customer")
     change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
     force(shop, "advance", job, PATTERN)
-    with desk_of(shop) as job_journal:
+    with desk_of(shop) as session:
         me = this_process("shop-api", "1", "dual_write", "outbox", revision=revision(shop), installation="")
-        job_journal.instances.enter(me)
+        session.instances.enter(me)
     found = lines(shop)
     assert {name for name, (verdict, _) in found.items() if verdict == "ok"} == {
         "confirmed",
@@ -116,9 +116,9 @@ def test_complete_asks_for_the_same_and_wants_a_yes(shop: Project) -> None:
     assert lines(shop)["verify"][0] == "no"
     assert pins.said(lines(shop)["verify"][1], "began")
     shop.done("verify", job, "--settle", "0")
-    with desk_of(shop) as job_journal:
-        compared(job_journal, shop, PATTERN)
-        obey(job_journal, reader(job_journal, shop))
+    with desk_of(shop) as session:
+        compared(session, shop, PATTERN)
+        obey(session, reader(session, shop))
     asked = shop.run("cutover", "advance", job, PATTERN, "--one-way")
     assert (asked.code, pins.said(asked.err, "terminal")) == (2, True)
     shop.done("cutover", "advance", job, PATTERN, "--yes", "--one-way")
@@ -150,12 +150,12 @@ def test_a_reader_through_migrator_stands_against_the_end_and_not_against_comple
     completed(shop)
     found = lines(shop)
     assert {name for name, (verdict, _) in found.items() if verdict != "ok"} == set()
-    with desk_of(shop) as job_journal:
-        one = reader(job_journal, shop)
+    with desk_of(shop) as session:
+        one = reader(session, shop)
         late = lines(shop)
         assert (late["services"][0], late["confirmed"][0]) == ("no", "no")
         assert late["confirmed"][1].endswith(f"({PATTERN}, {OTHER})")
-        obey(job_journal, one)
+        obey(session, one)
         assert {name for name, (verdict, _) in lines(shop).items() if verdict != "ok"} == {"services"}
     told = shop.run("decommission", "check", str(shop.job), "--steps").out
     assert "without `Migration`, which needs the source" in told
@@ -169,12 +169,12 @@ def test_strip_comes_last(shop: Project) -> None:
     early = shop.run("clean", "--attributes", job, "--yes")
     assert (early.code, pins.said(early.err, "complete", pattern=PATTERN, other=OTHER)) == (2, True)
     completed(shop)
-    with desk_of(shop) as job_journal:
+    with desk_of(shop) as session:
         me = this_process("shop-api", "1", "dual_write", "outbox", revision=revision(shop), installation="")
-        one = job_journal.instances.enter(me)
+        one = session.instances.enter(me)
         late = shop.run("clean", "--attributes", job, "--yes")
         assert (late.code, pins.said(late.err, "still")) == (2, True)
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
     assert all(OWN & set(item) for item in shop.items())
 
 
@@ -185,13 +185,13 @@ def test_strip_leaves_the_items_and_nothing_of_ours(shop: Project) -> None:
     shop.done("verify", job, "--settle", "0")
     put_items(shop.store(), [{"PK": "theirs", "SK": "1", "_src": 7}])
     # Theirs is no finding that stands against the end of this migration; an operator says so.
-    with desk_of(shop) as job_journal:
-        one = reader(job_journal, shop)
+    with desk_of(shop) as session:
+        one = reader(session, shop)
         for pattern in (PATTERN, OTHER):
-            compared(job_journal, shop, pattern)
-            obey(job_journal, one)
+            compared(session, shop, pattern)
+            obey(session, one)
             shop.done("cutover", "advance", job, pattern, "--yes", "--one-way")
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
     before = {(item["PK"], item["SK"]): item for item in shop.items()}
     shown = shop.done("clean", "--attributes", job, "--dry-run")
     assert pins.said(shown.out)
@@ -210,13 +210,13 @@ def test_strip_goes_on_where_it_was_stopped(shop: Project) -> None:
     completed(shop)
     job = str(shop.job)
     shop.job.write_text(shop.job.read_text().replace("tuning: {", "tuning: {scan_segments: 3, "))
-    with desk_of(shop) as job_journal:
-        table_id = next(iter(job_journal.journal.written_tables(job_journal.job.name)))
-        identity = RunIdentity("strip", job_journal.job.name, table_id, revision(shop), "segments=3")
-        run = job_journal.journal.start_run(identity)
+    with desk_of(shop) as session:
+        table_id = next(iter(session.journal.written_tables(session.job.name)))
+        identity = RunIdentity("strip", session.job.name, table_id, revision(shop), "segments=3")
+        run = session.journal.start_run(identity)
         tally = {"items": 5, "stripped": 5, "own": 0, "removed": 0, "others": 0}
-        job_journal.journal.save_segment(run, 1, SegmentState(None, True, tally), [])
-        job_journal.journal.end_run(run, "interrupted")
+        session.journal.save_segment(run, 1, SegmentState(None, True, tally), [])
+        session.journal.end_run(run, "interrupted")
     done = shop.done("clean", "--attributes", job, "--yes", "--json").data
     left = [item for item in shop.items() if OWN & set(item)]
     assert done["items"] == 5 + 90 - len(left)

@@ -43,12 +43,12 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
 @pytest.fixture
 def direct(shop: Project) -> Project:
     """The pattern that reads invoices is complete, and the service writes them from now on."""
-    with desk_of(shop) as job_journal:
-        compared(job_journal, shop, OTHER)
-        obey(job_journal, one := reader(job_journal, shop))
-        compared(job_journal, shop, OTHER)
+    with desk_of(shop) as session:
+        compared(session, shop, OTHER)
+        obey(session, one := reader(session, shop))
+        compared(session, shop, OTHER)
         shop.done("cutover", "advance", str(shop.job), OTHER, "--yes", "--one-way")
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
     say(shop)
     shop.done("capture", "install", str(shop.job))
     return shop
@@ -83,14 +83,14 @@ def test_an_entity_is_direct_only_on_evidence(shop: Project) -> None:
 
 
 def test_writers_to_sql_and_marks_that_wait_stand_in_the_way(shop: Project) -> None:
-    with desk_of(shop) as job_journal:
-        compared(job_journal, shop, OTHER)
-        obey(job_journal, one := reader(job_journal, shop))
-        compared(job_journal, shop, OTHER)
+    with desk_of(shop) as session:
+        compared(session, shop, OTHER)
+        obey(session, one := reader(session, shop))
+        compared(session, shop, OTHER)
         shop.done("cutover", "advance", str(shop.job), OTHER, "--yes", "--one-way")
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
         me = this_process("shop-api", "1", "dual_write", "outbox", revision="other", installation="")
-        job_journal.instances.enter(me)
+        session.instances.enter(me)
     change(shop, "UPDATE invoice SET total = 6 WHERE id = 1")
     say(shop)
     before = invoice(shop)
@@ -180,12 +180,12 @@ def test_it_can_be_taken_back_on_request(direct: Project) -> None:
 def test_all_entities_may_be_direct_and_then_nothing_is_made_of_rows(direct: Project) -> None:
     job, all_of_them = str(direct.job), "writes: {direct: [invoice, customer]}\n"
     direct.done("verify", job)
-    with desk_of(direct) as job_journal:
-        compared(job_journal, direct, PATTERN)
-        obey(job_journal, one := reader(job_journal, direct))
-        compared(job_journal, direct, PATTERN)
+    with desk_of(direct) as session:
+        compared(session, direct, PATTERN)
+        obey(session, one := reader(session, direct))
+        compared(session, direct, PATTERN)
         direct.done("cutover", "advance", job, PATTERN, "--yes", "--one-way")
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
     direct.job.write_text(direct.job.read_text().replace(WRITES, all_of_them))
     assert pins.said(direct.done("capture", "install", job).out, "captured")
     for words in (["backfill", job], ["relay", job, "--once"], ["verify", job]):

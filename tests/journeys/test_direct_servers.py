@@ -42,12 +42,12 @@ def shop(engine: str, url: str, tmp_path: Path, dynamodb_url: str) -> Project:
     made.environment["MIGRATOR_SOURCE_URL"] = url
     change(engine, url, *SHOP)
     live(filled(made))
-    with desk_of(made) as job_journal:
-        compared(job_journal, made, OTHER)
-        obey(job_journal, one := reader(job_journal, made))
-        compared(job_journal, made, OTHER)
+    with desk_of(made) as session:
+        compared(session, made, OTHER)
+        obey(session, one := reader(session, made))
+        compared(session, made, OTHER)
         made.done("cutover", "advance", str(made.job), OTHER, "--yes", "--one-way")
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
     made.job.write_text(made.job.read_text() + "writes: {direct: [invoice]}\n")
     return made
 

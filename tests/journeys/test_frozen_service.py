@@ -89,16 +89,16 @@ def silent_line(shop: Project, *words: str) -> tuple[str, str]:
 
 def test_a_frozen_process_stands_against_the_end_alone_and_writes_nothing_after_it(shop: Project) -> None:
     job = str(shop.job)
-    with service(shop) as old, desk_of(shop) as job_journal:
+    with service(shop) as old, desk_of(shop) as session:
         writes(old, "before")
         assert said(old) == "written"
         os.kill(old.pid, signal.SIGSTOP)
-        until(lambda: [one.pid for one in job_journal.service_registry().silent] == [old.pid])
-        (frozen,) = (one.id for one in job_journal.service_registry().silent)
-        new = reader(job_journal, shop)
-        obey(job_journal, new)
+        until(lambda: [one.pid for one in session.service_registry().silent] == [old.pid])
+        (frozen,) = (one.id for one in session.service_registry().silent)
+        new = reader(session, shop)
+        obey(session, new)
         # It is there still, as the system knows, so no other process says goodbye for it; a newer one of its service took its place.
-        assert [one.pid for one in job_journal.service_registry().replaced] == [old.pid]
+        assert [one.pid for one in session.service_registry().replaced] == [old.pid]
         assert silent_line(shop, "advance", job, PATTERN)[0] == "unknown"
         shop.done("cutover", "rollback", job, OTHER)
         verdict, found = silent_line(shop, "advance", job, OTHER)

@@ -14,7 +14,6 @@ import pytest
 
 from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.stages.live.instances import Role
-from migrator.stages.session import live
 from migrator.stages.session import service as service_wiring
 from migrator.stages.session.service import Service, WritingOptions
 from tests import pins
@@ -47,7 +46,7 @@ class Running:
 @contextmanager
 def running(shop: Project, name: Literal["dual_write", "read"] = "dual_write") -> Iterator[Running]:
     with service_wiring.open_service(shop.job, "shop-api", "1.4.2") as service:
-        known = live.need_installation(service.live, service.context)
+        known = service.session.need_installation()
         role = (
             Role("read", lambda: None)
             if name == "read"

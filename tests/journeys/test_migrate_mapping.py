@@ -162,9 +162,9 @@ def units(steps: Sequence[Mapping[str, str]]) -> int:
 
 
 def in_phase(made: Project, pattern: str, state: State) -> None:
-    with desk_of(made) as job_journal:
-        before = job_journal.phases.all().get(pattern, PatternPhase(pattern))
-        job_journal.phases.move(Move(pattern, before.state, state, "a test"), before.version)
+    with desk_of(made) as session:
+        before = session.phases.all().get(pattern, PatternPhase(pattern))
+        session.phases.move(Move(pattern, before.state, state, "a test"), before.version)
 
 
 def left_alone(made: Project) -> str:
@@ -256,8 +256,8 @@ def test_a_way_back_is_held_to_what_dynamodb_answers_as_a_way_on_is(shop: Projec
     begun(shop)
     write(shop, CHANGES["a sort key is formed otherwise"])
     migrate(shop)
-    with desk_of(shop) as job_journal:
-        changes = SqlChanges(job_journal.journal.database, job_journal.job.name)
+    with desk_of(shop) as session:
+        changes = SqlChanges(session.journal.database, session.job.name)
         last = changes.last()
         assert last is not None
         changes.advance(last, "unasked")

@@ -39,12 +39,12 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     assert "target: {" in job
     made.job.write_text(job.replace("target: {", "target: {options: {stream: new_and_old_images}, ", 1))
     shop = live(filled(made))
-    with desk_of(shop) as job_journal:
-        compared(job_journal, shop, OTHER)
-        obey(job_journal, one := reader(job_journal, shop))
-        compared(job_journal, shop, OTHER)
+    with desk_of(shop) as session:
+        compared(session, shop, OTHER)
+        obey(session, one := reader(session, shop))
+        compared(session, shop, OTHER)
         shop.done("cutover", "advance", str(shop.job), OTHER, "--yes", "--one-way")
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
     return shop
 
 

@@ -198,15 +198,15 @@ def test_an_index_is_not_removed_while_a_service_of_before_reads(shop: Project) 
     job = str(shop.job)
     write(shop, GROWN)
     shop.done("table", "create", job)
-    with desk_of(shop) as job_journal:
-        of_before = reader(job_journal, shop)
+    with desk_of(shop) as session:
+        of_before = reader(session, shop)
     write(shop, MAPPING)
     refused = shop.run("table", "change", job, "--yes")
     assert (refused.code, indexes(shop)) == (2, {"ByTotal"})
     assert "shop-api 1 on" in refused.err
-    with desk_of(shop) as job_journal:
-        job_journal.instances.leave(of_before)
-        job_journal.phases.move(Move("by_total", PatternPhase("by_total").state, State("live"), "a test"), 0)
+    with desk_of(shop) as session:
+        session.instances.leave(of_before)
+        session.phases.move(Move("by_total", PatternPhase("by_total").state, State("live"), "a test"), 0)
     assert pins.said(shop.run("table", "change", job, "--yes").err)
     shop.done("cutover", "rollback", job, "by_total")
     shop.done("table", "change", job, "--yes")
@@ -288,8 +288,8 @@ def test_the_items_of_an_entity_that_is_gone_are_deleted_by_the_newest_file_alon
     refused = shop.run(*undo)
     assert (refused.code, pins.said(refused.err, "works")) == (2, True)
     shop.done("capture", "install", job)
-    with desk_of(shop) as job_journal:
-        job_journal.phases.move(Move(OTHER, PatternPhase(OTHER).state, State("live"), "a test"), 0)
+    with desk_of(shop) as session:
+        session.phases.move(Move(OTHER, PatternPhase(OTHER).state, State("live"), "a test"), 0)
     assert pins.said(shop.run(*undo).err, "callers", other=OTHER)
     shop.done("cutover", "rollback", job, OTHER)
     assert pins.said(shop.run("clean", "--all-items", job, "--entity", "pet", "--yes").err, "did")
@@ -304,10 +304,10 @@ MOVED = MAPPING.replace("I#{id:06}", "I#{id:09}")
 
 
 def in_phase(made: Project, **phases: State) -> None:
-    with desk_of(made) as job_journal:
+    with desk_of(made) as session:
         for pattern, state in phases.items():
-            before = job_journal.phases.all().get(pattern, PatternPhase(pattern))
-            job_journal.phases.move(Move(pattern, before.state, state, "a test"), before.version)
+            before = session.phases.all().get(pattern, PatternPhase(pattern))
+            session.phases.move(Move(pattern, before.state, state, "a test"), before.version)
 
 
 def standing(made: Project) -> str:
@@ -388,8 +388,8 @@ def test_the_same_mapping_in_other_words_is_no_other_one(shop: Project) -> None:
         write(shop, text)
         assert standing(shop) == "newest"
         assert "the job goes on" not in shop.done("relay", "--once", job).err
-    with desk_of(shop) as job_journal:
-        newest = job_journal.newest()
+    with desk_of(shop) as session:
+        newest = session.newest()
         assert newest is not None
         assert newest.revision.mapping == revision(shop)
 

@@ -63,9 +63,9 @@ def with_ttl(mapping: str) -> str:
 def made_direct(made: Project) -> None:
     """Every pattern is complete and every entity the service's to write."""
     mapping = sound_mapping(made.folder / "mapping.yaml").mapping
-    with desk_of(made) as job_journal:
+    with desk_of(made) as session:
         for name in mapping.patterns:
-            job_journal.phases.move(Move(name, OFF, State("complete"), "a test"), 0)
+            session.phases.move(Move(name, OFF, State("complete"), "a test"), 0)
     made.job.write_text(f"{made.job.read_text()}writes: {{direct: [{', '.join(mapping.entities)}]}}\n")
     made.done("capture", "install", str(made.job))
 

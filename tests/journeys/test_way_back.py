@@ -116,14 +116,14 @@ def status(shop: Project) -> dict[str, Any]:
 
 
 def complete(shop: Project, *words: str, pattern: str = OTHER) -> None:
-    with desk_of(shop) as job_journal:
-        compared(job_journal, shop, pattern)
-        obey(job_journal, one := reader(job_journal, shop))
-        compared(job_journal, shop, pattern)
+    with desk_of(shop) as session:
+        compared(session, shop, pattern)
+        obey(session, one := reader(session, shop))
+        compared(session, shop, pattern)
         try:
             shop.done("cutover", "advance", str(shop.job), pattern, "--yes", *words)
         finally:
-            job_journal.instances.leave(one)
+            session.instances.leave(one)
 
 
 def made_direct(shop: Project) -> None:
@@ -146,13 +146,13 @@ def test_complete_wants_reverse_and_the_way_back_wants_that_no_row_waits(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = str(shop.job)
-    with desk_of(shop) as job_journal:
-        compared(job_journal, shop, OTHER)
-        obey(job_journal, one := reader(job_journal, shop))
-        compared(job_journal, shop, OTHER)
+    with desk_of(shop) as session:
+        compared(session, shop, OTHER)
+        obey(session, one := reader(session, shop))
+        compared(session, shop, OTHER)
         refused = shop.run("cutover", "advance", job, OTHER, "--yes")
         assert (refused.code, pins.said(refused.err, "proven")) == (1, True)
-        job_journal.instances.leave(one)
+        session.instances.leave(one)
     with shop.beside("reverse", "start", job, "--settle", "0.2s"):
         until(lambda: status(shop)["processes"] > 0)
         complete(shop)

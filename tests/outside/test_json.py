@@ -169,10 +169,10 @@ def documents(
 
 
 def _complete(shop: Project) -> None:
-    with desk_of(shop) as job_journal:
+    with desk_of(shop) as session:
         for name in (PATTERN, OTHER):
-            known = job_journal.phases.all().get(name, PatternPhase(name))
-            job_journal.phases.move(Move(name, known.state, State("complete"), "a test"), known.version)
+            known = session.phases.all().get(name, PatternPhase(name))
+            session.phases.move(Move(name, known.state, State("complete"), "a test"), known.version)
 
 
 def _spoil(shop: Project) -> None:

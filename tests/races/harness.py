@@ -15,7 +15,6 @@ from sqlalchemy import update
 
 from migrator.cli.runs import RunEnd
 from migrator.features.recover.work import raise_epoch
-from migrator.journal.memory import SqlMemory
 from migrator.journal.schema import writer
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.items.encoder import compile_encoder
@@ -31,8 +30,8 @@ from migrator.stages.live.writers import WriterHeartbeats
 from migrator.stages.process.session import begin, identity_of
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import CommandJob, Target
-from migrator.stages.session.live import ConcurrentEdges
+from migrator.stages.session.job import Target
+from migrator.stages.session.session import ConcurrentEdges, JobSession
 from migrator.stages.verify.stage import Verify, VerifyOptions
 from tests.fakes.progress import Silent
 from tests.faults.proxy import FaultProxy
@@ -73,7 +72,7 @@ class Race:
         # Not entered: no thread gives heartbeats, so that a test says when one is given.
         self.heartbeats = WriterHeartbeats(
             writers,
-            live_wiring.revisions_of(self.shop.context, self.shop.journal),
+            self.session.revisions,
             live_wiring.lifetimes_of(self.shop.job),
             time.monotonic,
             lambda: self.target.store.sent.unanswered,
@@ -85,10 +84,16 @@ class Race:
 
     @cached_property
     def beside(self) -> ConcurrentEdges:
-        memory = SqlMemory(self.shop.journal.database, self.table_id)
-        return ConcurrentEdges(
-            self.shop.context, self.shop.live, self.target, self.shop.journal, memory, self.heartbeats
-        )
+        return ConcurrentEdges(self.session, self.shop.live, self.target, self.heartbeats)
+
+    @cached_property
+    def session(self) -> JobSession:
+        """The shop's edges, and this race's table."""
+        opened, session = self.shop.opened, JobSession(self.shop.job, "races")
+        session.source, session.checked = opened.source, opened.checked
+        session.journal, session.live = self.shop.journal, self.shop.live
+        session.target, session.table_id = self.target, self.table_id
+        return session
 
     def entity(self, name: str) -> CompiledEntity:
         return self.beside.entities[name].compiled
@@ -106,8 +111,8 @@ class Race:
 
     def raise_epoch(self) -> None:
         """The first step of `migrator recover JOB source-restored` alone."""
-        with CommandJob(self._job_file(str(self.shop.job.target.endpoint))) as command_job:
-            raise_epoch(command_job, 0)
+        with JobSession(self._job_file(str(self.shop.job.target.endpoint))) as session:
+            raise_epoch(session, 0)
 
     def command_through(self, endpoint: str, *words: str) -> Ended:
         """The same by way of another endpoint."""
@@ -176,7 +181,7 @@ class Race:
         check: Happens = lambda: None,
     ) -> Copied:
         """Rows of an entity (None: all) as one page; `after_read` happens between its reading and its writing."""
-        entity, source = self.entity(name), self.shop.context.source
+        entity, source = self.entity(name), self.session.source
         assert isinstance(source, SqlSource)
 
         def read() -> list[RowTree]:
@@ -197,11 +202,11 @@ class Race:
         )
 
     def fast_path(self, check: Happens = lambda: None) -> PagePath:
-        checked = self.shop.context.checked
+        checked = self.session.checked
         entities = {entity.name: entity for entity in checked.entities}
         memory, table_id = self.beside.memory, self.table_id
         claims = Claims(
-            self.shop.journal, self.shop.context.source, entities, checked.unproved, table_id, memory=memory
+            self.shop.journal, self.session.source, entities, checked.unproved, table_id, memory=memory
         )
         remembered = frozenset(name for name, entity in self.beside.entities.items() if entity.remembered)
         store = self.target.store
@@ -242,17 +247,17 @@ class Race:
 
     def differences(self) -> dict[str, int]:
         """What the product's verify finds, by kind."""
-        context, target, journal = self.shop.context, self.target, self.shop.journal
-        identity = identity_of("verify", context, self.table_id, context.checked.entities)
-        tuning = context.job.tuning
+        session, target, journal = self.session, self.target, self.shop.journal
+        identity = identity_of("verify", session, self.table_id, session.checked.entities)
+        tuning = session.job.tuning
         options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
         stage = Verify(
-            *(context.source, target.store, journal, Silent()), options=options, **OF_A_STILL_SOURCE
+            *(session.source, target.store, journal, Silent()), options=options, **OF_A_STILL_SOURCE
         )
         run = begin(journal, identity, again=True, after=0)
-        with RunEnd(journal, run):
+        with RunEnd(journal.end_run, run):
             return {
-                str(kind): count for kind, count in stage.run(run, context.checked.entities).findings.items()
+                str(kind): count for kind, count in stage.run(run, session.checked.entities).findings.items()
             }
 
     def comes_to_rest(self) -> None:

@@ -20,9 +20,9 @@ from migrator.settings.job import Job
 from migrator.source.capture.log.marks import LogMarks
 from migrator.stages.live.capture import CaptureStage
 from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import JobContext, Target
+from migrator.stages.session.job import Target
 from migrator.stages.session.live import Live
+from migrator.stages.session.session import JobSession
 from tests.support_capture import connect
 from tests.support_fence import no_fence
 
@@ -121,7 +121,7 @@ class Shop:
     engine: str
     url: str
     job: Job
-    context: JobContext
+    opened: JobSession
     live: Live
     journal: SqlJournal
     sql: Session
@@ -145,7 +145,7 @@ class Shop:
 
     def new_target(self) -> Target:
         """A new table, by the one client of all races: making one takes as long as a whole race."""
-        design = replace(self.context.checked.mapping.table, name=f"Races{secrets.token_hex(6)}")
+        design = replace(self.opened.checked.mapping.table, name=f"Races{secrets.token_hex(6)}")
         admin = DynamoTableAdmin(self.client)
         admin.create(design)
         return Target(
@@ -199,15 +199,16 @@ def open_shop(
     sql(*tables)
     with ExitStack() as stack:
         stack.callback(sql.close)
-        context = stack.enter_context(job_wiring.open_job(job, "races"))
-        live = stack.enter_context(live_wiring.open_live(job, "races", patience=job_wiring.backoff_of(job)))
-        journal = stack.enter_context(job_wiring.open_journal(job))
+        opened = JobSession(job, "races", live_patience=job_wiring.backoff_of(job))
+        session = stack.enter_context(opened)
+        live = stack.enter_context(session.open_own_live("races"))
         if from_log:
             assert isinstance(live.marks, LogMarks)
             live = replace(live, marks=AtOnceMarks(live.marks.writing, live.marks.reader))
         marked_by: MarkedBy = "log" if from_log else "triggers"
-        stage = CaptureStage(live.capture, job.name, context.checked.mapping.table, marked_by)
-        stage.install([entity.plan for entity in context.checked.entities])
-        live_wiring.revisions_of(context, journal).register()
+        stage = CaptureStage(live.capture, job.name, session.checked.mapping.table, marked_by)
+        stage.install([entity.plan for entity in session.checked.entities])
+        session.live = live
+        session.revisions.register()
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
-        yield Shop(engine, url, job, context, live, journal, sql, client, from_log)
+        yield Shop(engine, url, job, session, live, session.journal, sql, client, from_log)

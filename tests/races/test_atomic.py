@@ -234,7 +234,7 @@ def test_a_page_beside_others_writes_a_row_whole(race: Race) -> None:
     refresh, entity = race.beside.refresh(lambda: None), race.entity("sheet100")
     refresh.store = looked
     ConditionalPath(refresh, race.beside.open_findings, {}).copy(
-        entity, PageOf(lambda: race.shop.context.source.read_page(entity.plan, None, None))
+        entity, PageOf(lambda: race.shop.opened.source.read_page(entity.plan, None, None))
     )
     assert looked.seen == [["b"] * 50]
     race.comes_to_rest()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from threading import Event
 from typing import Any
 
 from migrator.mapping.model.results import Forgotten
 from migrator.stages.core.removal import Forget
-from migrator.stages.session import live
 from tests.races.harness import Race
 from tests.support_fence import no_fence
 
@@ -21,13 +19,7 @@ LATER_S = 3600.0
 
 def stage(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forget:
     """Forgetting that row, as if so much time had passed since it was buried."""
-    shop = race.shop
-    made = live.forgetting(
-        *(shop.context, race.target, shop.journal, race.table_id, [(entity, key)]),
-        check=no_fence,
-        live=shop.live,
-        stop=Event(),
-    )
+    made = race.session.forgetting([(entity, key)], check=no_fence, live=race.shop.live)
     made.wait = lambda wait_s: None
     now_s = made.now_s
     made.now_s = lambda: now_s() + later_s

@@ -20,8 +20,8 @@ from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.model.table import Item
 from migrator.stages.live.capture import CaptureStage
 from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
 from migrator.stages.session.live import Live
+from migrator.stages.session.session import JobSession
 from tests.journeys.in_process import Ended, run_here
 from tests.races.shop import MAPPING, TABLES
 from tests.support_adapter import DRIVERS, service_url
@@ -144,13 +144,12 @@ def open_shop(
     with engine.begin() as connection:
         for statement in tables:
             connection.execute(sa.text(statement))
-    with job_wiring.open_job(read, "test") as context, live_wiring.open_live(read, "test") as live:
-        stage = CaptureStage(live.capture, read.name, context.checked.mapping.table, marked_by)  # type: ignore[arg-type]
-        stage.install([entity.plan for entity in context.checked.entities])
-        with job_wiring.open_journal(read) as journal:
-            live_wiring.revisions_of(context, journal).register()
+    with JobSession(read, "test") as session, session.open_own_live("test") as live:
+        stage = CaptureStage(live.capture, read.name, session.checked.mapping.table, marked_by)  # type: ignore[arg-type]
+        stage.install([entity.plan for entity in session.checked.entities])
+        session.revisions.register()
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
-        design = job_wiring.design_for(read, context.checked.mapping.table)
+        design = session.design
         DynamoTableAdmin(client).create(design)
         store = DynamoStore(client, design, no_fence, job_wiring.backoff_of(read))
         try:

@@ -190,7 +190,7 @@ def test_whatever_goes_wrong_in_a_flush_the_commit_is_done(shop: Shop) -> None:
 
     with shop.migration() as migration:
         migration.dual_write(shop.sessions, flush=True)
-        events = migration._service.target.store.client.meta.events
+        events = migration._service.session.target.store.client.meta.events
         events.register("before-send.dynamodb.PutItem", broken)
         with shop.sessions.begin() as session:
             session.add(a_user(1))

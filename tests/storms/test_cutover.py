@@ -16,7 +16,7 @@ import pytest
 
 from migrator.api import Migration
 from migrator.mapping.model.evidence import Move, State
-from migrator.stages.session.live import JobJournal
+from migrator.stages.session.session import JobSession
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
@@ -230,7 +230,7 @@ def test_a_fault_under_load_is_rolled_back_by_the_watch(shop: Project) -> None:
 SERVICE = """
 import sys
 from migrator.api import Migration
-from migrator.stages.session.live import JobJournal
+from migrator.stages.session.session import JobSession
 from migrator.mapping.model.evidence import State
 from migrator.mapping.model.evidence import Move
 with Migration.load(sys.argv[1], service="shop-api") as migration:
@@ -250,8 +250,8 @@ def test_two_processes_act_by_a_move_within_the_cache_and_a_second(shop: Project
     ]
     try:
         assert [one.stdout.readline() for one in services if one.stdout] == ["ready\n"] * 2
-        with desk_of(shop) as job_journal:
-            took = [_moved(job_journal, before, after) for before, after in MOVES]
+        with desk_of(shop) as session:
+            took = [_moved(session, before, after) for before, after in MOVES]
     finally:
         for one in services:
             one.communicate("", timeout=120)
@@ -262,12 +262,12 @@ def test_two_processes_act_by_a_move_within_the_cache_and_a_second(shop: Project
 MOVES = [(State("off"), State("shadow")), (State("shadow"), State("off"))] * 3
 
 
-def _moved(job_journal: JobJournal, before: State, after: State) -> float:
+def _moved(session: JobSession, before: State, after: State) -> float:
     """Seconds from the move until both readers say that they act by it."""
-    known = job_journal.phases.all().get(PATTERN)
-    made = job_journal.phases.move(Move(PATTERN, before, after, "ada"), known.version if known else 0)
+    known = session.phases.all().get(PATTERN)
+    made = session.phases.move(Move(PATTERN, before, after, "ada"), known.version if known else 0)
     begun = time.monotonic()
-    while [one.get(PATTERN) for one in job_journal.phases.confirmed().values()] != [made.version] * 2:
+    while [one.get(PATTERN) for one in session.phases.confirmed().values()] != [made.version] * 2:
         assert time.monotonic() - begun < 30
         time.sleep(0.02)
     return time.monotonic() - begun

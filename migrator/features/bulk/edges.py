@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from migrator.dynamodb.admin.create import import_parameters
 from migrator.dynamodb.admin.imports import DynamoImports
 from migrator.dynamodb.files import S3Files
 from migrator.features.bulk.imports import Records
-from migrator.journal.identity import SqlIdentity
 from migrator.journal.memory import SqlMemory
 from migrator.journal.run_starts import count_as_done
-from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.settings.job import Job
 from migrator.stages.core.adoption import KeysOfItems
 from migrator.stages.live.relay import live_entities, remembered
-from migrator.stages.session.job import JobContext, Target, backoff_of, client_of, control_of, on_record
+from migrator.stages.session.job import Target, backoff_of, client_of
+from migrator.stages.session.session import JobSession
 
 
 def files_of_bucket(job: Job, bucket: str, prefix: str, stop: Callable[[], bool]) -> S3Files:
@@ -39,32 +37,31 @@ def imports_of(
     return DynamoImports(*clients, request, files.prefix, backoff_of(job), stop)
 
 
-def keys_of(context: JobContext, target: Target, journal: SqlJournal) -> Callable[[str], KeysOfItems]:
+def keys_of(session: JobSession) -> Callable[[str], KeysOfItems]:
     """By the id of the table, what its items tell of keys that must be remembered."""
-    names = remembered(live_entities(context.checked.mapping, context.checked.entities, context.source))
-    return lambda table_id: KeysOfItems(target.design, names, SqlMemory(journal.database, table_id))
+    names = remembered(live_entities(session.checked.mapping, session.checked.entities, session.source))
+    design, database = session.target.design, session.journal.database
+    return lambda table_id: KeysOfItems(design, names, SqlMemory(database, table_id))
 
 
 def records_of(
-    context: JobContext,
+    session: JobSession,
     target: Target,
-    journal: SqlJournal,
     exported: Run,
     identity: Callable[[str], RunIdentity],
     installation: str,
 ) -> Records:
     """`identity`: by the table's id, of a backfill of all of it. `target`: as a writer has it."""
-    job = context.job
 
     def count(table_id: str) -> None:
-        count_as_done(journal.database, exported, identity(table_id), installation)
+        count_as_done(session.journal.database, exported, identity(table_id), installation)
 
     return Records(
-        job=job.name,
+        job=session.job.name,
         table=target.design.name,
-        identity=SqlIdentity(journal.database, job.name),
-        control=control_of(job, target, journal),
-        on_record=partial(on_record, job, journal),
+        identity=session.identity,
+        control=session.control_of(target),
+        on_record=session.on_record,
         count=count,
         captured=bool(installation),
     )

@@ -40,10 +40,6 @@ from migrator.features.bulk.export import (
     pages_folder,
     state_of,
 )
-from migrator.journal.identity import SqlIdentity
-from migrator.journal.lease import RunLease
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import newest_of
 from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.files import MANIFEST, Files, Manifest
@@ -56,12 +52,10 @@ from migrator.settings.transforms import price_of
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims, FastPath, encoders_of
 from migrator.stages.live.writers import both
-from migrator.stages.process.session import begin, identity_of, need_bucket, pages_of
+from migrator.stages.process.session import begin, identity_of, need_bucket, pages_of, runs_before
 from migrator.stages.process.write_path import tell_unmarked
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import CommandJob, JobContext, write_ownership
-from migrator.stages.session.live import Live
+from migrator.stages.session.job import backoff_of, region_of
+from migrator.stages.session.session import JobSession
 
 _MB = 1024 * 1024
 _GB = 1024 * _MB
@@ -79,22 +73,19 @@ class Opened:
     """What an export and an import work with: the job, its journal under the job's lease, and the files. `installation`:
     of capture; '' where changes leave no marks."""
 
-    context: JobContext
-    journal: SqlJournal
-    live: Live
+    session: JobSession
     files: Files
     check: Callable[[], None]
-    stop: Event
     installation: str
 
     @property
     def entities(self) -> Sequence[CompiledEntity]:
-        return self.context.checked.entities
+        return self.session.checked.entities
 
     @property
     def ticket(self) -> int:
         """The highest that a writer has drawn; where nothing is captured none is."""
-        return self.live.tickets.highest() if self.installation else 0
+        return self.session.live.tickets.highest() if self.installation else 0
 
     @property
     def place(self) -> str:
@@ -102,29 +93,22 @@ class Opened:
         return self.files.name[-_PLACE_LENGTH:]
 
 
-def open_bulk(
-    stack: ExitStack, command_job: CommandJob, command: str, place: str, workers: int | None
-) -> Opened:
+def open_bulk(stack: ExitStack, session: JobSession, command: str, place: str, workers: int | None) -> Opened:
     """Raises: SettingsError where this job may not make items of rows any more, or another run of it is at work."""
-    stop = stack.enter_context(stop_on_signals())
-    read = command_job.job
-    files = files_at(read, place, stop.is_set)
-    context = stack.enter_context(job_wiring.open_job(read, command, workers=workers, stop=stop.is_set))
-    need_bucket(read, context.checked.entities)
-    journal = command_job.journal(stop.is_set)
-    write_ownership(read, context.checked.mapping, journal).need_rows()
-    live_wiring.revisions_of(context, journal).refuse_old()
-    patience = job_wiring.backoff_of(read)
-    live = stack.enter_context(
-        live_wiring.open_live(read, command, stop=stop.is_set, patience=patience, source=context.source)
-    )
-    installation = live_wiring.installation_of_job(live, context)
+    stop = stack.enter_context(stop_on_signals(session.stop))
+    files = files_at(session.job, place, stop.is_set)
+    patience = backoff_of(session.job)
+    opened = session.another(command, workers=workers, live_patience=patience)
+    session = stack.enter_context(opened)
+    need_bucket(session.job, session.checked.entities)
+    session.ownership.need_rows()
+    session.revisions.refuse_old()
+    installation = session.installation()
     if installation is not None:
-        tell_unmarked(read, journal, installation, say)
-    lease = stack.enter_context(RunLease(journal, read.name))
+        tell_unmarked(session, installation, say)
+    lease = stack.enter_context(session.lease())
     check = both(lease.check, lambda: _need_going(stop))
-    named = "" if installation is None else installation.id
-    return Opened(context, journal, live, files, check, stop, named)
+    return Opened(session, files, check, "" if installation is None else installation.id)
 
 
 def _need_going(stop: Event) -> None:
@@ -159,8 +143,8 @@ def export_items(
     as_json: bool,
 ) -> int:
     """The exit code of `migrator table export`."""
-    with CommandJob(job) as command_job, ExitStack() as stack:
-        opened = open_bulk(stack, command_job, "export", place, workers)
+    with JobSession(job) as session, ExitStack() as stack:
+        opened = open_bulk(stack, session, "export", place, workers)
         if not opened.installation:
             say(_UNCAPTURED)
         run, is_new = _run(opened, restart=restart)
@@ -177,8 +161,11 @@ def export_items(
                 as_json=as_json,
             )
         if is_new:
-            keep_state(opened.journal, run, ticket=opened.ticket)
-        with stopped_says(lambda: _stopped(opened, run)), RunEnd(opened.journal, run, command_job.job.hooks):
+            keep_state(session.journal, run, ticket=opened.ticket)
+        with (
+            stopped_says(lambda: _stopped(opened, run)),
+            RunEnd(session.journal.end_run, run, session.job.hooks),
+        ):
             with stage.progress:
                 result = stage.run(run, list(opened.entities))
             manifest_or_none = (
@@ -190,18 +177,17 @@ def export_items(
 def _run(opened: Opened, *, restart: bool) -> tuple[Run, bool]:
     """The run to work on, and whether nothing of it is there yet. One that ended and published nothing begins anew: rows
     were refused, and are looked at again."""
-    journal, files = opened.journal, opened.files
+    journal, files = opened.session.journal, opened.files
     identity = identity_of(
-        "export", opened.context, opened.place, opened.entities, installation=opened.installation
+        "export", opened.session, opened.place, opened.entities, installation=opened.installation
     )
     latest = journal.find_run(identity)
-    newest = newest_of(journal.database, identity.job)
     is_published_now = latest is not None and latest.state == "done" and is_published(journal, latest, files)
     left_by_us = latest is not None and latest.state == "done" and files.read(MANIFEST) is None
     if restart:
         run = journal.start_run(identity)
     else:
-        after = newest.runs_before if newest is not None else 0
+        after = runs_before(journal, identity.job)
         run = begin(journal, identity, again=not is_published_now, after=after)
     if run.resumed:
         say(f"run {run.id} of {run.started_at} goes on")
@@ -212,51 +198,49 @@ def _run(opened: Opened, *, restart: bool) -> tuple[Run, bool]:
 
 
 def _stage(opened: Opened, run: Run, workers: int | None) -> Backfill:
-    context, read = opened.context, opened.context.job
+    session, tuning = opened.session, opened.session.job.tuning
     objects = None
     if any(entity.contents for entity in opened.entities):
-        objects = job_wiring.open_target(read, context.checked.mapping.table, opened.stop.is_set).objects
+        objects = session.target.objects
     by_name = {entity.name: entity for entity in opened.entities}
-    claims = Claims(
-        opened.journal, context.source, by_name, context.checked.unproved, opened.place, memory=None
-    )
+    unproved = session.checked.unproved
+    claims = Claims(session.journal, session.source, by_name, unproved, opened.place, memory=None)
     # What is remembered for the relay (rule 7) is learnt from the table when it is imported, before anybody writes there.
-    encoders = encoders_of(context.source, opened.entities, compile_encoder)
+    encoders = encoders_of(session.source, opened.entities, compile_encoder)
     alone = FastPath(ItemLines(), claims, encoders, time.time, opened.check, objects, None, frozenset())
     return Backfill(
-        source=context.source,
-        journal=opened.journal,
+        source=session.source,
+        journal=session.journal,
         path=ExportPath(alone, opened.files, pages_folder(run)),
         progress=progress(),
-        options=BackfillOptions(workers or read.tuning.workers, read.tuning.page_rows),
-        stop=opened.stop,
+        options=BackfillOptions(workers or tuning.workers, tuning.page_rows),
+        stop=session.stop,
     )
 
 
 def _publish(opened: Opened, run: Run, part_mb: int) -> Manifest:
-    context, database = opened.context, opened.journal.database
-    design = job_wiring.design_for(context.job, context.checked.mapping.table)
+    session, design = opened.session, opened.session.design
     publication = Publication(
         files=opened.files,
-        journal=opened.journal,
+        journal=session.journal,
         run=run,
         table=design,
-        unproved=context.checked.unproved,
+        unproved=session.checked.unproved,
         part_bytes=part_mb * _MB,
         check=opened.check,
         told=lambda part: _log.info("part_written", file=part.name, items=part.items, bytes=part.bytes),
     )
     about = {
-        "job": context.job.name,
-        "journal": SqlIdentity(database, context.job.name).journal_id(),
-        "mapping": context.checked.mapping.revision,
-        "table": definition(design, context.job.target.options),
+        "job": session.job.name,
+        "journal": session.identity.journal_id(),
+        "mapping": session.checked.mapping.revision,
+        "table": definition(design, session.job.target.options),
     }
     return publication.publish(opened.entities, about)
 
 
 def _stopped(opened: Opened, run: Run) -> str:
-    pages, _ = pages_of(opened.journal, run)
+    pages, _ = pages_of(opened.session.journal, run)
     return f"stopped; {pages:,} page(s) are written to {opened.files.name}, and the same command goes on from there"
 
 
@@ -268,8 +252,8 @@ def _print(
         print_json(_data(opened, result, manifest))
         return DIFFERENT if manifest is None else CLEAN
     print_backfill(stdout(), result)
-    unmasked = opened.journal.findings(result.run, SHOWN)
-    printed = findings_to_print(unmasked, opened.context.checked.mapping, whole_keys=whole_keys)
+    unmasked = opened.session.journal.findings(result.run, SHOWN)
+    printed = findings_to_print(unmasked, opened.session.checked.mapping, whole_keys=whole_keys)
     print_findings(stdout(), printed, result.findings)
     tell_masked(printed, unmasked)
     if manifest is None:
@@ -285,8 +269,8 @@ def _print(
 
 def _cost(opened: Opened, manifest: Manifest) -> str:
     """What the import costs; '' where that is not known."""
-    options = opened.context.job.target.options
-    price = price_of(job_wiring.region_of(opened.context.job), options.table_class)
+    options = opened.session.job.target.options
+    price = price_of(region_of(opened.session.job), options.table_class)
     if price is None or price.import_gb is None:
         return ""
     cost = usd(price.import_gb * manifest.json_bytes / _GB)

@@ -27,7 +27,6 @@ from migrator.features.bulk.imports import (
     need_importable,
     need_untouched,
 )
-from migrator.journal.identity import SqlIdentity
 from migrator.mapping.model.edges import TableState
 from migrator.mapping.model.files import PARTS, Imported, ImportState, Manifest
 from migrator.mapping.model.journal import Run, RunIdentity
@@ -35,8 +34,8 @@ from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.logs import get_logger
 from migrator.stages.process.session import begin, identity_of
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import CommandJob, Target
+from migrator.stages.session.job import Target
+from migrator.stages.session.session import JobSession
 
 _log = get_logger("import")
 
@@ -48,14 +47,13 @@ def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
         raise SettingsError(
             f"{what}; copy the folder there, such as `aws s3 sync {place} s3://bucket/prefix`"
         )
-    with CommandJob(job) as command_job, ExitStack() as stack:
-        opened = open_bulk(stack, command_job, "import", place, None)
-        read, mapping = command_job.job, opened.context.checked.mapping
-        target = job_wiring.open_target(read, mapping.table, opened.stop.is_set)
+    with JobSession(job) as session, ExitStack() as stack:
+        opened = open_bulk(stack, session, "import", place, None)
+        read, target, journal = session.job, opened.session.target, session.journal
         need_importable(target.design)
         export = _export(opened)
         latest, there = (
-            opened.journal.find_run(_identity(opened, target.design)),
+            journal.find_run(_identity(opened, target.design)),
             target.admin.state(target.design),
         )
         if there is not None and _is_done(opened, latest, there):
@@ -69,30 +67,30 @@ def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
             )
         need_absent(latest, there, target.design.name)
         if there is None:
-            need_untouched(export, opened.journal, opened.ticket)
-            need_files(opened.files, export.manifest, read.tuning.workers, opened.stop)
+            need_untouched(export, journal, opened.ticket)
+            need_files(opened.files, export.manifest, read.tuning.workers, session.stop)
         imports = _imports(opened, target)
         if dry_run:
             return _print_request(imports, export.manifest, as_json=as_json)
-        run = begin(opened.journal, _identity(opened, target.design), again=True, after=0)
+        run = begin(journal, _identity(opened, target.design), again=True, after=0)
         shown = _Shown(export.manifest.items)
-        with RunEnd(opened.journal, run, read.hooks), shown_live(lambda: shown.line):
+        with RunEnd(journal.end_run, run, read.hooks), shown_live(lambda: shown.line):
             imported = _stage(opened, target, export, imports, shown.see).run(run, export)
     return _print(imported, as_json=as_json)
 
 
 def _export(opened: Opened) -> Export:
-    name = opened.context.job.name
+    session, name = opened.session, opened.session.job.name
     revision = identity_of(
-        "export", opened.context, opened.place, opened.entities, installation=opened.installation
+        "export", session, opened.place, opened.entities, installation=opened.installation
     ).revision
-    journal_id = SqlIdentity(opened.journal.database, name).journal_id()
-    return exported(opened.files, opened.journal, name, journal_id, revision)
+    journal_id = session.identity.journal_id()
+    return exported(opened.files, session.journal, name, journal_id, revision)
 
 
 def _identity(opened: Opened, design: TableDesign) -> RunIdentity:
     return identity_of(
-        "import", opened.context, opened.place, opened.entities, design.name, installation=opened.installation
+        "import", opened.session, opened.place, opened.entities, design.name, installation=opened.installation
     )
 
 
@@ -100,12 +98,12 @@ def _is_done(opened: Opened, latest: Run | None, there: TableState) -> bool:
     """Whether the table is what the last import made."""
     if latest is None or latest.state != "done":
         return False
-    return state_of(opened.journal, latest).get("table_id") == there.table_id
+    return state_of(opened.session.journal, latest).get("table_id") == there.table_id
 
 
 def _imports(opened: Opened, target: Target) -> DynamoImports:
     assert isinstance(opened.files, S3Files)
-    return bulk_wiring.imports_of(opened.context.job, target, opened.files, PARTS, opened.stop.is_set)
+    return bulk_wiring.imports_of(opened.session.job, target, opened.files, PARTS, opened.session.stop.is_set)
 
 
 def _stage(
@@ -115,15 +113,14 @@ def _stage(
     imports: DynamoImports,
     told: Callable[[ImportState], None],
 ) -> Import:
-    context, journal = opened.context, opened.journal
+    session = opened.session
     backfill = partial(
-        identity_of, "backfill", context, entities=opened.entities, installation=opened.installation
+        identity_of, "backfill", session, entities=opened.entities, installation=opened.installation
     )
     writing = target.fenced(opened.check)
     records = bulk_wiring.records_of(
-        context,
+        session,
         writing,
-        journal,
         export.run,
         lambda table_id: backfill(table_id=table_id),
         opened.installation,
@@ -131,13 +128,13 @@ def _stage(
     return Import(
         imports=imports,
         files=opened.files,
-        journal=journal,
+        journal=session.journal,
         design=target.design,
-        keys=bulk_wiring.keys_of(context, target, journal),
+        keys=bulk_wiring.keys_of(session),
         there=lambda: target.admin.state(target.design),
         pages=target.pages,
         ready=lambda: target.admin.wait(target.design),
-        finish=lambda: target.admin.finish_import(target.design, context.job.target.options),
+        finish=lambda: target.admin.finish_import(target.design, session.job.target.options),
         records=records,
         wait=target.store.retry.wait,
         told=told,

@@ -31,11 +31,11 @@ from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.settings.job import Job
 from migrator.settings.transforms import checked_on, sound_mapping
-from migrator.source.engines.base import name_of
 from migrator.source.rights import SQL_ROLES
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import JobContext
-from migrator.stages.session.reverse import open_grants
+from migrator.stages.session.job import design_for, read_job
+from migrator.stages.session.live import ONCE
+from migrator.stages.session.reverse import grants_of
+from migrator.stages.session.session import JobSession
 
 _File: TypeAlias = Callable[[Definition, list[str]], str]
 
@@ -95,7 +95,7 @@ def _roles(kind: str, roles: tuple[str, ...], known: Collection[str]) -> Collect
 
 def _export_definition(kind: str, job: Path, **asked: Any) -> int:
     read, mapping = _read(job)
-    design = definition(job_wiring.design_for(read, mapping.table), read.target.options)
+    design = definition(design_for(read, mapping.table), read.target.options)
     files = {
         name: written(design, head_of(of_kind, job.name, mapping.revision))
         for name, (of_kind, written) in _DEFINITIONS[kind].items()
@@ -112,7 +112,7 @@ def _export_iam(
     **asked: Any,
 ) -> int:
     read, mapping = _read(job)
-    place = _place(read, job_wiring.design_for(read, mapping.table), region, account or "*")
+    place = _place(read, design_for(read, mapping.table), region, account or "*")
     place = replace(place, old=_old_places(read, mapping, place))
     place = replace(place, items_at=f"{items_at.removeprefix('s3://').strip('/')}/" if items_at else "")
     files = {}
@@ -133,12 +133,12 @@ def _export_described(kind: str, job: Path, **asked: Any) -> int:
 
 
 def _export_grants(job: Path, roles: tuple[str, ...], user: str | None, **asked: Any) -> int:
-    read = job_wiring.read_job(job)
+    read = read_job(job)
     if read.source.dynamodb is not None:
         raise SettingsError(_NO_GRANTS)
     files = {}
-    with job_wiring.open_job(read, "grants") as context, open_grants(context) as grants:
-        revision = context.checked.mapping.revision
+    with JobSession(read, "grants", live_patience=ONCE) as session:
+        grants, revision = grants_of(session), session.checked.mapping.revision
         for role in _roles("grants", roles, SQL_ROLES):
             lines = grants.statements(grants.needed(role), user or f"migrator_{role.replace('-', '_')}")
             does = f"Role {role}: {SQL_ROLES[role].does}."
@@ -156,22 +156,21 @@ _NO_GRANTS = (
 
 
 def _export_workbench(job: Path, real: bool, **asked: Any) -> int:
-    read = job_wiring.read_job(job)
-    with job_wiring.open_job(read, "workbench") as context:
-        table = job_wiring.design_for(read, context.checked.mapping.table)
-        samples = _rows(context, table) if real else made_up(context.checked.entities, table)
-        model = model_of(context.checked.mapping, context.plans, table)
+    with JobSession(job, "workbench") as session:
+        read, checked, table = session.job, session.checked, session.design
+        samples = _rows(session, table) if real else made_up(checked.entities, table)
+        model = model_of(checked.mapping, session.plans, table)
     head = head_of("workbench", job.name, model.revision)
     text = workbench_file(model, definition(table, read.target.options), samples, head)
     return _finish("workbench", {"workbench.json": text}, **asked)
 
 
-def _rows(context: JobContext, table: TableDesign) -> dict[str, list[Item]]:
+def _rows(session: JobSession, table: TableDesign) -> dict[str, list[Item]]:
     """Items of the source's first rows, by type."""
-    redaction = redaction_of(context.checked.mapping, context.plans)
+    redaction = redaction_of(session.checked.mapping, session.plans)
     found: dict[str, list[Item]] = {}
-    for entity in context.checked.entities:
-        rows = context.source.read_page(entity.plan, None, None, SAMPLES)
+    for entity in session.checked.entities:
+        rows = session.source.read_page(entity.plan, None, None, SAMPLES)
         found |= real_items(entity, rows, table, redaction)
     return found
 
@@ -207,11 +206,9 @@ _MISSING = "a module would be without these; write them by hand, and give --allo
 
 def _described(job: Path) -> Model:
     """What generated code must know. It reads the source's schema, which says what columns hold, and no row."""
-    read = job_wiring.read_job(job)
-    parsed = sound_mapping(read.mapping)
-    with job_wiring.open_source(read.source, parsed, job_wiring.Work(name_of(read.name, "export"))) as source:
-        checked = checked_on(source, parsed)
-    return model_of(checked.mapping, checked.read_plans, job_wiring.design_for(read, checked.mapping.table))
+    with JobSession(job, "export") as session:
+        checked = checked_on(session.source, session.parsed)
+        return model_of(checked.mapping, checked.read_plans, session.design)
 
 
 def _place(job: Job, design: TableDesign, region: str | None, account: str) -> Place:
@@ -240,7 +237,7 @@ def _region_of_aws() -> str | None:
 
 
 def _read(path: Path) -> tuple[Job, Mapping]:
-    job = job_wiring.read_job(path, asks_source=False)
+    job = read_job(path, asks_source=False)
     return job, sound_mapping(job.mapping).mapping
 
 

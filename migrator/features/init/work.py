@@ -10,7 +10,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Event
 
 import click
 
@@ -67,10 +66,10 @@ from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.patterns.replay import Replay, ReplayOptions
-from migrator.stages.process.session import Session, identity_of
+from migrator.stages.process.session import RunEdges, identity_of
 from migrator.stages.process.write_path import PathChoice
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import JobContext, open_database
+from migrator.stages.session.job import open_database
+from migrator.stages.session.session import JobSession
 
 # ── `migrator init JOB`: a mapping for a job's old tables of DynamoDB's ──
 
@@ -406,11 +405,10 @@ def proof_of(url: str, mapping: Path, design: Design, figures: Figures) -> Proof
     with ExitStack() as until:
         stop = until.enter_context(stop_on_signals())
         endpoint = until.enter_context(embedded.for_a_while())
-        context = until.enter_context(
-            job_wiring.open_job(_job(url, mapping, endpoint), "init", stop=stop.is_set)
-        )
+        job = _job(url, mapping, endpoint)
+        session = until.enter_context(JobSession(job, "init", stop=stop))
         large = {name for name in design.homes if _is_large(name, figures)}
-        return _Proving.of(until, context, stop, design).proof(large)
+        return _Proving.of(until, session, design).proof(large)
 
 
 def _is_large(table: str, figures: Figures) -> bool:
@@ -428,24 +426,23 @@ def _job(url: str, mapping: Path, endpoint: str) -> Job:
 class _Proving:
     """A table of one proof, with nothing in it."""
 
-    context: JobContext
-    session: Session
-    stop: Event
+    session: JobSession
+    run: RunEdges
     design: Design
 
     @classmethod
-    def of(cls, until: ExitStack, context: JobContext, stop: Event, design: Design) -> _Proving:
-        table = context.checked.mapping.table
-        target = job_wiring.open_target(context.job, table, stop.is_set).fenced(sends_nothing)
+    def of(cls, until: ExitStack, session: JobSession, design: Design) -> _Proving:
+        _ = session.checked
+        target = session.target.fenced(sends_nothing)
         state = target.admin.create(target.design)
         journal = SqlJournal.in_memory()
         until.callback(journal.close)
-        session = Session(journal, target.store, state.table_id, sends_nothing, target.objects, target)
-        return cls(context, session, stop, design)
+        run = RunEdges(journal, target.store, state.table_id, sends_nothing, target.objects, target)
+        return cls(session, run, design)
 
     def proof(self, large: set[str]) -> Proof:
         """`large`: tables of which some rows are moved only, so that answers would lack the others."""
-        entities, names = self.context.checked.entities, {self.design.names.entities[name] for name in large}
+        entities, names = self.session.checked.entities, {self.design.names.entities[name] for name in large}
         refused = self._moved([entity for entity in entities if entity.name not in names], None)
         refused |= self._moved([entity for entity in entities if entity.name in names], ROWS)
         apart = {
@@ -458,33 +455,32 @@ class _Proving:
 
     def _moved(self, entities: Sequence[CompiledEntity], limit: int | None) -> dict[str, int]:
         """Rows of each entity that were refused."""
-        journal = self.session.journal
-        identity = identity_of("backfill", self.context, self.session.table_id, entities, f"limit={limit}")
+        journal = self.run.journal
+        identity = identity_of("backfill", self.session, self.run.table_id, entities, f"limit={limit}")
         stage = Backfill(
-            source=self.context.source,
+            source=self.session.source,
             journal=journal,
-            path=PathChoice().path(self.context, self.session),
+            path=PathChoice().path(self.session, self.run),
             progress=progress(),
             options=BackfillOptions(_WORKERS, limit=limit),
-            stop=self.stop,
+            stop=self.session.stop,
         )
         with stage.progress:
             result = stage.run(journal.start_run(identity), entities)
         return {name: tally.refused for name, tally in result.entities.items()}
 
     def _replayed(self, names: Sequence[str]) -> dict[str, PatternReplay]:
-        mapping = self.context.checked.mapping
+        mapping = self.session.checked.mapping
         options = ReplayOptions(QUESTIONS, _SEED, settle_s=0, workers=_WORKERS)
         shown = replay_progress()
-        assert self.session.target is not None, "of a live session"
         stage = Replay(
             mapping,
-            self.context.checked.read,
-            self.context.sql,
+            self.session.checked.read,
+            self.session.sql,
             self.session.target.store,
             options,
             progress=shown,
-            stop=self.stop,
+            stop=self.session.stop,
         )
         with shown:
             result = stage.run([mapping.patterns[name] for name in names])

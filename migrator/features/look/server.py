@@ -23,7 +23,8 @@ from migrator.features.look.work import Masks, Sides, open_sides
 from migrator.mapping.model.report import Example
 from migrator.mapping.model.table import Value
 from migrator.runtime.errors import CLEAN, STOPPED, MigratorError, SettingsError
-from migrator.stages.session import job as job_wiring
+from migrator.stages.session.job import read_job
+from migrator.stages.session.session import JobSession
 
 # ── A web server on the loopback address alone, behind a token ──
 
@@ -178,10 +179,10 @@ def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         masks = Masks(whole_keys, whole_values)
-        sides = stack.enter_context(open_sides(job_wiring.read_job(job), masks, "ui", stop))
-        table = sides.target.design
+        sides = stack.enter_context(open_sides(read_job(job), masks, "ui", stop))
+        table = sides.session.target.design
         pages = Pages(
-            sides.context.job.name,
+            sides.session.job.name,
             table.name,
             [index.name for index in table.indexes],
             version("single-table-migrator"),
@@ -240,15 +241,14 @@ class _Answers:
 
     def _partition(self, asked: Mapping[str, str]) -> tuple[str, ...]:
         """The values of the partition key: where it has several attributes, commas stand between them."""
-        index = self.sides.target.design.asked(asked["index"] or None)
+        index = self.sides.session.target.design.asked(asked["index"] or None)
         several = index is not None and len(index.partition) > 1
         return tuple(asked["pk"].split(",")) if several else (asked["pk"],)
 
     def status(self, fields: Mapping[str, str]) -> Answer:
-        job = self.sides.context.job
         try:
-            with self.one, job_wiring.open_journal(job) as journal:
-                found = status_of(job, journal)
+            with self.one, JobSession(self.sides.session.job) as session:
+                found = status_of(session)
                 page = self.pages.status(
                     found.data(), [*found.look.lines(), *found.warnings(), *found.look.lag.writer_lines()]
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -25,8 +25,8 @@ from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.core.partitions import asked_key
 from migrator.stages.design.shown import Showing
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import JobContext, Target
+from migrator.stages.session.job import design_for, read_job
+from migrator.stages.session.session import JobSession
 from migrator.stages.verify.scan import direct_items
 
 _PATIENCE_S = 10.0
@@ -45,32 +45,31 @@ class Masks:
 class Sides:
     """Both sides of a job, open to be read."""
 
-    context: JobContext
-    target: Target
+    session: JobSession
     masks: Masks
 
     def report(self, partition: tuple[str, ...], sort: str, index: str | None, limit: int) -> LookReport:
         """One collection, as it may be shown. Raises: SettingsError where there is no such collection."""
-        checked, table = self.context.checked, self.target.design
+        checked, table = self.session.checked, self.session.target.design
         if not partition:
-            refuse_no_key(self.context.job, checked.mapping, table, index)
+            refuse_no_key(self.session.job, checked.mapping, table, index)
         looked = self._look(limit).look(asked_key(table, index, partition, sort), time.time())
-        return shown(looked, self.context.job.name, table, self._showing())
+        return shown(looked, self.session.job.name, table, self._showing())
 
     def examples(self) -> list[Example]:
         """An item of each type, in the mapping's order. Raises: StoppedError or SourceError where a side is away."""
         return self._look(1).examples(self._showing())
 
     def _look(self, limit: int) -> Look:
-        checked, table = self.context.checked, self.target.design
+        checked, target = self.session.checked, self.session.target
         return Look(
-            *(self.context.source, self.target.store, checked.mapping, table, checked.entities),
-            direct=direct_items(checked, self.context.job.leave),
+            *(self.session.source, target.store, checked.mapping, target.design, checked.entities),
+            direct=direct_items(checked, self.session.job.leave),
             items_at_most=limit,
         )
 
     def _showing(self) -> Showing:
-        checked = self.context.checked
+        checked = self.session.checked
         return Showing(
             checked.mapping,
             [entity.plan for entity in checked.read],
@@ -95,11 +94,9 @@ def open_sides(job: Job, masks: Masks, command: str, stop: Event) -> Iterator[Si
     """`stop`: whether to give up waiting for a side. Raises: TargetError where the table is not there, or is another one."""
     patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
     patient = replace(job, tuning=job.tuning.model_copy(update={"give_up_after_s": patience_s}))
-    with ExitStack() as stack:
-        context = stack.enter_context(job_wiring.open_job(patient, command, workers=1, stop=stop.is_set))
-        target = job_wiring.open_target(patient, context.checked.mapping.table, stop.is_set)
-        target.table_id()
-        yield Sides(context, target, masks)
+    with JobSession(patient, command, workers=1, stop=stop) as session:
+        _ = session.checked, session.table_id
+        yield Sides(session, masks)
 
 
 def look(job: Path, pattern: str | None, params: tuple[str, ...], explain: bool, **asked: Any) -> int:
@@ -124,12 +121,12 @@ def _look(
     whole_values: bool,
     as_json: bool,
 ) -> int:
-    read = job_wiring.read_job(job, asks_source=bool(partition))
+    read = read_job(job, asks_source=bool(partition))
     masks = Masks(whole_keys, whole_values)
     if not partition:
         # What keys look like is said where no side answers, too.
         mapping = sound_mapping(read.mapping).mapping
-        refuse_no_key(read, mapping, job_wiring.design_for(read, mapping.table), index)
+        refuse_no_key(read, mapping, design_for(read, mapping.table), index)
     with stop_on_signals() as stop, open_sides(read, masks, "look", stop) as sides:
         report = sides.report(partition, sort, index, limit)
     if as_json:

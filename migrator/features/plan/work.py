@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 import click
 from markupsafe import Markup
@@ -41,8 +42,9 @@ from migrator.stages.design.shown import Showing
 from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.design.views import Views
 from migrator.stages.process.budget import MOST_UNASKED, usable_cores
-from migrator.stages.session import live
-from migrator.stages.session.job import JobContext, open_job, read_job, region_of, secret_providers
+from migrator.stages.session.job import read_job, region_of, secret_providers
+from migrator.stages.session.live import ONCE
+from migrator.stages.session.session import JobSession
 
 _TRIGGER = re.compile(r"\bCREATE (?:OR REPLACE )?TRIGGER\b")
 _OURS = '<meta name="generator" content="migrator '
@@ -74,10 +76,11 @@ def plan(
     _refuse_other_source(jobs)
     with ExitStack() as until:
         stop = until.enter_context(stop_on_signals())
+        sessions = [until.enter_context(_session(job, stop)) for job in jobs]
         # Faults of the second design are told before the rows of the first one are read.
-        contexts = [until.enter_context(open_job(job, "plan", workers=1, stop=stop.is_set)) for job in jobs]
-        capacities = [_capacity(context, asked) for context in contexts]
-        collections = _collections(contexts[0], asked) if html is not None else None
+        _ = [session.checked for session in sessions]
+        capacities = [_capacity(session, asked) for session in sessions]
+        collections = _collections(sessions[0], asked) if html is not None else None
     if html is not None:
         write_page(html, plan_page(capacities, collections))
         say(f"{html}: written")
@@ -89,6 +92,10 @@ def plan(
 
 
 # ── what is planned ──
+
+
+def _session(job: Job, stop: Event | None = None) -> JobSession:
+    return JobSession(job, "plan", workers=1, live_patience=ONCE, stop=stop)
 
 
 def _job_of(path: Path, asked: Asked) -> Job:
@@ -122,22 +129,22 @@ def _refuse_other_file(path: Path) -> None:
 # ── item collections of real rows ──
 
 
-def _views(context: JobContext, asked: Asked) -> tuple[Views, Showing]:
-    mapping, plans = context.checked.mapping, context.plans
+def _views(session: JobSession, asked: Asked) -> tuple[Views, Showing]:
+    mapping, plans = session.checked.mapping, session.plans
     showing = Showing(mapping, plans, whole_keys=asked.whole_keys, whole_values=False)
-    return Views(mapping, context.checked.entities, showing, context.source), showing
+    return Views(mapping, session.checked.entities, showing, session.source), showing
 
 
-def _collections(context: JobContext, asked: Asked) -> Markup:
+def _collections(session: JobSession, asked: Asked) -> Markup:
     """A fragment of the page: the table and each index with collections of a few rows, values masked."""
-    views, showing = _views(context, asked)
+    views, showing = _views(session, asked)
     return views_fragment([showing.view(view) for view in views.all()])
 
 
 def _show(job: Job, key: str, asked: Asked, *, as_json: bool) -> int:
     """The item collections under one partition key, which rows would make; no other row is read."""
-    with open_job(job, "plan", workers=1) as context:
-        views, showing = _views(context, asked)
+    with _session(job) as session:
+        views, showing = _views(session, asked)
         found, notes = views.under(key, time.time())
         shown = [showing.view(view) for view in found]
     if as_json:
@@ -154,35 +161,35 @@ def _show(job: Job, key: str, asked: Asked, *, as_json: bool) -> int:
 # ── figures ──
 
 
-def _capacity(context: JobContext, asked: Asked) -> Capacity:
-    checked, source = context.checked, context.source
-    around = _around(context, asked)
+def _capacity(session: JobSession, asked: Asked) -> Capacity:
+    checked, source = session.checked, session.source
+    around = _around(session, asked)
     bounds = Bounds(asked.rows_exact, min(asked.rows_exact, Bounds.sampled))
     sized = Sizing(source, checked.mapping, checked.entities, bounds, time.time()).sized()
     if checked.mapping.documents:
         return capacity_of(checked, sized, around)
-    ask = partial(context.sql.query, what="how many rows a change concerns")
+    ask = partial(session.sql.query, what="how many rows a change concerns")
     counted = fan_outs(ask, source.facts().dialect, checked.plans, sized.rows, asked.rows_exact)
     return capacity_of(checked, sized, replace(around, fan_outs=counted))
 
 
-def _around(context: JobContext, asked: Asked) -> Around:
-    job, source = context.job, context.source
+def _around(session: JobSession, asked: Asked) -> Around:
+    job, source = session.job, session.source
     options = job.target.options
     set_region = asked.region or region_of(job)
     region = set_region or USUAL_REGION
     price = price_of(region, options.table_class)
     known = ", ".join(known_regions())
-    triggers, notes = _triggers(context)
+    triggers, notes = _triggers(session)
     if not set_region:
         notes.append(f"no region is set: prices are those of {USUAL_REGION}; say --region for others")
     units_per_s, limit = write_limit(job)
     return Around(
         mapping=str(job.mapping),
         triggers=triggers,
-        unread_tables=unread_tables(source.facts(), context.plans, source.views()),
+        unread_tables=unread_tables(source.facts(), session.plans, source.views()),
         fan_outs=(),
-        writes=_writes(context, asked),
+        writes=_writes(session, asked),
         page_rows=job.tuning.page_rows,
         units_per_s=units_per_s,
         limit=limit,
@@ -194,17 +201,18 @@ def _around(context: JobContext, asked: Asked) -> Around:
     )
 
 
-def _triggers(context: JobContext) -> tuple[int, list[str]]:
+def _triggers(session: JobSession) -> tuple[int, list[str]]:
     """(triggers that capture would install, why they are not known)."""
     try:
-        steps = live.capture_steps(context)
+        stage = replace(session.capture, marked_by=session.live.marked_by())
+        steps = stage.steps(session.plans)
     except MigratorError as error:
         return 0, [f"the triggers of capture are not counted: {error}"]
     return sum(len(_TRIGGER.findall(statement)) for step in steps for statement in step.statements), []
 
 
-def _writes(context: JobContext, asked: Asked) -> Writes:
+def _writes(session: JobSession, asked: Asked) -> Writes:
     if asked.statements is None:
         return Writes(why="no file of SQL with rates is given: --statements FILE")
-    facts = context.source.facts()
+    facts = session.source.facts()
     return told_writes(statements_of(file_text(asked.statements), facts.dialect), facts)

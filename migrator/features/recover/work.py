@@ -16,18 +16,16 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instance_label
-from migrator.cli.options import adopt, guard, print_folded, refuse_strange, say
+from migrator.cli.options import adopt, print_folded, refuse_strange, say
 from migrator.commands.capture_work import install
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
-from migrator.settings.transforms import sound_mapping
 from migrator.stages.core.ownership import AnotherJobError, AnotherJournalError, OlderError
-from migrator.stages.live.capture import CaptureStage
 from migrator.stages.live.refresh import RestoredError
 from migrator.stages.session import adoption as adoption_wiring
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import CommandJob
+from migrator.stages.session.adoption import guard
+from migrator.stages.session.job import keep_names
 from migrator.stages.session.live import ONCE
+from migrator.stages.session.session import JobSession
 
 _REPAIR = (("verify", "--repair"), ("relay", "--once"))
 """What follows where rows and items may differ: commands, each without its job."""
@@ -39,7 +37,7 @@ class Recovery:
     run after it. `advice`: what is left to the operator."""
 
     first: str
-    work: Callable[[CommandJob], str]
+    work: Callable[[JobSession], str]
     then: tuple[tuple[str, ...], ...] = ()
     advice: str = ""
 
@@ -50,15 +48,15 @@ def recover(
     """The exit code of `migrator recover`."""
     if above and happened != "source-restored":
         raise click.UsageError("--above goes with source-restored")
-    with CommandJob(job) as command_job:
-        word = happened or _asked(command_job)
+    with JobSession(job) as session:
+        word = happened or _asked(session)
         recovery = _recoveries(above)[word]
         steps = [recovery.first, *(f"migrator {name} {job} {option}" for name, option in recovery.then)]
         if dry_run:
             return _print(word, steps, [], as_json=as_json)
         if not as_json:
             print_folded(f"step 1 of {len(steps)}: {steps[0]}")
-        did = recovery.work(command_job)
+        did = recovery.work(session)
     if not as_json:
         print_folded(did)
     code, results = CLEAN, [{"step": recovery.first, "exit_code": CLEAN, "result": did}]
@@ -107,9 +105,9 @@ def _run(words: list[str], *, as_json: bool) -> tuple[int, Any]:
 # ── What happened ──
 
 
-def _asked(command_job: CommandJob) -> str:
+def _asked(session: JobSession) -> str:
     """Raises: SettingsError without a terminal."""
-    guessed = _suspected(command_job)
+    guessed = _suspected(session)
     if not sys.stdin.isatty():
         seen = f"it looks like {guessed}" if guessed else "nothing that went back was found"
         raise SettingsError(
@@ -122,12 +120,12 @@ def _asked(command_job: CommandJob) -> str:
     )
 
 
-def _suspected(command_job: CommandJob) -> str:
+def _suspected(session: JobSession) -> str:
     """The word for what makes commands refuse now, which is printed; '' if they do not refuse."""
     try:
-        refuse_strange(command_job, older=True, warns=True, begins=False)
-        with job_wiring.open_job(command_job.job, "recover", workers=1) as context:
-            adoption_wiring.try_tickets(context, command_job.journal)
+        refuse_strange(session, older=True, warns=True, begins=False)
+        with session.another("recover", workers=1, live_patience=ONCE) as reading:
+            adoption_wiring.try_tickets(reading)
     except AnotherJournalError as error:
         say(str(error))
         return "journal-lost"
@@ -177,21 +175,19 @@ def _recoveries(above: int) -> dict[str, Recovery]:
 # ── First steps ──
 
 
-def raise_epoch(command_job: CommandJob, above: int) -> str:
+def raise_epoch(session: JobSession, above: int) -> str:
     """Raises the epoch, before which the table is marked: writers that the old epoch stops need the repair first."""
-    job = command_job.job
-    design = sound_mapping(job.mapping).mapping.table
-    with live_wiring.open_live(job, "recover") as live:
-        tickets = [above, *_unless_above(above, [], adoption_wiring.known_tickets, command_job)]
-        _unless_above(above, None, adoption_wiring.want_repair, command_job)
-        CaptureStage(live.capture, job.name, design).raise_epoch(live.tickets, tickets)
+    with session.open_own_live("recover") as live:
+        tickets = [above, *_unless_above(above, [], adoption_wiring.known_tickets, session)]
+        _unless_above(above, None, adoption_wiring.want_repair, session)
+        session.capture_by(live).raise_epoch(live.tickets, tickets)
         return f"last ticket {live.tickets.highest()} of installation {live.tickets.installation()}"
 
 
-def _unless_above(above: int, unknown: Any, asked: Callable[..., Any], command_job: CommandJob) -> Any:
+def _unless_above(above: int, unknown: Any, asked: Callable[..., Any], session: JobSession) -> Any:
     """What journal and table know. They may be away where --above says enough."""
     try:
-        return asked(command_job.job, command_job.journal)
+        return asked(session)
     except MigratorError as error:
         if not above:
             raise
@@ -199,38 +195,33 @@ def _unless_above(above: int, unknown: Any, asked: Callable[..., Any], command_j
         return unknown
 
 
-def _adopt_journal(command_job: CommandJob) -> str:
-    job = command_job.job
-    with ExitStack() as stack:
-        context = stack.enter_context(job_wiring.open_job(job, "recover", workers=1))
-        target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
-        journal = command_job.journal()
-        table_id = target.table_id()
-        opened = live_wiring.open_live(job, "recover", patience=ONCE, source=context.source)
+def _adopt_journal(session: JobSession) -> str:
+    with session.another("recover", workers=1, live_patience=ONCE) as session:
+        _ = session.table_id
         try:
-            live_wiring.refuse_unknown(job, journal)
-            guard(job, stack.enter_context(opened), target, journal, table_id)
+            session.refuse_unknown()
+            guard(session)
         except (AnotherJournalError, OlderError):
-            adopt(context, target, journal, table_id)
+            adopt(session)
             return "this journal is the table's from now on"
         return "this journal is the table's already"
 
 
-def _keep_names(command_job: CommandJob) -> str:
-    job = command_job.job
-    names = job_wiring.keep_names(job)
+def _keep_names(session: JobSession) -> str:
+    job = session.job
+    names = keep_names(job)
     return "\n".join(f"on record as job {job.name}'s {kind}: {name}" for kind, name in names.items())
 
 
-def _install(command_job: CommandJob, *, go_back: bool = False, take_back: bool = False) -> str:
+def _install(session: JobSession, *, go_back: bool = False, take_back: bool = False) -> str:
     given = {"dry_run": False, "form": None, "by_services": False, "from_log": False, "by_triggers": False}
     with redirect_stdout(io.StringIO()) as printed:
-        install(command_job.path, **given, go_back=go_back, take_back=take_back, force=False, as_json=False)
+        install(session.path, **given, go_back=go_back, take_back=take_back, force=False, as_json=False)
     return printed.getvalue().rstrip("\n")
 
 
-def _silent(command_job: CommandJob) -> str:
-    silent = live_wiring.registry_of(command_job.job, command_job.journal()).silent
+def _silent(session: JobSession) -> str:
+    silent = session.service_registry().silent
     if not silent:
         return "no instance is silent"
     lines = [f"silent: {instance_label(instance)}, id {instance.id}" for instance in silent]

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from threading import Event
 from typing import Any
 
 import click
@@ -41,12 +40,6 @@ from migrator.cli.text import (
     undo_data,
     what_remains,
 )
-from migrator.dynamodb.conditional import ConditionalWrites
-from migrator.dynamodb.control import DynamoStripping
-from migrator.dynamodb.store import by_condition, reads_only
-from migrator.journal.lease import RunLease
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlWriters, newest_of
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.plan import entities_of
@@ -60,40 +53,34 @@ from migrator.runtime.errors import (
     CLEAN,
     DIFFERENT,
     Interrupted,
-    MappingError,
     SettingsError,
     StoppedError,
     did_you_mean,
 )
-from migrator.settings.job import Job
-from migrator.settings.transforms import read_mapping, sound_mapping
 from migrator.stages.core.removal import AnyRevision, Forget, Strip, StripCounts, Undo
 from migrator.stages.cutover.dependence import before_the_end
-from migrator.stages.live.writers import Purge
 from migrator.stages.process.session import begin
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.cutover import EvidenceSources, open_evidence
-from migrator.stages.session.job import CommandJob, JobContext, Target, write_ownership
-from migrator.stages.session.live import JobJournal, job_journal_of
+from migrator.stages.session.cutover import gatherer_of
+from migrator.stages.session.job import Target
+from migrator.stages.session.live import ONCE
+from migrator.stages.session.session import JobSession
 
 # ── `migrator decommission`: what still depends on SQL, the steps that end it ──
 
 
 @belonging()
-def check(command_job: CommandJob, steps: bool, as_json: bool) -> int:
+def check(session: JobSession, steps: bool, as_json: bool) -> int:
     """The exit code of `migrator decommission check`."""
-    read = command_job.job
-    with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        job_journal = job_journal_of(read, command_job.journal())
-        evidence_sources = stack.enter_context(open_evidence(job_journal, "decommission", stop.is_set))
-        evidence_sources.target.table_id()
-        dependence = evidence_sources.gatherer.dependence(with_tombstones=True)
+    read = session.job
+    with (
+        stop_on_signals(session.stop),
+        session.another("decommission", live_patience=ONCE) as session,
+    ):
+        _, gatherer = session.table_id, gatherer_of(session)
+        dependence = gatherer.dependence(with_tombstones=True)
         lines = before_the_end(dependence, read.cutover)
         unfinished = [name for name, view in dependence.phases.items() if view.state.phase != "complete"]
-        ending = _steps(evidence_sources, str(command_job.path), unfinished)
+        ending = _steps(session, gatherer.old_tables, unfinished)
     is_green = all(line.verdict == "ok" for line in lines)
     if as_json:
         data = {
@@ -115,65 +102,60 @@ def check(command_job: CommandJob, steps: bool, as_json: bool) -> int:
     return CLEAN if is_green else DIFFERENT
 
 
-def _steps(evidence_sources: EvidenceSources, job: str, unfinished: list[str]) -> list[EndStep]:
-    activity, tables = evidence_sources.live.activity, evidence_sources.gatherer.old_tables
-    uninstall = [text for step in evidence_sources.live.capture.uninstall_steps() for text in step.statements]
-    one_way = not evidence_sources.context.source.takes_rows
+def _steps(session: JobSession, tables: Sequence[str], unfinished: list[str]) -> list[EndStep]:
+    activity = session.live.activity
+    uninstall = [text for step in session.live.capture.uninstall_steps() for text in step.statements]
     return end_steps(
-        job,
+        str(session.path),
         unfinished,
-        one_way=one_way,
+        one_way=not session.source.takes_rows,
         sql=EndSql(activity.read_only(tables), uninstall, activity.drops(tables)),
     )
 
 
 @belonging()
-def strip(command_job: CommandJob, dry_run: bool, yes: bool, as_json: bool) -> int:
+def strip(session: JobSession, dry_run: bool, yes: bool, as_json: bool) -> int:
     """The exit code of `migrator clean --attributes`."""
-    read = command_job.job
-    mapping = sound_mapping(read.mapping).mapping
+    read, mapping = session.job, session.mapping
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
             "--attributes changes every item, and there is no terminal to ask at; say --yes, or --dry-run to count"
         )
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        target = job_wiring.open_target(read, mapping.table, stop.is_set)
-        table_id = target.table_id()
-        job_journal = job_journal_of(read, command_job.journal())
-        _refuse_early(job_journal, list(mapping.patterns), table_id)
+        stack.enter_context(stop_on_signals(session.stop))
+        target, table_id, journal = session.target, session.table_id, session.journal
+        _refuse_early(session)
         names = frozenset(entity.name for entity in entities_of(mapping))
         if dry_run:
-            counts = _strip_stage(stack, read, target, names, reads_only, stop).count()
+            counts = _strip_stage(stack, session, target, names, target.store.check).count()
             return _tell(counts, as_json=as_json, dry_run=True)
-        lease = stack.enter_context(RunLease(job_journal.journal, read.name))
-        stage = _strip_stage(stack, read, target.fenced(lease.check), names, lease.check, stop)
+        lease = stack.enter_context(session.lease())
+        stage = _strip_stage(stack, session, target.fenced(lease.check), names, lease.check)
         if not yes:
             _need_yes_to_strip(stage.count(), target.design.name)
         identity = RunIdentity("strip", read.name, table_id, mapping.revision, f"segments={stage.segments}")
-        run = begin(job_journal.journal, identity, again=True, after=0)
-        with RunEnd(job_journal.journal, run, read.hooks):
-            counts = stage.run(job_journal.journal, run)
+        run = begin(journal, identity, again=True, after=0)
+        with RunEnd(journal.end_run, run, read.hooks):
+            counts = stage.run(journal, run)
         return _tell(counts, as_json=as_json, dry_run=False)
 
 
 def _strip_stage(
     stack: ExitStack,
-    job: Job,
+    session: JobSession,
     target: Target,
     names: frozenset[str],
     check: Callable[[], None],
-    stop: Event,
 ) -> Strip:
-    stripping, tuning = stack.enter_context(DynamoStripping(target.store)), job.tuning
+    stripping, tuning = stack.enter_context(target.stripping()), session.job.tuning
     segments, workers = tuning.scan_segments, tuning.workers
-    return Strip(target.store, stripping, target.design, names, check, segments, workers, stop)
+    return Strip(target.store, stripping, target.design, names, check, segments, workers, session.stop)
 
 
-def _refuse_early(job_journal: JobJournal, patterns: list[str], table_id: str) -> None:
+def _refuse_early(session: JobSession) -> None:
     """Raises: SettingsError while a pattern may still go back, or anything of ours may still write."""
-    phases, service_registry = job_journal.phases.all(), job_journal.service_registry()
-    moved = [phases.get(name, PatternPhase(name)) for name in patterns]
+    phases, service_registry = session.phases.all(), session.service_registry()
+    moved = [phases.get(name, PatternPhase(name)) for name in session.mapping.patterns]
     if faults := [phase.fault for phase in moved if phase.fault]:
         raise SettingsError("; ".join(faults))
     early = [phase.pattern for phase in moved if phase.state.phase != "complete"]
@@ -181,8 +163,8 @@ def _refuse_early(job_journal: JobJournal, patterns: list[str], table_id: str) -
         raise SettingsError(
             f"strip comes last, and {', '.join(early)} is not complete; see `migrator cutover status`"
         )
-    gone_s = live.lifetimes_of(job_journal.job).gone_s
-    writers = SqlWriters(job_journal.journal.database, table_id).living(gone_s)
+    gone_s = session.lifetimes.gone_s
+    writers = session.writers.living(gone_s)
     named = [
         *(f"a {writer.kind}" for writer in writers),
         *(instance_label(writer) for writer in service_registry.marking),
@@ -214,29 +196,28 @@ def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
 
 
 @belonging()
-def undo(command_job: CommandJob, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
+def undo(session: JobSession, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
     """The exit code of `migrator clean --all-items`."""
-    read, dry_run = command_job.job, how["dry_run"]
-    mapping = _mapping(read)
+    read, dry_run, mapping = session.job, how["dry_run"], session.mapping
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
             "--all-items deletes items, and there is no terminal to ask at; say --yes, or --dry-run to count"
         )
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        target = job_wiring.open_target(read, mapping.table, stop.is_set)
-        table_id = target.table_id()
-        journal = command_job.journal(stop.is_set)
+        stack.enter_context(stop_on_signals(session.stop))
+        target, table_id, journal = session.target, session.table_id, session.journal
         chosen = _chosen(mapping, entities, read.direct, journal.writers(table_id).get(read.name, set()))
-        _refuse_older_file(read, journal, chosen - _names(mapping))
-        _refuse_late(read, mapping, journal, chosen, how)
-        names = _own(journal, read, table_id, chosen, named=bool(entities), force=how["force"])
+        _refuse_older_file(session, chosen - _names(mapping))
+        _refuse_late(session, chosen, how)
+        names = _own(session, chosen, named=bool(entities), force=how["force"])
         if dry_run:
-            _print(_counted(_stage(read, target, names, reads_only, stop)), dry_run=True, as_json=as_json)
+            _print(
+                _counted(_stage(session, target, names, target.store.check)), dry_run=True, as_json=as_json
+            )
             return 0
-        lease = stack.enter_context(RunLease(journal, read.name))
-        alone = target.fenced(_enter_alone(stack, read, target, journal, table_id))
-        stage = _stage(read, alone, names, lease.check, stop)
+        lease = stack.enter_context(session.lease())
+        alone = target.fenced(_enter_alone(stack, session))
+        stage = _stage(session, alone, names, lease.check)
         if not yes:
             _need_yes(_counted(stage), target)
         # Before the deletes: a crash between them leaves items whose pages are worked again; the other order
@@ -262,12 +243,10 @@ def _deleted(stage: Undo) -> UndoCounts:
         raise StoppedError(f"{error}; {done()}") from None
 
 
-def _refuse_late(
-    job: Job, mapping: Mapping, journal: SqlJournal, chosen: frozenset[str], how: dict[str, bool]
-) -> None:
+def _refuse_late(session: JobSession, chosen: frozenset[str], how: dict[str, bool]) -> None:
     """Raises: SettingsError where the service may have written what goes, or callers read it; a dry run only warns."""
     try:
-        ownership = write_ownership(job, mapping, journal)
+        ownership = session.ownership
         ownership.refuse_taken_out()
         if not how["force"]:
             ownership.refuse_complete()
@@ -278,23 +257,18 @@ def _refuse_late(
         say(f"warning: undo itself would be refused: {error}")
 
 
-def _enter_alone(
-    stack: ExitStack, job: Job, target: Target, journal: SqlJournal, table_id: str
-) -> Callable[[], None]:
+def _enter_alone(stack: ExitStack, session: JobSession) -> Callable[[], None]:
     """The check of a place among the writers, kept until the stack unwinds.
 
     Raises: SettingsError where any writer is at work on the table.
     """
-    writers = SqlWriters(journal.database, table_id)
-    heartbeats = stack.enter_context(live_wiring.heartbeats_of(writers, AnyRevision(), job, target))
+    heartbeats = stack.enter_context(session.heartbeats(AnyRevision()))
     writer_lease = heartbeats.enter("undo")
     stack.push(lambda kind, *_: heartbeats.leave(writer_lease, clean=kind is None))
     return heartbeats.check
 
 
-def _own(
-    journal: SqlJournal, job: Job, table_id: str, chosen: frozenset[str], *, named: bool, force: bool
-) -> frozenset[str]:
+def _own(session: JobSession, chosen: frozenset[str], *, named: bool, force: bool) -> frozenset[str]:
     """Those of the wanted entities that this job wrote into the table, and no other job that the journal knows.
 
     With `force` those of another job as well; what the journal knows of no job only where it was `named`, or where the
@@ -302,7 +276,7 @@ def _own(
     Raises: SettingsError where there is none, where one that was `named` is not among them, or where another job
     wrote one of them, too.
     """
-    writers = journal.writers(table_id)
+    job, writers = session.job, session.journal.writers(session.table_id)
     own = chosen & writers.get(job.name, set())
     if force:
         return chosen if named or not own else own
@@ -316,13 +290,6 @@ def _own(
             advice = "undo other entities with --entity, or say --force to delete the items of both"
             raise SettingsError(f"{what}, and _src does not say which job an item is of; {advice}")
     return own
-
-
-def _mapping(job: Job) -> Mapping:
-    parsed = read_mapping(job.mapping)
-    if parsed.faults:
-        raise MappingError(parsed.faults)
-    return parsed.mapping
 
 
 def _names(mapping: Mapping) -> frozenset[str]:
@@ -348,9 +315,9 @@ def _chosen(
     return frozenset(names or all_names)
 
 
-def _refuse_older_file(job: Job, journal: SqlJournal, gone: Collection[str]) -> None:
+def _refuse_older_file(session: JobSession, gone: Collection[str]) -> None:
     """`gone`: entities that the mapping in hand does not have. Raises: SettingsError where the job's newest one may."""
-    newest = newest_of(journal.database, job.name)
+    newest, job = session.newest(), session.job
     if gone and newest is not None and newest.revision.mapping != known_revision(job):
         what = (
             f"the mapping has no entity {', '.join(sorted(gone))}, and is not the one that the job works by"
@@ -358,8 +325,8 @@ def _refuse_older_file(job: Job, journal: SqlJournal, gone: Collection[str]) -> 
         raise SettingsError(f"{what}; make it the newest first: `migrator capture install {job.path}`")
 
 
-def _stage(job: Job, target: Target, names: frozenset[str], check: Callable[[], None], stop: Event) -> Undo:
-    tuning = job.tuning
+def _stage(session: JobSession, target: Target, names: frozenset[str], check: Callable[[], None]) -> Undo:
+    tuning, stop = session.job.tuning, session.stop
     return Undo(target.store, target.design, names, check, tuning.scan_segments, tuning.workers, stop)
 
 
@@ -380,25 +347,17 @@ def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
 
 
 @belonging()
-def forget(command_job: CommandJob, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
+def forget(session: JobSession, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
     """The exit code of `migrator clean --row`."""
-    read = command_job.job
     if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
         what = "--row removes traces for good, and there is no terminal to ask at"
         raise SettingsError(f"{what}; say --yes, or --dry-run to count")
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        context = stack.enter_context(job_wiring.open_job(read, "forget", stop=stop.is_set))
-        compiled = entity_named(context.checked, entity)
-        stage = _forget_stage(
-            stack,
-            context,
-            command_job,
-            compiled,
-            row_key(compiled, keys),
-            stop,
-            alone=not how["dry_run"],
-        )
+        stack.enter_context(stop_on_signals(session.stop))
+        session = stack.enter_context(session.another("forget"))
+        compiled = entity_named(session.checked, entity)
+        roots = _roots(session.checked, compiled, row_key(compiled, keys))
+        stage = _forget_stage(stack, session, roots, alone=not how["dry_run"])
         traces = stage.look()
         remaining = what_remains(traces, in_s3=bool(compiled.contents))
         if how["dry_run"]:
@@ -415,32 +374,15 @@ def forget(command_job: CommandJob, entity: str, keys: tuple[str, ...], as_json:
 
 def _forget_stage(
     stack: ExitStack,
-    context: JobContext,
-    command_job: CommandJob,
-    compiled: CompiledEntity,
-    key: SourceKey,
-    stop: Event,
+    session: JobSession,
+    roots: Sequence[Root],
     *,
     alone: bool,
 ) -> Forget:
     """`alone`: holding the job's lease, so that no run of it begins meanwhile."""
-    job = context.job
-    target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
-    table_id = target.table_id()
-    journal = command_job.journal(stop.is_set)
-    live = stack.enter_context(live_wiring.open_live(job, "forget", stop=stop.is_set, source=context.source))
-    is_captured = live_wiring.installation_of_job(live, context) is not None
-    check = stack.enter_context(RunLease(journal, job.name)).check if alone else reads_only
-    return live_wiring.forgetting(
-        context,
-        target.fenced(check),
-        journal,
-        table_id,
-        _roots(context.checked, compiled, key),
-        check=check,
-        live=live if is_captured else None,
-        stop=stop,
-    )
+    is_captured = session.installation() is not None
+    check = stack.enter_context(session.lease()).check if alone else session.target.store.check
+    return session.forgetting(roots, check=check, live=session.live if is_captured else None)
 
 
 def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[Root]:
@@ -482,27 +424,17 @@ def _print_forgotten(
 
 
 @belonging()
-def purge(command_job: CommandJob, dry_run: bool, as_json: bool) -> int:
+def purge(session: JobSession, dry_run: bool, as_json: bool) -> int:
     """The exit code of `migrator clean --tombstones`."""
-    read = command_job.job
-    with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        design = sound_mapping(read.mapping).mapping.table
-        target = job_wiring.open_target(read, design, stop.is_set)
-        table_id = target.table_id()
-        journal = command_job.journal(stop.is_set)
-        writers = SqlWriters(journal.database, table_id)
-        lifetimes = live_wiring.lifetimes_of(read)
-        removed = 0
+    with stop_on_signals(session.stop) as stop:
+        target, writers, removed = session.target, session.writers, 0
 
         def check() -> None:
             if stop.is_set():
                 progress_text = f"{removed:,} tombstone(s) {'were counted' if dry_run else 'are taken away'}"
                 raise Interrupted(f"stopped; {progress_text} by now, and the same command goes on")
 
-        # A tombstone is deleted by its ticket, so a request that arrives an hour late deletes nothing else.
-        store = ConditionalWrites(target.store if dry_run else target.store.fenced(by_condition))
-        stage = Purge(store, writers, target.design, lifetimes, check, dry_run=dry_run)
+        stage = session.purge(check, dry_run=dry_run)
         for count in stage.run(target.pages(), writers.now_s()):
             removed += count
             check()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
@@ -19,9 +19,6 @@ from migrator.features.report.verdict import (
     found_nothing,
     verdict_of,
 )
-from migrator.journal.lease import runs_as_they_stand
-from migrator.journal.operations import SqlProcesses
-from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.language.causes import pairs_of
@@ -29,8 +26,8 @@ from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.capacity import Capacity
 from migrator.mapping.model.edges import ItemStore, Rows
 from migrator.mapping.model.evidence import DiffKey, Evidence, Phases, Sample
-from migrator.mapping.model.instances import ServiceRegistry
-from migrator.mapping.model.journal import Finding, FindingGroup, FindingGroups, Run
+from migrator.mapping.model.instances import ServiceRegistry, WorkMinute
+from migrator.mapping.model.journal import Finding, FindingGroup, FindingGroups, Run, Tally
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.report import (
     Cell,
@@ -323,13 +320,14 @@ class ReportOptions:
 
 @dataclass(frozen=True)
 class ReportRecords:
-    """What the job's journal holds."""
+    """What the job's journal holds. `minutes`: how processes got on in each minute since a time."""
 
-    journal: SqlJournal
+    runs: Sequence[Run]
+    tally: Callable[[Run], Tally]
     groups: FindingGroups
     evidence: Evidence
     phases: Phases
-    processes: SqlProcesses
+    minutes: Callable[[float], Sequence[WorkMinute]]
 
 
 @dataclass(frozen=True)
@@ -381,7 +379,7 @@ class Report:
         self._showing = Showing(
             sides.mapping, plans, whole_keys=whole_keys, whole_values=options.whole_values
         )
-        self._runs = _last_runs(runs_as_they_stand(records.journal, around.job))
+        self._runs = _last_runs(records.runs)
         self._pairs = self._open_pairs()
 
     def is_empty(self) -> bool:
@@ -418,7 +416,7 @@ class Report:
             moves=self._moves(),
             groups=groups,
             timeline=windows.timeline(since),
-            work=work_series(self.records.processes.minutes(since), since, now_s),
+            work=work_series(self.records.minutes(since), since, now_s),
             costs=costs_of(self.sides.capacity, windows, since, list(self.sides.mapping.patterns)),
             lag=self.around.lag,
             runs=runs,
@@ -523,7 +521,7 @@ class Report:
         return verdict_of(standings)
 
     def _run(self, run: Run) -> RunReport:
-        tally, findings = self.records.journal.tally(run), self._counts(run)
+        tally, findings = self.records.tally(run), self._counts(run)
         plans = [entity.plan for entity in self.sides.entities]
         is_comparable = run.identity.kind == "verify" and bool(plans)
         return RunReport(

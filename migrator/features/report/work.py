@@ -31,23 +31,17 @@ from migrator.features.report.terminal import (
     report_data,
     rows_words,
 )
-from migrator.journal.findings import SqlFindingGroups
-from migrator.journal.operations import SqlProcesses
-from migrator.journal.phases import SqlEvidence, SqlPhases
-from migrator.journal.runs import SqlJournal
 from migrator.mapping.capacity.ways import Host
 from migrator.mapping.model.capacity import Capacity, Writes
 from migrator.mapping.model.durations import age_text
 from migrator.mapping.model.evidence import PHASES
 from migrator.mapping.model.report import LagReport, ReportModel
 from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError
-from migrator.settings.job import Job
 from migrator.settings.transforms import USUAL_REGION, load_transforms, price_of, sound_mapping
 from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
 from migrator.stages.design.sizing import Sizing
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live
-from migrator.stages.session.job import CommandJob, JobContext
+from migrator.stages.session.job import design_for, region_of
+from migrator.stages.session.session import JobSession
 
 # ── The report as one HTML file that needs no network and can be read without scripts ──
 
@@ -100,21 +94,17 @@ _PATIENCE_S = 5.0
 
 
 @belonging()
-def report(
-    command_job: CommandJob, html: Path | None, since_s: float, as_json: bool, **how: bool | None
-) -> int:
+def report(session: JobSession, html: Path | None, since_s: float, as_json: bool, **how: bool | None) -> int:
     """The exit code of `migrator report`."""
-    read = command_job.job
+    read = session.job
     samples = how["samples"]
     options = ReportOptions(since_s, samples is not False, bool(samples), bool(how["whole_keys"]))
     if html is not None:
         refuse_unwritable(html)
     with ExitStack() as stack:
-        stack.enter_context(stop_on_signals())
-        journal, file = command_job.journal(), command_job.path
-        stage = Report(
-            _records(journal, read), _sides(stack, read, options), _around(read, journal, file), options
-        )
+        stack.enter_context(stop_on_signals(session.stop))
+        _, file = session.journal, session.path
+        stage = Report(_records(session), _sides(stack, session, options), _around(session), options)
         if stage.is_empty():
             what = f"job {read.name}: nothing is on record yet"
             raise SettingsError(
@@ -134,22 +124,15 @@ def report(
 # ── what it is made of ──
 
 
-def _records(journal: SqlJournal, job: Job) -> ReportRecords:
-    database = journal.database
-    return ReportRecords(
-        journal,
-        SqlFindingGroups(database),
-        SqlEvidence(database, job.name),
-        SqlPhases(database, job.name),
-        SqlProcesses(database, job.name),
-    )
+def _records(session: JobSession) -> ReportRecords:
+    runs, tally, groups = session.runs_as_they_stand(), session.journal.tally, session.finding_groups
+    return ReportRecords(runs, tally, groups, session.evidence, session.phases, session.processes.minutes)
 
 
-def _around(job: Job, journal: SqlJournal, file: Path) -> ReportContext:
-    service_registry = live.registry_of(job, journal)
-    own, lag = version("single-table-migrator"), _lag(lag_of(job, journal))
-    needed = job.cutover.comparisons_min
-    return ReportContext(job.name, str(file), journal.name, own, service_registry, lag, needed)
+def _around(session: JobSession) -> ReportContext:
+    own, lag, job = version("single-table-migrator"), _lag(lag_of(session)), session.job
+    names = (job.name, str(session.path), session.journal.name, own)
+    return ReportContext(*names, session.service_registry(), lag, job.cutover.comparisons_min)
 
 
 def _lag(lag: Lag) -> LagReport:
@@ -160,40 +143,40 @@ def _lag(lag: Lag) -> LagReport:
     return LagReport(state.waiting, state.oldest_age_s, state.failed, kinds, open_findings=lag.open_findings)
 
 
-def _sides(stack: ExitStack, job: Job, options: ReportOptions) -> ReportSides:
+def _sides(stack: ExitStack, session: JobSession, options: ReportOptions) -> ReportSides:
     """Source and table as far as they can be reached: what the journal holds is shown all the same.
 
     Raises: MappingError, SettingsError where the job or the mapping is wrong.
     """
+    job = session.job
     patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
     job = replace(job, tuning=job.tuning.model_copy(update={"give_up_after_s": patience_s}))
     parsed = load_transforms(sound_mapping(job.mapping))[0]
-    table = job_wiring.design_for(job, parsed.mapping.table)
+    table = design_for(job, parsed.mapping.table)
     notes: list[str] = []
     try:
-        context = stack.enter_context(job_wiring.open_job(job, "report", workers=1))
+        session = stack.enter_context(session.another("report", job=job, workers=1))
     except (MappingError, SettingsError):
         raise
     except MigratorError as error:
         return ReportSides(parsed.mapping, table, notes=[f"the source cannot be asked: {error}"])
-    capacity = _capacity(context, options, notes)
+    capacity = _capacity(session, options, notes)
     store = None
     try:
-        target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
-        target.table_id()
-        store = target.store
+        _ = session.table_id
+        store = session.target.store
     except MigratorError as error:
         notes.append(f"the table cannot be asked: {error}")
-    checked = context.checked
-    return ReportSides(checked.mapping, table, checked.read, context.source, store, capacity, notes)
+    checked = session.checked
+    return ReportSides(checked.mapping, table, checked.read, session.source, store, capacity, notes)
 
 
-def _capacity(context: JobContext, options: ReportOptions, notes: list[str]) -> Capacity | None:
+def _capacity(session: JobSession, options: ReportOptions, notes: list[str]) -> Capacity | None:
     """What patterns read, measured on some rows; None where rows are not to be read, or cannot be: `notes` says why."""
     if not options.values:
         return None
-    job, checked, source = context.job, context.checked, context.source
-    region = job_wiring.region_of(job)
+    job, checked, source = session.job, session.checked, session.source
+    region = region_of(job)
     price = price_of(region or USUAL_REGION, job.target.options.table_class)
     around = Around(
         mapping=str(job.mapping),

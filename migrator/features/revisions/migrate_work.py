@@ -6,9 +6,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from threading import Event
 from typing import Any
 
 from migrator.cli.command_line import print_json
@@ -18,9 +17,6 @@ from migrator.cli.runs import kept_mapping, known_revision, older_file
 from migrator.features.revisions.diff_work import Side, measured_work
 from migrator.features.revisions.revising import Flags, Revising, rewritten
 from migrator.features.revisions.text import work_lines
-from migrator.journal.changes import SqlChanges, under_way
-from migrator.journal.lease import RunLease
-from migrator.journal.phases import SqlPhases
 from migrator.mapping.difference.difference import Difference, Revision
 from migrator.mapping.difference.faults import Compared
 from migrator.mapping.difference.steps import (
@@ -34,17 +30,13 @@ from migrator.mapping.difference.steps import (
     refuse_direct,
     way_of,
 )
-from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.instances import ChangeStep, RevisionChange
 from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError
 from migrator.settings.job import Job
-from migrator.settings.transforms import read_mapping
 from migrator.stages.backfill.estimate import estimate
 from migrator.stages.live.capture import owned
 from migrator.stages.process.write_path import need_both, refuse_changed
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import CommandJob, JobContext, write_ownership
+from migrator.stages.session.session import JobSession
 
 _ROWS_EXACT = 20_000
 _COMMAND = "migrate-mapping"
@@ -52,44 +44,45 @@ _BEFORE_ITEMS: tuple[ChangeStep, ...] = ("indexes", "newest", "items")
 
 
 @belonging()
-def migrate_mapping(command_job: CommandJob, dry_run: bool, as_json: bool, **values: Any) -> int:
+def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values: Any) -> int:
     """The exit code of `migrator migrate-mapping`."""
-    flags, job = Flags(**values), command_job.job
+    flags, job = Flags(**values), session.job
     if flags.again and flags.go_back:
         raise SettingsError(
             "--again goes on to the file's mapping, --go-back to the one before: say one of them"
         )
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())
-        journal = command_job.journal(stop.is_set)
-        lease = RunLease(journal, job.name)
+        stack.enter_context(stop_on_signals(session.stop))
+        lease = session.lease()
         if not dry_run:
             stack.enter_context(lease)
-        changes = SqlChanges(journal.database, job.name)
-        file = stack.enter_context(job_wiring.open_job(job, _COMMAND, stop=stop.is_set))
-        way = _way(command_job, changes, file, flags)
+        if flags.max_write_units is not None:
+            limited = {"max_write_units": flags.max_write_units}
+            job = replace(job, tuning=job.tuning.model_copy(update=limited))
+        changes = session.changes
+        file = stack.enter_context(session.another(_COMMAND, job=job))
+        way = _way(file, flags)
         if isinstance(way, There):
             return _nothing(job, way, as_json=as_json)
-        sides = _sides(stack, changes, file, way, stop)
-        difference = _gated(command_job, sides, way, flags, stop)
+        sides = _sides(stack, session, file, way)
+        difference = _gated(sides, way, flags)
         if dry_run:
             return _print_planned(sides, way, difference, as_json=as_json)
-        bill = _allowed_bill(changes, sides, way, difference, flags)
-        change, older_file = _begun(changes, sides, way)
+        bill = _allowed_bill(sides, way, difference, flags)
+        change, older_file = _begun(sides, way)
         # Of keys that the job has left nothing is known but that tombstones lie there.
         is_first = not (change.goes_back or changes.is_left(change.after))
-        revising = Revising(
-            stack, command_job, sides.old, sides.new, difference, change, is_first, bill, lease, flags, stop
-        )
+        revising = Revising(stack, sides.old, sides.new, difference, change, is_first, bill, lease, flags)
         steps = Steps(changes, revising.works, _still(sides), say if as_json else print_folded)
         with stopped_says(lambda: "stopped; what is done stays, and the same command goes on from there"):
             done = steps.run(change)
     return _print(way, done, revising, older_file, as_json=as_json)
 
 
-def _begun(changes: SqlChanges, sides: _Sides, way: Way) -> tuple[RevisionChange, str]:
+def _begun(sides: _Sides, way: Way) -> tuple[RevisionChange, str]:
     """The change, which is under way from now on, and the file of an older mapping that was written for it."""
-    older_file = "" if sides.is_of_file else _written(sides.new.job, sides.new)
+    changes = sides.new.changes
+    older_file = "" if sides.is_of_file else _written(sides.new)
     changes.keep(way.after, sides.new.checked.mapping.text)
     change = way.resumed or changes.begin(way.before, way.after, goes_back=way.goes_back)
     if way.resumed:
@@ -104,26 +97,22 @@ def _begun(changes: SqlChanges, sides: _Sides, way: Way) -> tuple[RevisionChange
 class _Sides:
     """Both revisions, each laid over the source as it is now. `is_of_file`: the new one is what the job's file says."""
 
-    old: JobContext
-    new: JobContext
-    old_parsed: ParsedMapping
-    new_parsed: ParsedMapping
+    old: JobSession
+    new: JobSession
     is_of_file: bool
 
     def compared(self) -> Compared:
         old, new = (Revision(side.checked.mapping, side.checked.read_plans) for side in (self.old, self.new))
-        return Compared(old, new, self.old_parsed.document, self.new_parsed.document)
+        return Compared(old, new, self.old.parsed.document, self.new.parsed.document)
 
     def measured(self) -> list[Side]:
-        return [
-            Side(self.old_parsed, self.old.checked, self.old.source),
-            Side(self.new_parsed, self.new.checked, self.new.source),
-        ]
+        return [Side(one.parsed, one.checked, one.source) for one in (self.old, self.new)]
 
 
-def _way(command_job: CommandJob, changes: SqlChanges, file: JobContext, flags: Flags) -> Way | There:
+def _way(file: JobSession, flags: Flags) -> Way | There:
     """Raises: SettingsError where the job is not to go to what the file says."""
-    newest, standing = live_wiring.revisions_of(file, command_job.journal()).newest_and_standing()
+    changes = file.changes
+    newest, standing = file.revisions.newest_and_standing()
     named = "" if newest is None else newest.revision.mapping
     # The same in other words is the same.
     own = named if standing == "newest" else file.checked.mapping.revision
@@ -131,27 +120,26 @@ def _way(command_job: CommandJob, changes: SqlChanges, file: JobContext, flags: 
     before = last.before if last is not None and last.after == named else changes.before(named)
     known = Known(named, before or "", last)
     asked = Asked(own, standing, changes.is_left(own), go_back=flags.go_back, again=flags.again)
-    return way_of(asked, known, under_way)
+    return way_of(asked, known)
 
 
-def _sides(stack: ExitStack, changes: SqlChanges, file: JobContext, way: Way, stop: Event) -> _Sides:
+def _sides(stack: ExitStack, session: JobSession, file: JobSession, way: Way) -> _Sides:
     """Raises: SettingsError where the text of a revision is not known; MappingError where it does not fit the source."""
-    job = file.job
-    old = kept_mapping(changes, job, way.before)
     is_of_file = way.after == file.checked.mapping.revision or not way.goes_back
-    new = read_mapping(job.mapping) if is_of_file else kept_mapping(changes, job, way.after)
-    contexts = []
-    for parsed in (old,) if is_of_file else (old, new):
+    sides = []
+    for revision in (way.before,) if is_of_file else (way.before, way.after):
+        parsed = kept_mapping(file, revision)
         if parsed.faults:
             raise MappingError(parsed.faults)
-        opened = job_wiring.open_job(job, _COMMAND, stop=stop.is_set, parsed=parsed)
-        contexts.append(stack.enter_context(opened))
-    return _Sides(contexts[0], file if is_of_file else contexts[1], old, new, is_of_file)
+        opened = session.another(_COMMAND, job=file.job, parsed=parsed)
+        sides.append(stack.enter_context(opened))
+    return _Sides(sides[0], file if is_of_file else sides[1], is_of_file)
 
 
-def _written(job: Job, context: JobContext) -> str:
+def _written(session: JobSession) -> str:
     """The file that relays and services are to be started by, written beside the job's own, which stays as it is."""
-    place, text = older_file(job, context.checked.mapping.revision), context.checked.mapping.text.encode()
+    mapping = session.checked.mapping
+    place, text = older_file(session.job, mapping.revision), mapping.text.encode()
     unfinished = f"{place}.unfinished"
     try:
         if os.path.lexists(place):
@@ -176,28 +164,25 @@ def _written(job: Job, context: JobContext) -> str:
 # ── before anything is changed ──
 
 
-def _gated(command_job: CommandJob, sides: _Sides, way: Way, flags: Flags, stop: Event) -> Difference:
+def _gated(sides: _Sides, way: Way, flags: Flags) -> Difference:
     """What changes. Raises: MappingError, SettingsError, RefusedError with all that stands against it."""
-    job, journal = command_job.job, command_job.journal()
+    new = sides.new
     difference = need_both(sides.compared(), say)
-    refuse_direct(difference, job.direct)
+    refuse_direct(difference, new.job.direct)
     if not way.goes_back:
-        _need_capture(sides.new, stop)
-    ownership = write_ownership(job, sides.new.checked.mapping, journal)
+        owned(new.live.capture.installation(), new.job.name)
+    ownership = new.ownership
     (ownership.need_direct if flags.force else ownership.need_rows)()
     if way.resumed is None or way.resumed.step not in ("verify", "unasked"):
-        phases = SqlPhases(journal.database, job.name).all()
-        refuse_changed(list(answered(difference, phases)), say, force=flags.force)
+        refuse_changed(list(answered(difference, new.phases.all())), say, force=flags.force)
     return difference
 
 
-def _allowed_bill(
-    changes: SqlChanges, sides: _Sides, way: Way, difference: Difference, flags: Flags
-) -> Bill | None:
+def _allowed_bill(sides: _Sides, way: Way, difference: Difference, flags: Flags) -> Bill | None:
     """What all items of the entities that change would cost; None where none is to be written. It is asked before anything
     is changed: after that relays by the older mapping have stopped. Raises: as need_allowed does."""
     if way.resumed is None:
-        are_written = not way.goes_back or changes.was_newest(way.before)
+        are_written = not way.goes_back or sides.new.changes.was_newest(way.before)
     else:
         are_written = way.resumed.step in _BEFORE_ITEMS
     entities = rewritten(difference, sides.new.checked.entities)
@@ -207,12 +192,6 @@ def _allowed_bill(
     say(f"at most: {bill.line()}")
     need_allowed(sides.new.job, bill, Allowed(None, flags.yes))
     return bill
-
-
-def _need_capture(context: JobContext, stop: Event) -> None:
-    """Raises: SettingsError where no change of the source leaves a mark that is the job's."""
-    with live_wiring.open_live(context.job, _COMMAND, stop=stop.is_set, source=context.source) as live:
-        owned(live.capture.installation(), context.job.name)
 
 
 def _still(sides: _Sides) -> Callable[[], None]:

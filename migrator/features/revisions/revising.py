@@ -17,10 +17,6 @@ from migrator.cli.text import SHOWN, finding_line
 from migrator.cli.watched import Watched, signs_of
 from migrator.commands.table_change import may_remove, refuse_asked
 from migrator.commands.verify_work import begun_run, confirm_of, recheck_of, stage_of
-from migrator.journal import run_starts
-from migrator.journal.lease import RunLease
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import newest_of
 from migrator.mapping.difference.difference import Difference
 from migrator.mapping.difference.steps import ROUNDS, Verified, proven
 from migrator.mapping.items.items import CompiledEntity
@@ -41,11 +37,8 @@ from migrator.stages.live.capture import owned
 from migrator.stages.live.refresh import Refresh, drawn, highest_above, refuse_above
 from migrator.stages.live.writers import both, fence_off, outlive
 from migrator.stages.process.budget import scope_of_run, taken_by
-from migrator.stages.process.session import begin, identity_of, need_bucket
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import CommandJob, JobContext, Target
-from migrator.stages.session.live import ConcurrentEdges
+from migrator.stages.process.session import begin, identity_of, keep_installation, need_bucket, runs_before
+from migrator.stages.session.session import ConcurrentEdges, Held, JobSession
 from migrator.stages.verify.stage import VerifyOptions, keep_look
 
 # ── Items of entities that a new mapping has no more, replaced by tombstones ──
@@ -70,7 +63,7 @@ class Gone:
     workers: int
     stop: Event = field(default_factory=Event)
 
-    def run(self, journal: SqlJournal, run: Run) -> int:
+    def run(self, session: JobSession, run: Run) -> int:
         """How many items were replaced, by all calls of this run; it goes on behind the last page of each segment.
 
         Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run goes on later.
@@ -80,9 +73,9 @@ class Gone:
         ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
         stopped = "stopped; what is done stays, and the same command goes on from there"
         walk = TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
-        return walk.resumed(journal, run, lambda items: Counter(replaced=self._replace(items, ticket)))[
-            "replaced"
-        ]
+        return walk.resumed(
+            session.journal, run, lambda items: Counter(replaced=self._replace(items, ticket))
+        )["replaced"]
 
     def _replace(self, items: Sequence[Item], ticket: int) -> int:
         refresh, table = self.refresh, self.table
@@ -146,21 +139,20 @@ def rewritten(difference: Difference, entities: Sequence[CompiledEntity]) -> lis
 
 @dataclass
 class Revising:
-    """One change of a job. `bill`: of its items, as it was allowed; None where none is to be written. `lease`: the job's;
+    """One change of a job. `session`: by the mapping that it goes to; `old`: by the one before. `bill`: of its
+    items, as it was allowed; None where none is to be written. `lease`: the job's;
     `is_first`: whether the job was never by the newer mapping. `left`: indexes that nobody was asked to remove; `findings`:
     of the last verify, those that stay; `rows`: that were read to be written; `units`: that the table took in this call."""
 
     stack: ExitStack
-    command_job: CommandJob
-    old: JobContext
-    new: JobContext
+    old: JobSession
+    session: JobSession
     difference: Difference
     change: RevisionChange
     is_first: bool
     bill: Bill | None
-    lease: RunLease
+    lease: Held
     flags: Flags
-    stop: Event
     left: list[str] = field(default_factory=list)
     findings: int = 0
     rows: int = 0
@@ -179,7 +171,7 @@ class Revising:
 
     def _counted(self, work: Callable[[], str]) -> str:
         """What the step says, with what it took by the table's own count; of a step that goes on, since it went on."""
-        sent = self.target.store.sent
+        sent = self.session.target.store.sent
         before = sent.write_units
         said = work()
         units = sent.write_units - before
@@ -192,36 +184,17 @@ class Revising:
         price = bill_of(self.job, Estimate()).price
         return None if price is None else price.write * Decimal(self.units) / 1_000_000
 
-    # ── edges, each opened once ──
+    # ── edges ──
 
-    @cached_property
+    @property
     def job(self) -> Job:
-        job = self.command_job.job
-        if self.flags.max_write_units is None:
-            return job
-        return replace(
-            job, tuning=job.tuning.model_copy(update={"max_write_units": self.flags.max_write_units})
-        )
-
-    @cached_property
-    def context(self) -> JobContext:
-        return replace(self.new, job=self.job)
-
-    @cached_property
-    def target(self) -> Target:
-        return job_wiring.open_target(self.job, self.context.checked.mapping.table, self.stop.is_set)
-
-    @cached_property
-    def table_id(self) -> str:
-        return self.target.table_id()
+        return self.session.job
 
     @cached_property
     def edges(self) -> ConcurrentEdges:
-        journal = self.command_job.journal()
-        opened = live_wiring.open_concurrent_edges(
-            self.context, self.target, journal, self.table_id, self.stop.is_set
-        )
-        return self.stack.enter_context(opened)
+        edges = self.stack.enter_context(self.session.open_concurrent())
+        self.session.live = edges.live
+        return edges
 
     @contextmanager
     def _writing(self) -> Iterator[Callable[[], None]]:
@@ -242,13 +215,13 @@ class Revising:
             heartbeats.leave(writer_lease, clean=is_clean)
 
     def _wait(self, wait_s: float) -> None:
-        if self.stop.wait(wait_s):
+        if self.session.stop.wait(wait_s):
             raise Interrupted("stopped")
 
     # ── indexes ──
 
     def _indexes(self) -> str:
-        admin, design = self.target.admin, self.target.design
+        admin, design = self.session.target.admin, self.session.target.design
         planned = admin.index_changes(design)
         if planned.cannot:
             raise SettingsError("\n".join(f"index {name}: {why}" for name, why in planned.cannot.items()))
@@ -269,12 +242,12 @@ class Revising:
 
     def _unasked(self) -> str:
         gone = {part.index for part in self.difference.table if part.way == "remove"}
-        admin, design = self.target.admin, self.target.design
+        admin, design = self.session.target.admin, self.session.target.design
         names = [name for name in admin.index_changes(design).remove if name in gone]
         if not names:
             return "there is none"
-        mapping = self.context.checked.mapping
-        refuse_asked(self.command_job, mapping, mapping.revision, names, self.stop)
+        mapping = self.session.checked.mapping
+        refuse_asked(self.session, mapping, mapping.revision, names)
         if self.flags.no_table or not may_remove(tuple(names), yes=self.flags.yes):
             self.left = names
             return f"{', '.join(names)} left; nothing asks it"
@@ -285,17 +258,17 @@ class Revising:
     # ── the newest ──
 
     def _newest(self) -> str:
-        edges, plans = self.edges, self.context.plans
+        edges, plans = self.edges, self.session.plans
         installation = self._installation()
-        stage = replace(live_wiring.capture_stage(edges.live, self.context), marked_by=installation.marked_by)
+        stage = replace(self.session.capture, marked_by=installation.marked_by)
         stage.refuse(plans)
-        if live_wiring.revisions_of(self.context, edges.journal).register(go_back=True) in ("new", "old"):
+        if self.session.revisions.register(go_back=True) in ("new", "old"):
             say("processes that write by another mapping are told to stop")
         changed = () if stage.status(plans).whole else stage.install(plans).changed
         with self._writing():
             means = edges.live.capture.means
             captured = f"{means} changed: {', '.join(changed)}" if changed else "capture fits"
-            return f"the job works by mapping {self.context.checked.mapping.revision}; {captured}"
+            return f"the job works by mapping {self.session.checked.mapping.revision}; {captured}"
 
     def _installation(self) -> Installation:
         """Raises: SettingsError where no change leaves a mark."""
@@ -304,29 +277,28 @@ class Revising:
     # ── items ──
 
     def _items(self) -> str:
-        entities = rewritten(self.difference, self.context.checked.entities)
+        entities = rewritten(self.difference, self.session.checked.entities)
         if not entities:
             return "those of all rows stay as they are"
         need_bucket(self.job, entities)
-        edges, journal, installation = self.edges, self.edges.journal, self._installation()
+        edges, journal, installation = self.edges, self.session.journal, self._installation()
         identity = identity_of(
-            *("backfill", self.context, self.table_id, entities, f"change {self.change.number}"),
+            *("backfill", self.session, self.session.table_id, entities, f"change {self.change.number}"),
             installation=installation.id,
         )
-        newest = newest_of(journal.database, self.job.name)
-        run = begin(journal, identity, again=False, after=0 if newest is None else newest.runs_before)
-        run_starts.keep_installation(journal.database, run.id, installation.id)
+        run = begin(journal, identity, again=False, after=runs_before(journal, self.job.name))
+        keep_installation(journal, run, installation.id)
         with self._writing() as check, ExitStack() as stack:
             path = ConditionalPath(edges.refresh(check), edges.open_findings, self._only())
             tuning = self.job.tuning
             options = BackfillOptions(tuning.workers, tuning.page_rows)
-            source = self.context.source.at_primary()
-            stage = Backfill(source, journal, path, progress(), options, self.stop)
+            source = self.session.source.at_primary()
+            stage = Backfill(source, journal, path, progress(), options, self.session.stop)
             if run.state == "done":
                 result = stage.result(run, entities, 0.0)
             else:
                 stage = self._on_record(stack, stage, run)
-                with RunEnd(journal, run, self.job.hooks), stage.progress:
+                with RunEnd(journal.end_run, run, self.job.hooks), stage.progress:
                     result = stage.run(run, entities)
         total = result.total
         self.rows += total.rows
@@ -352,9 +324,7 @@ class Revising:
     def _on_record(self, stack: ExitStack, stage: Backfill, run: Run) -> Backfill:
         own = Share(stage.who, connections=taken_by(self.job, stage.options.workers))
         signs, scope = signs_of(self.job.tuning), scope_of_run(run)
-        watched = Watched(
-            "backfill", self.context, self.edges.journal, self.edges.target, signs, None, scope, own
-        )
+        watched = Watched("backfill", self.session, signs, None, scope, own)
         return watched.open_backfill(stack, stage, 0 if self.bill is None else self.bill.estimate.rows)
 
     # ── entities that are gone ──
@@ -366,20 +336,21 @@ class Revising:
         self._refuse_shared(names)
         edges, tuning = self.edges, self.job.tuning
         scope = f"change {self.change.number}, segments={tuning.scan_segments}"
-        revision = self.context.checked.mapping.revision
-        identity = RunIdentity("gone", self.job.name, self.table_id, revision, scope)
-        run = begin(edges.journal, identity, again=False, after=0)
-        with self._writing() as check, RunEnd(edges.journal, run, self.job.hooks):
+        revision = self.session.checked.mapping.revision
+        identity = RunIdentity("gone", self.job.name, self.session.table_id, revision, scope)
+        journal = self.session.journal
+        run = begin(journal, identity, again=False, after=0)
+        with self._writing() as check, RunEnd(journal.end_run, run, self.job.hooks):
             stage = Gone(
-                *(edges.refresh(check), edges.target.store, self.target.design, names, edges.open_findings),
-                *(tuning.scan_segments, tuning.workers, self.stop),
+                *(edges.refresh(check), edges.target.store, edges.target.design, names, edges.open_findings),
+                *(tuning.scan_segments, tuning.workers, self.session.stop),
             )
-            replaced = stage.run(edges.journal, run)
+            replaced = stage.run(self.session, run)
         return f"{replaced:,} item(s) of {', '.join(sorted(names))} replaced by tombstones"
 
     def _refuse_shared(self, names: frozenset[str]) -> None:
         """Raises: SettingsError where another job wrote items of such an entity into the table, too."""
-        for other, entities in sorted(self.edges.journal.writers(self.table_id).items()):
+        for other, entities in sorted(self.session.journal.writers(self.session.table_id).items()):
             if other != self.job.name and entities & names and not self.flags.force:
                 what = f"job {other} wrote {', '.join(sorted(entities & names))} into this table, too"
                 raise SettingsError(
@@ -389,7 +360,7 @@ class Revising:
     # ── the proof ──
 
     def _verify(self) -> str:
-        need_bucket(self.job, self.context.checked.entities)
+        need_bucket(self.job, self.session.checked.entities)
         # Seen before the first row is read: what they stand for is compared with the table as a whole.
         marks = self.edges.live.marks
         unreadable = list(self.edges.relay(self.lease.check).unreadable())
@@ -412,7 +383,7 @@ class Revising:
 
     def _differing(self, rows: int) -> Iterator[str]:
         """The rows that the last verify found different, with masked keys, and what to do."""
-        journal, mapping = self.edges.journal, self.context.checked.mapping
+        journal, mapping = self.session.journal, self.session.checked.mapping
         found = journal.findings(self._last_verify(), SHOWN)
         yield from map(finding_line, findings_to_print(found, mapping, whole_keys=False))
         yield (
@@ -421,26 +392,25 @@ class Revising:
         )
 
     def _last_verify(self) -> Run:
-        runs = self.edges.journal.runs(self.job.name)
+        runs = self.session.journal.runs(self.job.name)
         return next(run for run in reversed(runs) if run.identity.kind == "verify")
 
     def _verified(self) -> Verified:
-        edges, journal, context = self.edges, self.edges.journal, self.context
-        identity = identity_of("verify", context, self.table_id, context.checked.entities)
+        session, entities = self.session, self.session.checked.entities
+        identity = identity_of("verify", session, session.table_id, entities)
         tuning = self.job.tuning
         options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
-        recheck = recheck_of(edges.live, context, self.target, journal, self.stop, self.flags.settle_s)
-        stage = stage_of(context, self.target, journal, self.lease, recheck, options, self.stop)
-        run = begun_run(journal, identity, self._installation(), again=False)
-        with RunEnd(journal, run, self.job.hooks), stage.progress:
-            keep = partial(run_starts.keep_look, journal.database, run.id)
-            keep_look(partial(live_wiring.changes_counted, edges.live, context), keep)
-            result = stage.run(run, context.checked.entities)
+        recheck = recheck_of(session, self.edges.live, self.flags.settle_s)
+        stage = stage_of(session, self.lease, recheck, options)
+        run = begun_run(session, identity, self._installation(), again=False)
+        with RunEnd(session.journal.end_run, run, self.job.hooks), stage.progress:
+            keep_look(session.changes_counted, partial(session.keep_look, run))
+            result = stage.run(run, entities)
         return Verified(result.scanned, result.confirmed, result.findings)
 
     def _rechecked(self, items: int) -> Verified:
-        run, journal = self._last_verify(), self.edges.journal
-        confirm = confirm_of(self.context, self.target, journal, self.stop, 0.0)
+        run, journal = self._last_verify(), self.session.journal
+        confirm = confirm_of(self.session, 0.0)
         return Verified(items, confirm(run), journal.finding_counts(run))
 
     def _refresh(self, confirmed: Mapping[Root, set[ItemKey]]) -> None:

@@ -20,11 +20,11 @@ from threading import Thread
 from typing import Any
 
 from migrator.features.spark.executor import Given, JobText, Outcome, Probe, probe, run_slices
-from migrator.journal.runs import SqlJournal
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.system import how_to_install
 from migrator.settings.job import Job
 from migrator.stages.process.budget import least_connections
+from migrator.stages.session.session import JobSession
 
 JAVA = 17
 """The oldest that Spark 3.5 and 4 both run on. Source: their documentation, "Overview"."""
@@ -135,9 +135,9 @@ def reason_of(text: str) -> str:
 # ── Before anything starts ──
 
 
-def need_server_journal(job: Job, journal: SqlJournal) -> None:
+def need_server_journal(job: Job, session: JobSession) -> None:
     """Raises: SettingsError where executors on other hosts could not reach the journal."""
-    if journal.database.sqlite:
+    if session.journal.database.sqlite:
         what = (
             f"{job.path}: --engine spark needs a journal that every executor reaches, and this one is a file"
         )

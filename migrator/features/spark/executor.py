@@ -31,7 +31,8 @@ from migrator.settings.source import place
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.core.parallel import PageClaims
 from migrator.stages.core.source_checks import recording_twins
-from migrator.stages.session.job import open_job, open_journal, open_target, read_job
+from migrator.stages.session.job import read_job
+from migrator.stages.session.session import JobSession
 
 _log = get_logger("executor")
 
@@ -178,7 +179,7 @@ class _Process:
         # At once: a slice that is given twice is worked once, by whoever is first.
         pages = self._claims.claimed(name, first, last)
         call = joined.work(name) if pages else None
-        with recording_twins(joined.journal, joined.run):
+        with recording_twins(joined.session.journal, joined.run):
             for page in pages:
                 joined.need_at_work()
                 assert call is not None
@@ -207,7 +208,7 @@ class _Process:
         given, job = self.given, self.given.job()
         logs.configure(json=True)
         who = f"{given.who}.{secrets.token_hex(4)}"
-        journal = stack.enter_context(open_journal(job, self.stop.is_set))
+        session = stack.enter_context(JobSession(job, "spark", stop=self.stop))
         joining = Joining(
             job,
             who,
@@ -221,10 +222,10 @@ class _Process:
             is_counted=False,
         )
         opened = {"backfill": open_joined_backfill, "verify": open_joined_verify}[given.kind]
-        joined = stack.enter_context(opened(journal, joining, self.stop, _told))
+        joined = stack.enter_context(opened(session, joining, _told))
         if joined.run.id != given.run:
             raise SettingsError(f"run {joined.run.id} is at work, and the driver's is {given.run}")
-        claims = stack.enter_context(PageClaims(journal, joined.run, who, self.stop))
+        claims = stack.enter_context(PageClaims(session.journal, joined.run, who, self.stop))
         return joined, claims
 
 
@@ -293,6 +294,6 @@ def probe(text: JobText, source_url: str, slots: Iterable[int]) -> Iterator[Prob
 
 
 def _clock_ahead_s(job: Job) -> float:
-    with open_journal(job) as journal, open_job(job, "spark", workers=1) as context:
-        open_target(job, context.checked.mapping.table, lambda: False).table_id()
-        return time.time() - journal.now_s()
+    with JobSession(job, "spark", workers=1) as session:
+        _ = session.journal, session.checked, session.table_id
+        return time.time() - session.journal.now_s()

@@ -25,8 +25,8 @@ from migrator.runtime.errors import Interrupted, MigratorError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.settings.job import Job
 from migrator.stages.core.parallel import OpenPages, PageCall, Worked
-from migrator.stages.process.budget import scope_of_run, shares_of, with_connections
-from migrator.stages.session.job import CommandJob
+from migrator.stages.process.budget import scope_of_run, with_connections
+from migrator.stages.session.session import JobSession
 
 # ── A run's pages worked by Spark: in rounds over what is open ──
 
@@ -142,8 +142,7 @@ class Spark:
     cluster: Cluster
     text: JobText
     connections: int
-    journal: SqlJournal
-    job: Job
+    session: JobSession
     _runs: list[Run] = field(default_factory=list)
 
     def driver_job(self, job: Job) -> Job:
@@ -163,20 +162,19 @@ class Spark:
     def say_goodbye(self) -> None:
         """Before the cluster is closed, and after the job's lease was given back."""
         for run in self._runs:
-            wait_for_goodbyes(shares_of(self.job, self.journal, scope_of_run(run)).at_work)
+            wait_for_goodbyes(self.session.shares(scope_of_run(run)).at_work)
 
 
 def open_spark(
-    stack: ExitStack, command_job: CommandJob, job: Job, kind: str, master: str | None, source_url: str
+    stack: ExitStack, session: JobSession, job: Job, kind: str, master: str | None, source_url: str
 ) -> Spark:
     """Raises: SettingsError if something is missing, before anything starts."""
-    journal = command_job.journal()
-    need_server_journal(job, journal)
+    need_server_journal(job, session)
     text = JobText.of(job)
     cluster = stack.enter_context(open_cluster(job, kind, master))
     need_executors(cluster, text, source_url)
     spark = Spark(
-        cluster, text, connections_of_slot(job, cluster.slots, is_bounded=cluster.is_bounded), journal, job
+        cluster, text, connections_of_slot(job, cluster.slots, is_bounded=cluster.is_bounded), session
     )
     stack.callback(spark.say_goodbye)
     return spark

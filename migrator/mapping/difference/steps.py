@@ -122,8 +122,24 @@ class There:
     advice: str = ""
 
 
-def way_of(asked: Asked, known: Known, under_way: Callable[[RevisionChange, str], str]) -> Way | There:
-    """Where the job is to go, or that it is there. `under_way`: why another revision is refused meanwhile.
+def under_way(change: RevisionChange, own: str) -> str:
+    """Why a command by the mapping `own` is refused while the change is not done."""
+    what = f"the job is on its way from mapping {change.before} to {change.after}, and this is mapping {own}"
+    finish = f"`migrator migrate-mapping JOB{' --go-back' if change.goes_back else ''}`"
+    if own == change.after:
+        return f"{what}: finish it ({finish})"
+    if own == change.before:
+        return f"{what}: finish it first ({finish}), and start this one by the file of {change.after}"
+    if change.goes_back:
+        return f"{what}: finish it first ({finish}), then change to this one"
+    return (
+        f"{what}: put the file of {change.after} back and finish the change ({finish}), or leave it ("
+        "`migrator migrate-mapping JOB --go-back`), then change to this one"
+    )
+
+
+def way_of(asked: Asked, known: Known) -> Way | There:
+    """Where the job is to go, or that it is there.
 
     Raises: SettingsError, which says what to do.
     """

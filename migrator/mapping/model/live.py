@@ -350,6 +350,11 @@ class Writer:
     alive_at: float
     fenced: bool = False
 
+    @property
+    def process(self) -> str:
+        """What the ids of all writers of one process have in common: a relay is a writer in each of its threads."""
+        return self.id[:8]
+
 
 class Writers(Protocol):
     """Registered writers of one table, so that unsafe combinations are refused. Every method is one transaction."""

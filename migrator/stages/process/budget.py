@@ -9,13 +9,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from migrator.journal.runs import SqlJournal
 from migrator.journal.shares import SqlShares
 from migrator.mapping.model.journal import Run
 from migrator.runtime.errors import SettingsError
 from migrator.settings.job import IN_SOURCE, Job
 from migrator.stages.session.job import JOURNAL_CONNECTIONS
-from migrator.stages.session.live import lifetimes_of
 
 # ── How many processes, and what each of them may take of the job's limits ──
 
@@ -102,7 +100,3 @@ def usable_cores() -> int:
 
 def scope_of_run(run: Run) -> str:
     return f"run {run.id}"
-
-
-def shares_of(job: Job, journal: SqlJournal, scope: str) -> SqlShares:
-    return SqlShares(journal.database, job.name, scope, lifetimes_of(job).silent_s)

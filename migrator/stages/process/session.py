@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from threading import Event
 
-from migrator.journal.lease import JoinedLease, RunLease
-from migrator.journal.memory import SqlMemory
+from migrator.journal import run_starts
 from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import newest_of
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.edges import ObjectStore
@@ -19,8 +18,8 @@ from migrator.runtime.errors import SettingsError, StoppedError, TargetError
 from migrator.settings.job import Job
 from migrator.stages.backfill.estimate import DryStore, sends_nothing
 from migrator.stages.backfill.write import Puts
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import CommandJob, JobContext, Target
+from migrator.stages.session.job import Target
+from migrator.stages.session.session import Held, JobSession
 
 # ── Runs as commands begin them: the table is there and fits, one run a job, resumed where one was left ──
 
@@ -28,9 +27,9 @@ DRY_TABLE = "dry-run"
 
 
 @dataclass(frozen=True)
-class Session:
-    """The edges of one command's run. `check` raises when the run has lost its lease. `is_shared`: the table holds, or may
-    hold, items that are not of this job."""
+class RunEdges:
+    """What a run writes to. `check` raises when the run has lost its lease. `target`: None where nothing is written.
+    `is_shared`: the table holds, or may hold, items that are not of this job."""
 
     journal: SqlJournal
     store: Puts
@@ -41,51 +40,34 @@ class Session:
     is_shared: bool = False
 
 
-def dry_session(stack: ExitStack, design: TableDesign) -> Session:
-    """A session that writes nowhere."""
+def dry_edges(stack: ExitStack, design: TableDesign) -> RunEdges:
+    """They write nowhere."""
     journal = SqlJournal.in_memory()
     stack.callback(journal.close)
-    return Session(journal, DryStore(design), DRY_TABLE, sends_nothing)
+    return RunEdges(journal, DryStore(design), DRY_TABLE, sends_nothing)
 
 
-def live_session(
-    stack: ExitStack,
-    job: Job,
-    design: TableDesign,
-    command_job: CommandJob,
-    stop: Event,
-    *,
-    into_existing: bool,
-) -> Session:
-    """A session on the job's table, holding the job's lease until the stack unwinds.
+def leased_edges(stack: ExitStack, session: JobSession, *, into_existing: bool) -> RunEdges:
+    """Those of a run that holds the job's lease until the stack unwinds.
 
     Raises: TargetError when the table is not there, is another one or belongs to another job; SettingsError when
     another run of the job is at work.
     """
-    target = job_wiring.open_target(job, design, stop.is_set)
-    table_id = target.table_id()
-    journal = command_job.journal(stop.is_set)
-    lease = stack.enter_context(RunLease(journal, job.name))
+    table_id = session.table_id
+    lease = stack.enter_context(session.lease())
     if into_existing:
         # For good: a run that goes on without the option finds the same items there.
-        journal.keep_shared(table_id)
+        session.journal.keep_shared(table_id)
     else:
-        _refuse_foreign(job, target, journal, table_id)
+        _refuse_foreign(session)
+    return run_edges(session, lease.check)
+
+
+def run_edges(session: JobSession, check: Callable[[], None]) -> RunEdges:
+    """Of a run whose lease `check` asks for. Raises: TargetError when the table is not there, or is another one."""
+    target, journal, table_id = session.target, session.journal, session.table_id
     is_shared = journal.is_shared(table_id)
-    return Session(journal, target.store, table_id, lease.check, target.objects, target, is_shared)
-
-
-def joined_session(
-    job: Job, design: TableDesign, journal: SqlJournal, lease: JoinedLease, stop: Event
-) -> Session:
-    """A session on the table of a run that another process has begun, and holds the job's lease for.
-
-    Raises: TargetError when the table is not there, or is another one.
-    """
-    target = job_wiring.open_target(job, design, stop.is_set)
-    table_id = target.table_id()
-    is_shared = journal.is_shared(table_id)
-    return Session(journal, target.store, table_id, lease.check, target.objects, target, is_shared)
+    return RunEdges(journal, target.store, table_id, check, target.objects, target, is_shared)
 
 
 def chosen(compiled: tuple[CompiledEntity, ...], names: tuple[str, ...]) -> list[CompiledEntity]:
@@ -107,12 +89,13 @@ def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
         raise SettingsError(what)
 
 
-def _refuse_foreign(job: Job, target: Target, journal: SqlJournal, table_id: str) -> None:
+def _refuse_foreign(session: JobSession) -> None:
     """Raises TargetError when the table holds items though this job has not begun to write to it."""
-    if table_id in journal.written_tables(job.name):
+    target = session.target
+    if session.table_id in session.journal.written_tables(session.job.name):
         return
     # A strict service, or one that flushes, has no run; but every ticket that it wrote with is known here.
-    if SqlMemory(journal.database, table_id).highest():
+    if session.memory.highest():
         return
     for page in target.store.scan(0, 1):
         # A relay that has just begun has written its journal into the table, and not yet its run into the journal.
@@ -125,7 +108,7 @@ def _refuse_foreign(job: Job, target: Target, journal: SqlJournal, table_id: str
 
 def identity_of(
     kind: RunKind,
-    context: JobContext,
+    session: JobSession,
     table_id: str,
     entities: Sequence[CompiledEntity],
     scope: str = "",
@@ -137,9 +120,9 @@ def identity_of(
     So does another `installation` of capture: what changed before it left no mark.
     """
     revision = columns_digest(
-        context.checked.mapping.revision + installation, [entity.plan for entity in entities]
+        session.checked.mapping.revision + installation, [entity.plan for entity in entities]
     )
-    return RunIdentity(kind, context.job.name, table_id, revision, scope)
+    return RunIdentity(kind, session.job.name, table_id, revision, scope)
 
 
 def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bool) -> str:
@@ -157,6 +140,17 @@ def begin(journal: SqlJournal, identity: RunIdentity, *, again: bool, after: int
     if latest is None or latest.id <= after or (latest.state == "done" and again):
         return journal.start_run(identity)
     return latest if latest.state == "done" else journal.resume_run(latest)
+
+
+def runs_before(journal: SqlJournal, job: str) -> int:
+    """The last run before the job went on, or back, to the mapping that it works by now; 0 for none."""
+    newest = newest_of(journal.database, job)
+    return 0 if newest is None else newest.runs_before
+
+
+def keep_installation(journal: SqlJournal, run: Run, installation: str) -> None:
+    """The id of the capture that is installed as the run begins; '' for none."""
+    run_starts.keep_installation(journal.database, run.id, installation)
 
 
 def pages_of(journal: SqlJournal, run: Run) -> tuple[int, int]:
@@ -177,7 +171,7 @@ def joined_run(journal: SqlJournal, identity: RunIdentity) -> Run:
     return replace(run, resumed=True)
 
 
-def is_over(journal: SqlJournal, lease: JoinedLease, identity: RunIdentity) -> bool:
+def is_over(journal: SqlJournal, lease: Held, identity: RunIdentity) -> bool:
     """Raises: StoppedError when the process that began the run is gone."""
     run = journal.find_run(identity)
     if run is None or run.state != "running":

@@ -7,14 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from threading import Event
 from typing import TypeAlias
 
 from migrator.dynamodb.control import control_state
-from migrator.journal.changes import SqlChanges
-from migrator.journal.phases import SqlPhases
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import answers_of, newest_of
 from migrator.mapping.difference.difference import Difference
 from migrator.mapping.difference.difference import Revision as Mapped
 from migrator.mapping.difference.faults import Compared, refusals
@@ -34,7 +29,6 @@ from migrator.runtime.errors import (
     RefusedError,
     SettingsError,
 )
-from migrator.settings.job import Job
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.backfill.write import (
     Claims,
@@ -45,10 +39,8 @@ from migrator.stages.backfill.write import (
     encoders_of,
 )
 from migrator.stages.live.writers import WriterLease, both, outlive
-from migrator.stages.process.session import Session
-from migrator.stages.session import live
-from migrator.stages.session.job import JobContext, Target
-from migrator.stages.session.live import ConcurrentEdges
+from migrator.stages.process.session import RunEdges
+from migrator.stages.session.session import ConcurrentEdges, JobSession
 
 Tell: TypeAlias = Callable[[str], None]
 """Takes a line for the operator."""
@@ -75,71 +67,66 @@ class PathChoice:
     edges: ConcurrentEdges | None = None
     writer_lease: WriterLease | None = None
 
-    def path(self, context: JobContext, session: Session) -> PagePath:
-        encoders = partial(encoders_of, context.source, context.checked.entities, compile_encoder)
+    def path(self, session: JobSession, run: RunEdges) -> PagePath:
+        encoders = partial(encoders_of, session.source, session.checked.entities, compile_encoder)
         if self.edges is None or self.writer_lease is None:
-            claims = _claims(context, session, None)
-            check, objects = session.check, session.objects
-            return FastPath(session.store, claims, encoders(), time.time, check, objects, None, frozenset())
-        check = both(session.check, self.writer_lease.check)
+            claims = _claims(session, run, None)
+            return FastPath(run.store, claims, encoders(), time.time, run.check, run.objects, None, frozenset())
+        check = both(run.check, self.writer_lease.check)
         if self.writer_lease.writer.kind == "conditional":
             return ConditionalPath(self.edges.refresh(check), self.edges.open_findings, {})
         target = self.edges.target
-        store = PutsAmongOthers(self.edges.store) if session.is_shared else target.store
+        store = PutsAmongOthers(self.edges.store) if run.is_shared else target.store
         memory = self.edges.memory if self.installation else None
         remembered = frozenset(name for name, entity in self.edges.entities.items() if entity.remembered)
-        claims = _claims(context, session, memory)
-        return FastPath(store, claims, encoders(), time.time, check, session.objects, memory, remembered)
+        claims = _claims(session, run, memory)
+        return FastPath(store, claims, encoders(), time.time, check, run.objects, memory, remembered)
 
-    def source(self, context: JobContext) -> Rows:
+    def source(self, session: JobSession) -> Rows:
         """Where pages are read: beside others only where every ticket is already known."""
         conditional = self.writer_lease is not None and self.writer_lease.writer.kind == "conditional"
-        return context.source.at_primary() if conditional else context.source
+        return session.source.at_primary() if conditional else session.source
 
 
-def _claims(context: JobContext, session: Session, memory: Memory | None) -> Claims:
-    entities = {entity.name: entity for entity in context.checked.entities}
-    unproved = context.checked.unproved
-    return Claims(session.journal, context.source, entities, unproved, session.table_id, memory=memory)
+def _claims(session: JobSession, run: RunEdges, memory: Memory | None) -> Claims:
+    entities = {entity.name: entity for entity in session.checked.entities}
+    unproved = session.checked.unproved
+    return Claims(run.journal, session.source, entities, unproved, run.table_id, memory=memory)
 
 
 def choose_path(
-    stack: ExitStack, context: JobContext, session: Session, stop: Event, tell: Tell, *, force: bool
+    stack: ExitStack, session: JobSession, run: RunEdges, tell: Tell, *, force: bool
 ) -> PathChoice:
     """Enters the run among the writers, so that a relay that starts waits for it; it leaves when the stack unwinds.
 
     Raises: SettingsError where others write and nothing captures what changes; as begin_revision does.
     """
-    if session.target is None:
+    if run.target is None:
         return PathChoice()
-    opened = live.open_concurrent_edges(
-        context, session.target, session.journal, session.table_id, stop.is_set
-    )
-    edges = stack.enter_context(opened)
-    live.revisions_of(context, session.journal).refuse_old()
+    edges = stack.enter_context(session.open_concurrent())
+    session.revisions.refuse_old()
     unmarked = "capture is not installed", _INSTALL_FIRST
     installation = edges.live.capture.installation()
-    if installation is not None and _is_of_other_table(installation, context, session.target):
+    if installation is not None and _is_of_other_table(installation, session):
         unmarked = (
             f"capture in this source is for job {installation.job}, which has never written this table",
             _OF_ANOTHER,
         )
         installation = None
     if installation is not None:
-        installation = (
-            live.capture_stage(edges.live, context).need_captured(context.plans, installation).installation
-        )
+        capture = session.capture_by(edges.live)
+        installation = capture.need_captured(session.plans, installation).installation
     if installation is not None:
         edges.guard()
-        tell_unmarked(context.job, session.journal, installation, tell)
-    begin_revision(edges, stop, tell, force=force)
-    if context.job.keep and installation is None:
+        tell_unmarked(session, installation, tell)
+    begin_revision(edges, tell, force=force)
+    if session.job.keep and installation is None:
         raise SettingsError(
             "writes.keep: attributes of services are kept by conditional writes, which need capture; run `migrator capture"
             " install` first"
         )
     # A batch of puts would take the attributes of services away.
-    writer_lease = edges.heartbeats.enter("conditional" if context.job.keep else "fast")
+    writer_lease = edges.heartbeats.enter("conditional" if session.job.keep else "fast")
     # A run that was refused since another mapping is the newest has no request under way.
     stack.push(
         lambda kind, *_: edges.heartbeats.leave(
@@ -148,7 +135,7 @@ def choose_path(
     )
     if installation is not None:
         tell(_PATH_MESSAGES[writer_lease.writer.kind])
-        tell_unverified(session.journal, context.job, installation, tell)
+        tell_unverified(session, installation, tell)
     elif writer_lease.writer.kind != "fast":
         what = "a relay or a strict service has written to this table, and capture is not installed any more"
         raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
@@ -157,51 +144,49 @@ def choose_path(
     return PathChoice("" if installation is None else installation.id, edges, writer_lease)
 
 
-def _is_of_other_table(installation: Installation, context: JobContext, target: Target) -> bool:
+def _is_of_other_table(installation: Installation, session: JobSession) -> bool:
     job = installation.job
-    return job != context.job.name and job not in control_state(target.store).jobs
+    return job != session.job.name and job not in control_state(session.target.store).jobs
 
 
-def tell_unverified(journal: SqlJournal, job: Job, installation: Installation, tell: Tell) -> None:
+def tell_unverified(session: JobSession, installation: Installation, tell: Tell) -> None:
     """Says it where what changed between a backfill and the install of capture has not been looked for."""
-    if what := live.unverified(journal, job, installation):
+    if what := session.unverified(installation):
         tell(f"warning: {what}")
 
 
-def begin_revision(edges: ConcurrentEdges, stop: Event, tell: Tell, *, force: bool) -> None:
+def begin_revision(edges: ConcurrentEdges, tell: Tell, *, force: bool) -> None:
     """Makes this mapping the one that the job's writers work by, where none has yet, and waits for those of another one.
 
     Raises: OldRevisionError where the job has gone on from it; as need_unanswered does; Interrupted.
     """
-    need_unanswered(edges.context, edges.journal, tell, goes_back=False, force=force)
+    need_unanswered(edges.session, tell, goes_back=False, force=force)
     heartbeats = edges.heartbeats
-    tell_registered(live.revisions_of(edges.context, edges.journal).register(), tell)
+    tell_registered(edges.session.revisions.register(), tell)
     if heartbeats.revisions.old(heartbeats.writers.living(edges.lifetimes.gone_s)):
         what = f"writers by another mapping are waited for, {edges.lifetimes.gone_s:g} s at most"
         tell(what)
 
     def wait(wait_s: float) -> None:
-        if stop.wait(wait_s):
+        if edges.session.stop.wait(wait_s):
             raise Interrupted("stopped before it began")
 
     outlive(heartbeats.writers, heartbeats.revisions, edges.lifetimes, wait)
 
 
-def need_unanswered(
-    context: JobContext, journal: SqlJournal, tell: Tell, *, goes_back: bool, force: bool
-) -> None:
+def need_unanswered(session: JobSession, tell: Tell, *, goes_back: bool, force: bool) -> None:
     """Before the job goes on to this mapping. `force`: what stands against it is said, and no more.
 
     Raises: RefusedError where DynamoDB answers a pattern whose answer changes: until all items are written anew, it would
     give neither the one answer nor the other. MappingError where writers of both cannot be at work on one table.
     """
-    revisions = live.revisions_of(context, journal)
+    revisions = session.revisions
     standing = revisions.standing()
     if standing == "new" or (standing == "old" and goes_back):
-        _refuse_unfit(context, journal, tell)
-        phases = SqlPhases(journal.database, context.job.name).all()
+        _refuse_unfit(session, tell)
+        phases = session.phases.all()
         answered = {name: phase.state for name, phase in phases.items() if phase.state.phase in ANSWERED}
-        known = answers_of(journal.database, context.job.name)
+        known = session.answers()
         refuse_changed(list(_changed(answered, known, revisions.own)), tell, force=force)
 
 
@@ -217,21 +202,19 @@ def need_both(compared: Compared, tell: Tell) -> Difference:
     return difference
 
 
-def _refuse_unfit(context: JobContext, journal: SqlJournal, tell: Tell) -> None:
+def _refuse_unfit(session: JobSession, tell: Tell) -> None:
     """Raises: as need_both does, compared with the mapping that the job works by, if its text is known; SettingsError for
     what `migrate-mapping` alone can do."""
-    job = context.job
-    newest = newest_of(journal.database, job.name)
-    changes = SqlChanges(journal.database, job.name)
-    text = None if newest is None else changes.text(newest.revision.mapping)
+    job, newest = session.job, session.newest()
+    text = None if newest is None else session.changes.text(newest.revision.mapping)
     if text is None:
         return
     before = examine_mapping(text, "the mapping that the job works by")
     if before.faults:
         return
-    now, documents = context.checked.mapping, (before.document, read_mapping(job.mapping).document)
+    now, documents = session.checked.mapping, (before.document, read_mapping(job.mapping).document)
     try:
-        plans = checked_on(context.source, before).read_plans, context.checked.read_plans
+        plans = checked_on(session.source, before).read_plans, session.checked.read_plans
     except MigratorError:
         # The source has changed since: the mappings are compared without it.
         plans = (), ()
@@ -281,11 +264,10 @@ def tell_registered(before: Standing, tell: Tell) -> None:
         tell(f"{what}; {rest}")
 
 
-def tell_unmarked(job: Job, journal: SqlJournal, installation: Installation, tell: Tell) -> None:
+def tell_unmarked(session: JobSession, installation: Installation, tell: Tell) -> None:
     """Warns where services are to leave the marks, and none is there that would."""
     if installation.marked_by != "services":
         return
-    service_registry = live.registry_of(job, journal)
-    if not service_registry.marking:
+    if not session.service_registry().marking:
         what = "warning: changes are marked by services, and no instance of one is alive: what is written now is missed"
         tell(f"{what}; start the services with the adapter first (see `migrator status`)")

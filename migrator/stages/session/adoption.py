@@ -2,87 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from migrator.dynamodb.control import ControlItem, control_state
 from migrator.dynamodb.store import by_condition
-from migrator.journal.identity import SqlIdentity
 from migrator.journal.memory import SqlMemory
-from migrator.journal.phases import SqlPhases
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlWriters
 from migrator.mapping.model.edges import ControlState
-from migrator.settings.job import Job
-from migrator.settings.transforms import sound_mapping
 from migrator.stages.core import adoption
 from migrator.stages.core import ownership as owner
 from migrator.stages.core.adoption import Adoption
 from migrator.stages.live.refresh import refuse_behind
 from migrator.stages.live.relay import live_entities, remembered
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import JobContext, Target
-from migrator.stages.session.live import ONCE, open_live
+from migrator.stages.session.session import JobSession
 
 
-def try_tickets(context: JobContext, journal: Callable[[], SqlJournal]) -> None:
+def try_tickets(session: JobSession) -> None:
     """Raises: SourceError where this user may not draw tickets; SettingsError where the source went back (rule 8)."""
-    with open_live(context.job, "doctor", patience=ONCE, source=context.source) as live:
-        live.tickets.probe()
-        refuse_behind(live.tickets, known_tickets(context.job, journal))
+    session.live.tickets.probe()
+    refuse_behind(session.live.tickets, known_tickets(session))
 
 
-def try_table(context: JobContext, journal: Callable[[], SqlJournal]) -> None:
+def try_table(session: JobSession) -> None:
     """Raises: OlderError, AnotherJournalError, SettingsError for a table with which a relay does not go on."""
-    job = context.job
-    target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
-    if target.admin.state(target.design) is None:
-        return
-    control = ControlItem(target.store, _taken_over)
-    with open_live(job, "doctor", patience=ONCE, source=context.source) as live:
-        tickets, table_id = live.tickets, target.table_id()
-        job_wiring.keeping_of(job, target, journal(), table_id, tickets, control).look()
+    target = session.target
+    if target.admin.state(target.design) is not None:
+        session.keeping(session.live.tickets, ControlItem(target.store, _taken_over)).look()
 
 
-def known_tickets(job: Job, journal: Callable[[], SqlJournal]) -> list[int]:
+def guard(session: JobSession) -> None:
+    """Raises: as try_table does, and where the table is another job's."""
+    session.refuse_strange(session.target)
+    if session.live.capture.installation() is not None:
+        session.keeping(session.live.tickets, session.control_of(session.target.fenced(by_condition))).guard()
+
+
+def known_tickets(session: JobSession) -> list[int]:
     """The highest tickets that the journal and the table know of."""
-    target = job_wiring.open_target(job, sound_mapping(job.mapping).mapping.table, lambda: False)
+    target = session.target
     return adoption.known_tickets(
         target.admin.state(target.design),
-        lambda table_id: SqlMemory(journal().database, table_id),
+        lambda table_id: SqlMemory(session.journal.database, table_id),
         partial(control_state, target.store),
     )
 
 
-def want_repair(job: Job, journal: Callable[[], SqlJournal]) -> None:
+def want_repair(session: JobSession) -> None:
     """Marks the job's table as one that no process writes before it was repaired."""
-    target = job_wiring.open_target(job, sound_mapping(job.mapping).mapping.table, lambda: False)
+    target = session.target
     adoption.want_repair(
         target.admin.state(target.design),
         target.design.name,
-        lambda: SqlIdentity(journal().database, job.name),
+        lambda: session.identity,
         partial(control_state, target.store),
     )
 
 
-def adoption_of(context: JobContext, target: Target, journal: SqlJournal, table_id: str) -> Adoption:
-    job, database = context.job, journal.database
-    entities = live_entities(context.checked.mapping, context.checked.entities, context.source)
-
-    revision = context.checked.mapping.revision
+def adoption_of(session: JobSession) -> Adoption:
+    job, target, table_id, checked = session.job, session.target, session.table_id, session.checked
     return Adoption(
         job=job.name,
         table_id=table_id,
         design=target.design,
-        remembered=remembered(entities),
+        remembered=remembered(live_entities(checked.mapping, checked.entities, session.source)),
         pages=target.pages,
-        memory=SqlMemory(database, table_id),
-        writers=SqlWriters(database, table_id),
+        memory=session.memory,
+        writers=session.writers,
         control=ControlItem(target.store.fenced(by_condition), _taken_over),
-        identity=SqlIdentity(database, job.name),
-        phases=SqlPhases(database, job.name),
-        on_record=lambda: job_wiring.on_record(job, journal),
-        keep_direct=partial(owner.keep_direct, journal, job.name, table_id, revision),
+        identity=session.identity,
+        phases=session.phases,
+        on_record=session.on_record,
+        keep_direct=partial(owner.keep_direct, session.journal, job.name, table_id, checked.mapping.revision),
     )
 
 

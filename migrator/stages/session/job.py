@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,20 +21,17 @@ from migrator.dynamodb.client import (
     read_secret,
     service_client,
 )
-from migrator.dynamodb.control import ControlItem, control_state
+from migrator.dynamodb.control import DynamoStripping, control_state
 from migrator.dynamodb.objects import S3Objects
-from migrator.dynamodb.store import DynamoStore, by_condition, reads_only
+from migrator.dynamodb.store import DynamoStore, reads_only
 from migrator.dynamodb.throttle import Sent, WriteLimit
 from migrator.journal.identity import JournalLocation, SqlIdentity, location_of
-from migrator.journal.memory import SqlMemory
+from migrator.journal.lease import refuse_absent
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.check.check import Checked
 from migrator.mapping.language.parse import ParsedMapping
-from migrator.mapping.model.edges import ControlState, NameKind
+from migrator.mapping.model.edges import NameKind
 from migrator.mapping.model.evidence import ROUTES
-from migrator.mapping.model.facts import EntityPlan
-from migrator.mapping.model.live import Tickets
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime import logs
@@ -43,15 +40,15 @@ from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.runtime.system import HOME
 from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import checked_on, read_mapping, sound_mapping, table_of, with_writes
+from migrator.settings.transforms import table_of
 from migrator.source.dynamodb.opening import open_document_source
 from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import SecretProviders, address_of, identity_of, journal_engine
-from migrator.source.engines.reflect import of_kind, refuse_documents
+from migrator.source.engines.reflect import refuse_documents
 from migrator.source.reader import SqlSource
 from migrator.stages.core import ownership as stage
-from migrator.stages.core.ownership import Keeping, OnRecord, add_names, take_names
+from migrator.stages.core.ownership import OnRecord, add_names, take_names
 from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.patterns.question import AT_ONCE
 
@@ -140,48 +137,6 @@ def open_journal(
         yield journal
 
 
-class CommandJob:
-    """What all parts of one command share of a job: its file, read once, its journal and its table, opened once.
-
-    None is asked for before a part needs it. The journal is closed as the block ends. `patience`: as open_journal's.
-    """
-
-    def __init__(self, path: Path, patience: Backoff | None = None) -> None:
-        self.path = path
-        self.patience = patience
-        self._open_until = ExitStack()
-        self._stop: Callable[[], bool] = _never
-
-    @cached_property
-    def job(self) -> Job:
-        return read_job(self.path)
-
-    def journal(self, stop: Callable[[], bool] | None = None) -> SqlJournal:
-        """`stop`: whether to give up waiting for it, from now on. Raises: as open_journal does."""
-        self._stop = stop or _never
-        return self._journal
-
-    @cached_property
-    def target_with_short_wait(self) -> Target:
-        """The table, for what is asked of it before and after the command's own work; nothing of that waits for long."""
-        return target_with_short_wait(self.job)
-
-    @cached_property
-    def _journal(self) -> SqlJournal:
-        opening = open_journal(self.job, lambda: self._stop(), self.patience)
-        return self._open_until.enter_context(opening)
-
-    def __enter__(self) -> CommandJob:
-        return self
-
-    def __exit__(self, *ended: object) -> None:
-        self._open_until.close()
-
-
-def _never() -> bool:
-    return False
-
-
 def keep_names(job: Job) -> dict[NameKind, str]:
     """What the job calls its table and source; its journal takes them for those of the job that it knows, from now on."""
     with _any_journal(job, Retry(backoff_of(job))) as journal:
@@ -203,6 +158,11 @@ def _journal(job: Job, retry: Retry) -> SqlJournal:
 
 def _location(job: Job) -> JournalLocation:
     return location_of(job.journal, job.name, job.path.parent, os.environ.get(HOME))
+
+
+def refuse_absent_journal(job: Job) -> None:
+    """Of a run that is to be joined on this host. Raises: SettingsError. Nothing is made or moved."""
+    refuse_absent(_location(job), job.name)
 
 
 def answered_by_table(job: Job) -> list[str]:
@@ -254,6 +214,10 @@ class Target:
     def pages(self) -> Iterator[list[Item]]:
         """Every item of the table, by one scan of it."""
         return (page.items for page in self.store.scan(0, 1))
+
+    def stripping(self) -> DynamoStripping:
+        """To be held by a block: takes attributes of ours out of items."""
+        return DynamoStripping(self.store)
 
     def fenced(self, check: Callable[[], None]) -> Target:
         """The same for a writer; `check` raises when nothing more must be sent, and is asked before every request."""
@@ -349,47 +313,12 @@ def design_for(job: Job, design: TableDesign) -> TableDesign:
     return replace(design, name=job.target.table or design.name, kept=frozenset(job.keep))
 
 
-@dataclass(frozen=True)
-class JobContext:
-    """A job's mapping laid over its open source."""
-
-    job: Job
-    checked: Checked
-    source: JobSource
-
-    @property
-    def sql(self) -> SqlSource:
-        """The source, for what asks it by SQL. Raises: SettingsError where it is no database."""
-        return of_kind(self.source, SqlSource)
-
-    @property
-    def plans(self) -> list[EntityPlan]:
-        return list(self.checked.plans)
-
-
-@contextmanager
-def open_job(
-    job: Job,
-    command: str,
-    *,
-    workers: int | None = None,
-    stop: Callable[[], bool] = lambda: False,
-    parsed: ParsedMapping | None = None,
-) -> Iterator[JobContext]:
-    """The job's mapping, or another revision of it (`parsed`), checked against the source, open until the block ends.
-    `command`: what the source's administrator sees beside the job's name. `stop`: whether to give up waiting."""
-    parsed = parsed or read_mapping(job.mapping)
-    providers, retry = secret_providers(job.path.parent, job.target), Retry(backoff_of(job), stop)
-    name, number = name_of(job.name, command), workers or job.tuning.workers
-    work = Work(name, number, retry, providers, job.pools_apart)
-    with open_source(job.source, parsed, work) as source:
-        yield JobContext(job, with_writes(checked_on(source, parsed), job.direct, job.keep), source)
-
-
 # ── Whether source, journal and table belong together ──
 
-_SHORT_WAIT_S = 5.0
-"""How long a table is asked which journal is its own, where the answer is not needed to go on."""
+
+def jobs_of(target: Target) -> frozenset[str]:
+    """The captured jobs that the table keeps something of."""
+    return frozenset(control_state(target.store).jobs)
 
 
 def on_record(job: Job, journal: SqlJournal) -> OnRecord:
@@ -402,65 +331,3 @@ def on_record(job: Job, journal: SqlJournal) -> OnRecord:
 def write_ownership(job: Job, mapping: Mapping, journal: SqlJournal) -> WriteOwnership:
     phases = SqlPhases(journal.database, job.name)
     return WriteOwnership(mapping, job.direct, phases, lambda: on_record(job, journal).direct)
-
-
-def control_of(job: Job, target: Target, journal: SqlJournal) -> ControlItem:
-    """The table's control item, whose writers stop when another journal has become the table's."""
-
-    def changed(state: ControlState) -> None:
-        stage.refuse_another(state, job.name, on_record(job, journal), target.design.name)
-
-    return ControlItem(target.store, changed)
-
-
-def keeping_of(
-    job: Job, target: Target, journal: SqlJournal, table_id: str, tickets: Tickets, control: ControlItem
-) -> Keeping:
-    return Keeping(
-        job=job.name,
-        table=target.design.name,
-        table_id=table_id,
-        tickets=tickets,
-        memory=SqlMemory(journal.database, table_id),
-        control=control,
-        identity=SqlIdentity(journal.database, job.name),
-        on_record=lambda: on_record(job, journal),
-        is_empty=lambda: not any(target.pages()),
-    )
-
-
-def refuse_strange(job: Job, target: Target, journal: SqlJournal, *, older: bool = True) -> None:
-    """Raises: as the stage's does."""
-    _refuse_strange(control_state(target.store), job, journal, older=older)
-
-
-def refuse_strange_start(job: Job, journal: SqlJournal) -> None:
-    """The same before a service reads; a table that cannot be asked does not keep it from starting."""
-    state = stage.state_at_start(lambda: control_state(target_with_short_wait(job).store))
-    _refuse_strange(state, job, journal, older=True)
-
-
-def _refuse_strange(state: ControlState, job: Job, journal: SqlJournal, *, older: bool) -> None:
-    mapping = sound_mapping(job.mapping).mapping
-    stage.refuse_strange(
-        *(state, job.name, design_for(job, mapping.table).name, lambda: on_record(job, journal)),
-        *(SqlIdentity(journal.database, job.name).knows_job, mapping.patterns),
-        older=older,
-    )
-
-
-def jobs_of(target: Target) -> frozenset[str]:
-    """The captured jobs that the table keeps something of."""
-    return frozenset(control_state(target.store).jobs)
-
-
-def keep_on_record(job: Job, target: Target, journal: SqlJournal) -> None:
-    control = control_of(job, target.fenced(by_condition), journal)
-    stage.keep_on_record(control, job.name, lambda: on_record(job, journal), target.table_id)
-
-
-def target_with_short_wait(job: Job) -> Target:
-    """The job's table, asked for a few seconds at most."""
-    design = sound_mapping(job.mapping).mapping.table
-    backoff = Backoff(attempts=2, base_s=0.1, cap_s=0.2, limit_s=_SHORT_WAIT_S)
-    return open_target(job, design, lambda: False, Requests(2, _SHORT_WAIT_S, backoff))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from threading import Event
 
 from migrator.dynamodb.stream import DynamoStream
 from migrator.journal.reverse import SqlReverseJournal
-from migrator.journal.runs import SqlJournal
 from migrator.journal.streams import SqlStreamJournal
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Progress
+from migrator.mapping.model.shards import StreamJournal
 from migrator.runtime.retry import Retry, running_s
-from migrator.settings.job import Job
+from migrator.source.dynamodb.reader import StreamReader, Work, begin
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import address_of
 from migrator.source.grants import SqlGrants
@@ -35,22 +34,23 @@ from migrator.stages.reverse.daemon import (
 )
 from migrator.stages.reverse.stage import SETTLE_S, Reverse, WrittenTable, items_by_row
 from migrator.stages.reverse.verify import RowVerify
-from migrator.stages.session.job import JobContext, Target, backoff_of, client_of, secret_providers
-from migrator.stages.session.live import ONCE, open_live
+from migrator.stages.session.job import backoff_of, client_of, secret_providers
+from migrator.stages.session.session import JobSession
 
 LOCK_WAIT_S = 10.0
 
 
-def checkpoints_of(job: Job, journal: SqlJournal, table: str) -> SqlStreamJournal:
-    return SqlStreamJournal(journal.database, job.name, table)
+def shards_of(session: JobSession) -> SqlStreamJournal:
+    """How far each shard of the table's stream is worked."""
+    return SqlStreamJournal(session.journal.database, session.job.name, session.design.name)
 
 
-def remembered_of(job: Job, journal: SqlJournal, table: str) -> SqlReverseJournal:
-    return SqlReverseJournal(journal.database, job.name, table)
+def remembered_of(session: JobSession) -> SqlReverseJournal:
+    return SqlReverseJournal(session.journal.database, session.job.name, session.design.name)
 
 
-def inverse_of(context: JobContext, plans: Sequence[EntityPlan]) -> Inverse:
-    return compile_inverse(context.checked.mapping, plans, context.source.views())
+def inverse_of(session: JobSession, plans: Sequence[EntityPlan]) -> Inverse:
+    return compile_inverse(session.checked.mapping, plans, session.source.views())
 
 
 def written_tables(
@@ -67,36 +67,34 @@ def written_tables(
     return made_one_way({one.table: tables[one.table] for one in inverse.tables}, others)
 
 
-@contextmanager
-def open_grants(context: JobContext) -> Iterator[SqlGrants]:
+def grants_of(session: JobSession) -> SqlGrants:
     """What each role needs in the job's source."""
-    with open_live(context.job, "grants", patience=ONCE, source=context.source) as live:
-        captured = live.capture.captured(context.plans)
-        mapping, facts = context.checked.mapping, context.source.facts()
-        names = context.job.direct or mapping.entities
-        plans = [entity.plan for entity in context.checked.named(names)]
-        tables = written_tables(inverse_of(context, plans), plans, context.checked.besides(names))
-        written = [table.facts for table in tables.values()]
-        yield SqlGrants(live.sql_marks.writing, mapping, context.plans, captured, written, facts)
+    live, mapping = session.live, session.checked.mapping
+    captured = live.capture.captured(session.plans)
+    names = session.job.direct or mapping.entities
+    plans = [entity.plan for entity in session.checked.named(names)]
+    tables = written_tables(inverse_of(session, plans), plans, session.checked.besides(names))
+    written = [table.facts for table in tables.values()]
+    return SqlGrants(
+        live.sql_marks.writing, mapping, session.plans, captured, written, session.source.facts()
+    )
 
 
 @dataclass(frozen=True)
 class ReverseEdges:
     """The edges of the way back of the named entities, whether the job says that they are direct or not."""
 
-    context: JobContext
-    target: Target
+    session: JobSession
     names: Collection[str]
-    stop: Callable[[], bool]
 
     @cached_property
     def entities(self) -> tuple[CompiledEntity, ...]:
-        return self.context.checked.named(self.names)
+        return self.session.checked.named(self.names)
 
     @cached_property
     def source(self) -> SqlSource:
         """The primary alone: on a replica rows that were written just now are not there yet, and others still are."""
-        return self.context.sql.at_primary()
+        return self.session.sql.at_primary()
 
     @property
     def plans(self) -> list[EntityPlan]:
@@ -105,25 +103,25 @@ class ReverseEdges:
     @cached_property
     def inverse(self) -> Inverse:
         """With the table's name as the job has it, by which items are read."""
-        return inverse_of(self.context, self.plans)
+        return inverse_of(self.session, self.plans)
 
     @cached_property
     def stream(self) -> DynamoStream:
-        job = self.context.job
-        retry = Retry(backoff_of(job), self.stop)
+        job = self.session.job
+        retry = Retry(backoff_of(job), self.session.stop.is_set)
         clients = client_of(job, "dynamodb"), client_of(job, "dynamodbstreams")
-        return DynamoStream(*clients, self.target.design.name, retry)
+        return DynamoStream(*clients, self.session.design.name, retry)
 
     def hindrances(self) -> list[str]:
-        takes_rows = self.context.source.takes_rows
+        takes_rows = self.session.source.takes_rows
         return list(hindrances(self.inverse, self.entities, self.stream.state(), takes_rows=takes_rows))
 
     def unreadable(self) -> list[str]:
-        return list(unreadable(self.inverse, self.entities, takes_rows=self.context.source.takes_rows))
+        return list(unreadable(self.inverse, self.entities, takes_rows=self.session.source.takes_rows))
 
     def two_ways(self) -> list[str]:
         """Where these entities are direct, and no others."""
-        return list(shared_tables(self.context.checked.besides(self.names), self.inverse))
+        return list(shared_tables(self.session.checked.besides(self.names), self.inverse))
 
     def notes(self) -> list[str]:
         """What does not stand in the way, and may keep rows from being what their items say."""
@@ -133,28 +131,32 @@ class ReverseEdges:
 
     def sql_writers(self, *, refuse: bool) -> SqlWriters:
         """`refuse`: makes the triggers that are missing."""
-        job = self.context.job
-        tables = following(self.tables.values(), self.plans, self.context.plans)
-        with open_live(job, "reverse", stop=self.stop, patience=ONCE, source=self.context.source) as live:
-            return sql_writers(live.capture, job.name, tables, refuse=refuse)
+        tables = following(self.tables.values(), self.plans, self.session.plans)
+        return sql_writers(self.session.live.capture, self.session.job.name, tables, refuse=refuse)
 
     @cached_property
     def tables(self) -> dict[str, WrittenTable]:
-        return written_tables(self.inverse, self.plans, self.context.checked.besides(self.names))
+        return written_tables(self.inverse, self.plans, self.session.checked.besides(self.names))
+
+    def reader(self, work: Work, shards: StreamJournal) -> StreamReader:
+        return StreamReader(self.stream, shards, work, lease_s=self.session.job.tuning.lease_s)
+
+    def begin(self, shards: StreamJournal) -> None:
+        """With what is written from here on."""
+        begin(self.stream, shards)
 
     @contextmanager
-    def stage(self, journal: SqlJournal, settle_s: float = SETTLE_S) -> Iterator[Reverse]:
-        job = self.context.job
+    def stage(self, settle_s: float = SETTLE_S) -> Iterator[Reverse]:
+        target = self.session.target
         with closing(self.writer()) as rows:
-            remembered = remembered_of(job, journal, self.target.design.name)
             made = partial(items_by_row, self.source, self.entities)
-            edges = (self.target.store, rows, remembered, made)
+            edges = (target.store, rows, remembered_of(self.session), made)
             yield Reverse(self.inverse, self.tables, *edges, settle_s)
 
-    def verify(self, stage: Reverse, stop: Event, progress: Progress, settle_s: float) -> RowVerify:
-        """Of the rows that `stage` writes; it ends with Interrupted after `stop`."""
-        edges = (stage, self.source, self.entities, self.target.pages, stop, running_s)
-        return RowVerify(*edges, progress, self.context.job.tuning.page_rows, settle_s)
+    def verify(self, stage: Reverse, progress: Progress, settle_s: float) -> RowVerify:
+        """Of the rows that `stage` writes; it ends with Interrupted after the session's `stop`."""
+        edges = (stage, self.source, self.entities, self.session.target.pages, self.session.stop, running_s)
+        return RowVerify(*edges, progress, self.session.job.tuning.page_rows, settle_s)
 
     def move_counters(self) -> None:
         """Past the rows that are there, so that a service that inserts rows again does not meet them."""
@@ -162,7 +164,7 @@ class ReverseEdges:
             rows.move_counters([table.facts for table in self.tables.values()])
 
     def writer(self) -> SqlRowWriter:
-        job, settings, facts = self.context.job, self.context.job.source, self.source.facts()
+        job, settings, facts = self.session.job, self.session.job.source, self.source.facts()
         address = address_of(settings.url, settings.command, secret_providers(job.path.parent, job.target))
         options = ConnectionOptions(
             name=name_of(job.name, "reverse"),
@@ -170,4 +172,4 @@ class ReverseEdges:
             lock_wait_s=LOCK_WAIT_S,
             statement_timeout_s=settings.statement_timeout_s,
         )
-        return SqlRowWriter(address, options, Retry(backoff_of(job), self.stop), facts)
+        return SqlRowWriter(address, options, Retry(backoff_of(job), self.session.stop.is_set), facts)

@@ -8,12 +8,9 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
-from migrator.journal.identity import SqlIdentity
-from migrator.journal.phases import SqlEvidence, SqlPhases
-from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlInstances
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.language.redaction import hidden_by_pattern
 from migrator.mapping.model.capture import Installation
@@ -59,11 +56,9 @@ from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.phases import FilledTable, PhaseCache, refuse_missing
 from migrator.stages.reads.reads import MappedReads, Reads, question_named
 from migrator.stages.reads.shadow import Shadow
-from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live
-from migrator.stages.session import live as live_wiring
-from migrator.stages.session.job import JobContext, Requests, Target
-from migrator.stages.session.live import ConcurrentEdges, Live
+from migrator.stages.session.job import Requests, backoff_of, open_target
+from migrator.stages.session.live import open_live
+from migrator.stages.session.session import ConcurrentEdges, JobSession
 
 JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
 """A commit of the service may wait for the journal; its threads, which come again by themselves, must not wait for long."""
@@ -73,39 +68,35 @@ JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
 class Service:
     """The edges of a process of a service."""
 
-    context: JobContext
-    live: Live
-    target: Target
-    journal: SqlJournal
+    session: JobSession
     heartbeat: Heartbeat
 
 
 @contextmanager
 def open_service(
-    path: Path, name: str = "", version: str = "", stop: Callable[[], bool] = lambda: False
+    path: Path, name: str = "", version: str = "", stop: Event | None = None
 ) -> Iterator[Service]:
     """Everything that an adapter needs, from a job file. DynamoDB is not asked for anything yet.
 
     `name`, `version`: what the service calls itself; the job's name where it has none. Raises: what a wrong job, mapping,
     source or journal raises.
     """
-    job = job_wiring.read_job(path)
-    with (
-        job_wiring.open_job(job, "service", stop=stop) as context,
-        job_wiring.open_journal(job, stop, JOURNAL_PATIENCE) as journal,
-        live_wiring.open_live(job, "service", stop=stop, patience=job_wiring.backoff_of(job)) as live,
-    ):
-        # As long as a flush may take: a request under way is not cut short.
-        requests = Requests(max(job.tuning.workers, AT_ONCE) + 2, LONGEST_S, job_wiring.backoff_of(job))
-        target = job_wiring.open_target(job, context.checked.mapping.table, stop, requests)
-        me = this_process(name or job.name, version, revision=context.checked.mapping.revision)
-        yield Service(context, live, target, journal, _heartbeat(job, journal, me))
+    with JobSession(path, "service", patience=JOURNAL_PATIENCE, stop=stop) as session:
+        job, design, patience = session.job, session.checked.mapping.table, backoff_of(session.job)
+        _ = session.journal
+        stopped = session.stop.is_set
+        with open_live(job, "service", stop=stopped, patience=patience) as session.live:
+            # As long as a flush may take: a request under way is not cut short.
+            requests = Requests(max(job.tuning.workers, AT_ONCE) + 2, LONGEST_S, patience)
+            session.target = open_target(job, design, stopped, requests)
+            me = this_process(name or job.name, version, revision=session.checked.mapping.revision)
+            yield Service(session, _heartbeat(session, me))
 
 
-def _heartbeat(job: Job, journal: SqlJournal, me: Instance) -> Heartbeat:
-    lifetimes = live_wiring.lifetimes_of(job)
+def _heartbeat(session: JobSession, me: Instance) -> Heartbeat:
+    lifetimes = session.lifetimes
     return Heartbeat(
-        SqlInstances(journal.database, job.name),
+        session.instances,
         me,
         beat_s=lifetimes.beat_s,
         silent_s=lifetimes.silent_s,
@@ -145,19 +136,14 @@ _COMPLETE = "start the service without dual_write, writing to the table"
 @contextmanager
 def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[DualWriting]:
     """Raises: SettingsError where capture, the source or its settings do not fit; StoppedError, TargetError, SourceError."""
-    context = service.context
-    live_wiring.refuse_unknown(context.job, service.journal)
-    _need_rows(service)
-    standing = live_wiring.revisions_of(context, service.journal).standing()
-    refuse_new_revision(standing)
-    # To a mapping of before the triggers of the newest one seem stale: whether they are whole its relay looks.
-    installation = live_wiring.need_installation(service.live, context, is_old=standing == "old")
+    session = service.session
+    installation = _begun(session)
     role = marking_role(service, installation, options)
     with ExitStack() as stack:
         writer = stack.enter_context(
-            _open_writer(service, options) if options.writes else nullcontext(_Writer(None, None))
+            _open_writer(session, options) if options.writes else nullcontext(_Writer(None, None))
         )
-        captured = list(service.live.capture.captured(context.plans))
+        captured = list(session.live.capture.captured(session.plans))
         rules = Rules(
             capture=installation,
             tables=frozenset(table.name for table in captured),
@@ -167,26 +153,34 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[Dua
             clock=running_s,
             writes=options.writes,
         )
-        adapter = Adapter(service.live.sql_marks.writing, captured, rules)
+        adapter = Adapter(session.live.sql_marks.writing, captured, rules)
         sessions = Sessions(adapter.listening, writer.flush)
         stack.callback(sessions.detach)
         stack.enter_context(service.heartbeat.playing(role))
         yield DualWriting(adapter, sessions)
 
 
+def _begun(session: JobSession) -> Installation:
+    """The installation of capture beside which a service begins. Raises: as open_dual_writing does."""
+    session.refuse_unknown()
+    _need_rows(session)
+    standing = session.revisions.standing()
+    refuse_new_revision(standing)
+    # To a mapping of before the triggers of the newest one seem stale: whether they are whole its relay looks.
+    return session.need_installation(is_old=standing == "old")
+
+
 def marking_role(service: Service, installation: Installation, options: WritingOptions) -> Role:
     """Of a service that writes to SQL, whose source was captured as `known` says when it began."""
-    own = live_wiring.own_revision(service.context)
-    unmarked = partial(live_wiring.unmarked_by, own, service.journal, service.context.job)
-    return role_of(
-        service.live.sql_capture.at_once(), installation, partial(_need_rows, service), unmarked, options.mode
-    )
+    session = service.session
+    unmarked = partial(session.unmarked_by, session.own_revision())
+    at_once = session.live.sql_capture.at_once()
+    return role_of(at_once, installation, partial(_need_rows, session), unmarked, options.mode)
 
 
-def _need_rows(service: Service) -> None:
+def _need_rows(session: JobSession) -> None:
     """Raises: SettingsError where a write to SQL would reach no item any more."""
-    context = service.context
-    job_wiring.write_ownership(context.job, context.checked.mapping, service.journal).need_rows(_COMPLETE)
+    session.ownership.need_rows(_COMPLETE)
 
 
 # ── items written by the service itself ──
@@ -201,17 +195,16 @@ class _Writer:
 
 
 @contextmanager
-def _open_writer(service: Service, options: WritingOptions) -> Iterator[_Writer]:
-    job = service.context.job
+def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_Writer]:
+    job = session.job
     refuse_strict(
         options.mode,
-        is_file=engine_of(service.context.sql.dialect).is_file,
+        is_file=engine_of(session.sql.dialect).is_file,
         max_connections=job.source.max_connections,
         sessions=options.sessions or 1,
     )
     kind = WRITER_KINDS[options.mode]
-    context = replace(service.context, job=job.with_sessions(options.sessions))
-    with _open_shared_leases(service, context, kind) as (edges, shared_leases):
+    with _open_shared_leases(session, kind, job.with_sessions(options.sessions)) as (edges, shared_leases):
         left = LeftToTheRelay()
         yield _Writer(
             _before_commit(edges, shared_leases, options, left) if options.mode == "strict" else None,
@@ -223,13 +216,10 @@ def _open_writer(service: Service, options: WritingOptions) -> Iterator[_Writer]
 
 @contextmanager
 def _open_shared_leases(
-    service: Service, context: JobContext, kind: WriterKind
+    session: JobSession, kind: WriterKind, job: Job | None = None
 ) -> Iterator[tuple[ConcurrentEdges, SharedLeases]]:
-    """The edges of the service's writers, which have begun beside others."""
-    table_id = service.target.table_id()
-    with live_wiring.open_concurrent_edges(
-        context, service.target, service.journal, table_id, lambda: False
-    ) as opened:
+    """The edges of the service's writers, which have begun beside others. `job`: with the limits of its sessions."""
+    with session.open_concurrent(job) as opened:
         # Before every single request: one that is sent again may come long after the transaction's time.
         edges = opened.under(refuse_late)
         edges.live.tickets.highest()
@@ -244,22 +234,17 @@ def _open_shared_leases(
 def open_document_writing(service: Service, clients: Any, options: WritingOptions) -> Iterator[None]:
     """Items made right after each write of the clients, where the old side is tables of DynamoDB's, whose streams leave the
     marks. Raises: SettingsError where nothing is asked for, or capture does not fit; StoppedError, TargetError."""
-    context = service.context
+    session = service.session
     refuse_marks_alone(options.mode, flush=options.flush)
-    live_wiring.refuse_unknown(context.job, service.journal)
-    _need_rows(service)
-    standing = live_wiring.revisions_of(context, service.journal).standing()
-    refuse_new_revision(standing)
-    installation = live_wiring.need_installation(service.live, context, is_old=standing == "old")
+    installation = _begun(session)
     unmarked: tuple[str, ...] = ()
-    role = role_of(
-        service.live.capture, installation, partial(_need_rows, service), lambda: unmarked, options.mode
-    )
-    images = cast("StreamMarks", service.live.marks).images
+    need_rows = partial(_need_rows, session)
+    role = role_of(session.live.capture, installation, need_rows, lambda: unmarked, options.mode)
+    images = cast("StreamMarks", session.live.marks).images
     with ExitStack() as stack:
-        opened = stack.enter_context(_open_shared_leases(service, context, WRITER_KINDS["outbox"]))
+        opened = stack.enter_context(_open_shared_leases(session, WRITER_KINDS["outbox"]))
         edges, shared_leases = opened
-        documents = OldDocuments(images, cast("DocumentSource", context.source).finder)
+        documents = OldDocuments(images, cast("DocumentSource", session.source).finder)
         flush = Flush(documents, partial(_relay, edges), shared_leases, LeftToTheRelay())
         check = partial(service.heartbeat.check, role)
         listening = Clients(documents, check, flush.by(options.mode), options.mode == "strict")
@@ -281,7 +266,7 @@ def _before_commit(
         longest_s=options.longest_transaction_s,
         longest_write_s=options.longest_write_s,
     )
-    return BeforeCommit(strict, shared_leases, edges.context.sql.inside, off_loop, left)
+    return BeforeCommit(strict, shared_leases, edges.session.sql.inside, off_loop, left)
 
 
 def _relay(edges: ConcurrentEdges) -> Relay:
@@ -317,11 +302,11 @@ class Asking:
 
     @property
     def settings(self) -> ReadSettings:
-        return self.service.context.job.reads
+        return self.service.session.job.reads
 
     @cached_property
     def questions(self) -> dict[str, Question]:
-        checked = self.service.context.checked
+        checked = self.service.session.checked
         designs = Designs(checked.read_plans)
         return {
             name: Question(checked.mapping, pattern, designs)
@@ -331,7 +316,7 @@ class Asking:
     @cached_property
     def hidden(self) -> dict[str, Hidden]:
         """By pattern what is never shown."""
-        checked = self.service.context.checked
+        checked = self.service.session.checked
         return hidden_by_pattern(checked.mapping, checked.read_plans)
 
 
@@ -344,22 +329,22 @@ def question_of(asking: Asking, name: str) -> Question:
 def open_reading(asking: Asking) -> Iterator[MappedReads]:
     """Raises: StoppedError, SettingsError where the journal cannot be asked; TargetError where an index of a pattern that
     is not off is not there: a service should not start then."""
-    service, settings = asking.service, asking.settings
-    job, revision = service.context.job, service.context.checked.mapping.revision
-    heartbeat = service.heartbeat
+    session, heartbeat, settings = asking.service.session, asking.service.heartbeat, asking.settings
+    job, mapping = session.job, session.checked.mapping
+    revision = mapping.revision
     with ExitStack() as stack:
-        edges = stack.enter_context(_edges(service, *_callers(job)))
-        shadowed = stack.enter_context(_edges(service, *_shadows(job)))
+        edges = stack.enter_context(_edges(session, *_callers(job)))
+        shadowed = stack.enter_context(_edges(session, *_shadows(job)))
 
         def instance() -> str:
             return heartbeat.me.id
 
-        phases = PhaseCache(SqlPhases(service.journal.database, job.name), instance, settings.phase_cache_s)
-        target = job_wiring.target_with_short_wait(job)
+        phases = PhaseCache(session.phases, instance, settings.phase_cache_s)
+        target = session.target_with_short_wait
         filled = FilledTable(
             target.design.name,
             partial(target.admin.state, target.design),
-            partial(SqlIdentity(service.journal.database, job.name).tables_named, target.design.name),
+            partial(session.identity.tables_named, target.design.name),
         )
         role = Role("read", lambda: filled.refuse_other(phases.known().values()))
         stack.enter_context(heartbeat.playing(role))
@@ -367,22 +352,21 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
         indexes = {name: question.pattern.index for name, question in asking.questions.items()}
         states = {name: phases.state(name) for name in indexes}
         refuse_missing(states, indexes, target.design.name, partial(target.admin.state, target.design))
-        job_wiring.refuse_strange_start(job, service.journal)
-        live.refuse_unknown(job, service.journal)
+        session.refuse_strange_start()
+        session.refuse_unknown()
         role.look()
         blank = Window("", 0, "", heartbeat.me.service, revision, "service")
-        evidence = SqlEvidence(service.journal.database, job.name)
-        patterns = service.context.checked.mapping.patterns
+        evidence, patterns = session.evidence, mapping.patterns
         # By the journal's time: evidence of this host is judged beside moves that another host makes.
         clock = clock_of(evidence.now_s)
-        answers = answer_digests(service.context.checked.mapping, ())
+        answers = answer_digests(mapping, ())
         opened = ReadMetrics(evidence, blank, answers, instance, clock=clock, versions=phases.versions)
         metrics = stack.enter_context(opened)
 
         def sampler(name: str) -> Sampler:
             return Sampler(patterns[name], asking.hidden[name], instance(), revision)
 
-        lag = RelayLag(service.live.marks.state)
+        lag = RelayLag(session.live.marks.state)
         shadow = stack.enter_context(Shadow(settings.shadow, metrics, sampler, lag_s=lag))
         reads = Reads(phases, shadow, metrics, role.refuse)
         yield MappedReads(reads, asking.questions, edges, shadowed, settings, revision)
@@ -417,13 +401,14 @@ def _shadows(job: Job) -> tuple[ConnectionOptions, Requests]:
 
 
 @contextmanager
-def _edges(service: Service, connection_options: ConnectionOptions, requests: Requests) -> Iterator[Backends]:
+def _edges(
+    session: JobSession, connection_options: ConnectionOptions, requests: Requests
+) -> Iterator[Backends]:
     """Connections of their own: no read waits for one that a shadow holds."""
-    source = service.context.source.with_own_connections(connection_options, Retry(requests.backoff))
+    source = session.source.with_own_connections(connection_options, Retry(requests.backoff))
     try:
-        design = service.context.checked.mapping.table
-        sent = service.target.store.sent
-        target = job_wiring.open_target(service.context.job, design, lambda: False, requests, sent)
+        design, sent = session.checked.mapping.table, session.target.store.sent
+        target = open_target(session.job, design, lambda: False, requests, sent)
         yield Backends(source, target.store)
     finally:
         source.close()

@@ -245,10 +245,10 @@ def _check(right: Right) -> str:
 
 def complete(one: Acting) -> AbstractContextManager[None]:
     """The table is the truth of every pattern."""
-    with desk_of(one.made) as job_journal:
+    with desk_of(one.made) as session:
         for name in PATTERNS:
-            known = job_journal.phases.all().get(name, PatternPhase(name))
-            job_journal.phases.move(Move(name, known.state, State("complete"), "a test"), known.version)
+            known = session.phases.all().get(name, PatternPhase(name))
+            session.phases.move(Move(name, known.state, State("complete"), "a test"), known.version)
     return nullcontext()
 
 

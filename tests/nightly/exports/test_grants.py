@@ -245,9 +245,9 @@ def made_direct(made: Project, server: Server | None) -> None:
         if server.engine == "postgresql":
             # Whether a row that goes is referred to PostgreSQL asks as the table's owner.
             server.run(f"GRANT USAGE ON SCHEMA public TO {server.user}_owner")
-    with desk_of(made) as job_journal:
+    with desk_of(made) as session:
         for name in sound_mapping(made.folder / "mapping.yaml").mapping.patterns:
-            job_journal.phases.move(Move(name, OFF, State("complete"), "a test"), 0)
+            session.phases.move(Move(name, OFF, State("complete"), "a test"), 0)
     made.done("verify", str(made.job))
     made.job.write_text(made.job.read_text() + "writes: {direct: [invoice]}\n")
     made.done("capture", "install", str(made.job))

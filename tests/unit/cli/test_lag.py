@@ -11,10 +11,10 @@ import pytest
 from migrator.cli import lag
 from migrator.cli.lag import Lag
 from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlWriters, process_of
+from migrator.journal.writers import SqlWriters
 from migrator.mapping.model.live import Writer, WriterKind
-from migrator.stages.session import job as job_wiring
 from tests import pins
+from tests.support_session import session_by
 
 
 def writer(process: int, number: int, kind: WriterKind = "relay", *, fenced: bool = False) -> Writer:
@@ -60,13 +60,13 @@ def test_a_source_that_takes_connections_and_is_silent_is_not_waited_for(
             f"job: 1\nmapping: m.yaml\nsource: {url}\ntarget: {{table: Shop, endpoint: embedded}}\n"
         )
         (tmp_path / "m.yaml").write_text("mapping: 1\n")
-        assert lag.lag_of(job_wiring.read_job(tmp_path / "job.yaml"), journal).reason
+        assert lag.lag_of(session_by(journal, tmp_path / "job.yaml")).reason
 
 
 @pytest.mark.parametrize("kind", ["relay", "strict"])
 def test_writers_of_one_process_are_known_by_their_ids(kind: WriterKind) -> None:
     journal = SqlJournal.in_memory()
     one, other = (SqlWriters(journal.database, "T").enter(kind) for _ in range(2))
-    assert process_of(one) == process_of(other)
+    assert one.process == other.process
     assert one.id != other.id
     journal.close()

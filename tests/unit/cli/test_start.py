@@ -133,5 +133,5 @@ def test_a_command_is_declared_with_what_its_work_takes(words: tuple[str, ...], 
     # What asks whether the journal is the table's hands on the job that it has read.
     inner = getattr(work, "__wrapped__", None)
     if inner is not None:
-        given["command_job"] = given.pop("job")
+        given["session"] = given.pop("job")
     inspect.signature(inner or work).bind(**given)

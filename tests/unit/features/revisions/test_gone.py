@@ -17,6 +17,7 @@ from migrator.stages.live.relay import live_entities
 from tests.golden.heart import check
 from tests.support_fence import no_fence
 from tests.support_items import write_items
+from tests.support_session import session_by
 from tests.unit.stages.core.live_world import HEAD, MAPPING, SCHEMA, Shop
 
 NICKS = '  nicks: {table: users, items: {Nick: {key: ["MAIL#{name}", EMAIL]}}}\n'
@@ -47,7 +48,7 @@ class Leaving:
         )
 
     def replaced(self, **chosen: Any) -> int:
-        return self.stage(**chosen).run(self.journal, self.run)
+        return self.stage(**chosen).run(session_by(self.journal), self.run)
 
     def nicks(self) -> dict[ItemKey, Item]:
         return {

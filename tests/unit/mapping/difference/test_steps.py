@@ -117,10 +117,6 @@ def test_a_file_that_was_edited_meanwhile_stops_it_before_the_next_step() -> Non
 # ── where it is to go ──
 
 
-def under_way(change: RevisionChange, own: str) -> str:
-    return f"{own} during {change.before}>{change.after}"
-
-
 def asked(
     own: str, standing: Standing, *, is_left: bool = False, go_back: bool = False, again: bool = False
 ) -> Asked:
@@ -160,7 +156,7 @@ LEFT_AGAIN = asked("new", "old", is_left=True, again=True)
 def test_the_way_follows_from_the_file_and_the_journal(
     question: Asked, known: Known, way: Way | There
 ) -> None:
-    assert way_of(question, known, under_way) == way
+    assert way_of(question, known) == way
 
 
 @pytest.mark.parametrize(
@@ -187,7 +183,7 @@ def test_the_way_follows_from_the_file_and_the_journal(
 )
 def test_what_is_no_way_is_refused_with_what_to_do(question: Asked, known: Known) -> None:
     with pins.refused(SettingsError):
-        way_of(question, known, under_way)
+        way_of(question, known)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +196,7 @@ def test_what_is_no_way_is_refused_with_what_to_do(question: Asked, known: Known
     ],
 )
 def test_a_job_that_has_gone_back_is_there_where_it_is_said_once_more(question: Asked) -> None:
-    there = way_of(question, Known("old", "new", BACK_DONE), under_way)
+    there = way_of(question, Known("old", "new", BACK_DONE))
     assert isinstance(there, There)
     assert there.revision == "old"
     assert pins.said(there.advice)

@@ -10,6 +10,7 @@ from sqlalchemy import update
 from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from migrator.journal import schema
 from migrator.journal.findings import SqlFindingGroups
+from migrator.journal.lease import runs_as_they_stand
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.answers import answer_digests
@@ -122,11 +123,12 @@ class World:
 
     def report(self, options: ReportOptions = OPTIONS, **sides: Any) -> Report:
         records = ReportRecords(
-            self.journal,
+            runs_as_they_stand(self.journal, "shop"),
+            self.journal.tally,
             SqlFindingGroups(self.journal.database),
             self.evidence,
             self.phases,
-            SqlProcesses(self.journal.database, "shop"),
+            SqlProcesses(self.journal.database, "shop").minutes,
         )
         around = ReportContext(
             "shop",

@@ -333,10 +333,10 @@ def test_a_run_that_fails_is_told_and_one_that_was_stopped_is_not(tmp_path: Path
     run = journal.start_run(RunIdentity("verify", "shop", "table", "rev"))
     out = tmp_path / "out"
     hooks = [Hook(on=("run_failed",), command=f"cat > {out}")]
-    with suppress(Interrupted), RunEnd(journal, run, hooks):
+    with suppress(Interrupted), RunEnd(journal.end_run, run, hooks):
         raise Interrupted("stopped")
     assert not out.exists()
-    with pytest.raises(StoppedError), RunEnd(journal, run, hooks):
+    with pytest.raises(StoppedError), RunEnd(journal.end_run, run, hooks):
         raise StoppedError("DynamoDB gave up")
     event = json.loads(out.read_text())
     assert (event["event"], event["job"], event["run"], event["kind"]) == (

@@ -1,0 +1,646 @@
+"""`JobSession`: every edge of one job, each opened when it is first asked for, and closed as its block ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.control import ControlItem, control_state
+from migrator.dynamodb.store import by_condition
+from migrator.journal.changes import SqlChanges
+from migrator.journal.findings import SqlFindingGroups
+from migrator.journal.identity import SqlIdentity
+from migrator.journal.lease import JoinedLease, RunLease, is_doing, runs_as_they_stand
+from migrator.journal.memory import SqlMemory, SqlOpenFindings
+from migrator.journal.operations import SqlProcesses
+from migrator.journal.phases import SqlEvidence, SqlPhases
+from migrator.journal.run_starts import idle_s, installation_of, keep_look, look_before, unverified_run
+from migrator.journal.runs import SqlJournal
+from migrator.journal.shares import SqlShares
+from migrator.journal.traces import SqlTraces
+from migrator.journal.writers import SqlInstances, SqlRevisions, SqlWriters, answers_of, digests_of, newest_of
+from migrator.mapping.check.check import Checked
+from migrator.mapping.check.keys import groups_text
+from migrator.mapping.difference.answers import answer_digests, items_digest
+from migrator.mapping.items.changes import marked_columns
+from migrator.mapping.items.reach import image_keys
+from migrator.mapping.language.parse import ParsedMapping
+from migrator.mapping.language.plan import columns_digest
+from migrator.mapping.model.capture import Installation
+from migrator.mapping.model.edges import ControlState
+from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.instances import Answered, Lifetimes, Newest, Revision, Revisions, ServiceRegistry
+from migrator.mapping.model.journal import Run
+from migrator.mapping.model.live import MARKS_COUNTED, ActivityCounts, Root, Tickets
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.table import TableDesign
+from migrator.runtime.errors import MappingError
+from migrator.runtime.retry import Backoff, Retry, running_s
+from migrator.settings.job import Job
+from migrator.settings.transforms import checked_on, read_mapping, with_writes
+from migrator.source.engines.base import ConnectionOptions, name_of
+from migrator.source.engines.reflect import of_kind
+from migrator.source.reader import SqlSource
+from migrator.source.sql.server_facts import SourceHealth, source_health
+from migrator.stages.core import ownership as owner
+from migrator.stages.core.ownership import Keeping, OnRecord
+from migrator.stages.core.removal import Forget
+from migrator.stages.cutover.moves import WriteOwnership
+from migrator.stages.live import capture
+from migrator.stages.live.capture import CaptureStage, CaptureStatus
+from migrator.stages.live.refresh import Refresh
+from migrator.stages.live.relay import Relay, RelayOptions, live_entities
+from migrator.stages.live.rounds import LiveEntity
+from migrator.stages.live.whole import WholeTable
+from migrator.stages.live.writers import Purge, WriterHeartbeats, both
+from migrator.stages.session import job as openings
+from migrator.stages.session.job import JobSource, Requests, Target, backoff_of, design_for, open_target
+from migrator.stages.session.live import DDL_PATIENCE, ONCE, Live, lifetimes_of, open_live
+
+_ANSWER_S = 5.0
+_SHORT_WAIT_S = 5.0
+"""How long a table is asked which journal is its own, where the answer is not needed to go on."""
+
+
+class Held(Protocol):
+    """A lease that a run has."""
+
+    def check(self) -> None:
+        """Raises: StoppedError where it is lost."""
+
+
+class JobSession:
+    """Every edge of one job. None is opened before a part needs it, and all are closed as the block ends.
+
+    `job`: its file, or the job as it was read. `command`: what the source's administrator sees beside the job's name.
+    `workers`: how many read the source at once; None: as the job says. `parsed`: another revision than the mapping's file.
+    `patience`: how long a journal that is away is waited for, and `live_patience`: capture's part of the source; None: as
+    the job says. `gone`: ids of silent instances that count no more. `stop`: set where nothing is to be waited for any more.
+    """
+
+    def __init__(
+        self,
+        job: Job | Path,
+        command: str = "",
+        *,
+        workers: int | None = None,
+        parsed: ParsedMapping | None = None,
+        patience: Backoff | None = None,
+        live_patience: Backoff = DDL_PATIENCE,
+        gone: Collection[str] = (),
+        stop: Event | None = None,
+    ) -> None:
+        self.path = job if isinstance(job, Path) else job.path
+        if isinstance(job, Job):
+            self.job = job
+        self.command, self.workers, self.patience, self.live_patience = (
+            command,
+            workers,
+            patience,
+            live_patience,
+        )
+        self.gone = gone
+        self.stop = stop or Event()
+        self._other_revision = parsed
+        self._outer: JobSession | None = None
+        self._open_until = ExitStack()
+
+    def __enter__(self) -> JobSession:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._open_until.close()
+
+    @contextmanager
+    def another(
+        self,
+        command: str,
+        *,
+        job: Job | None = None,
+        workers: int | None = None,
+        parsed: ParsedMapping | None = None,
+        live_patience: Backoff = DDL_PATIENCE,
+        gone: Collection[str] = (),
+    ) -> Iterator[JobSession]:
+        """The job, or the same with other limits (`job`), with this session's journal, and its own source and table until
+        the block ends. Raises: where the mapping does not fit the source, as checked_on does."""
+        opened = JobSession(
+            job or self.job,
+            command,
+            workers=workers,
+            parsed=parsed,
+            live_patience=live_patience,
+            gone=gone,
+            stop=self.stop,
+        )
+        opened._outer = self
+        with opened:
+            _ = opened.checked
+            yield opened
+
+    # ── the job and its mapping ──
+
+    @cached_property
+    def job(self) -> Job:
+        return openings.read_job(self.path)
+
+    @cached_property
+    def parsed(self) -> ParsedMapping:
+        """The mapping, faults included."""
+        return self._other_revision or read_mapping(self.job.mapping)
+
+    @property
+    def mapping(self) -> MappingModel:
+        """As its file says. Raises: MappingError where its form has faults."""
+        if self.parsed.faults:
+            raise MappingError(self.parsed.faults)
+        return self.parsed.mapping
+
+    @property
+    def design(self) -> TableDesign:
+        """The table under the job's name for it."""
+        return design_for(self.job, self.mapping.table)
+
+    @cached_property
+    def checked(self) -> Checked:
+        """The mapping laid over the source."""
+        return with_writes(checked_on(self.source, self.parsed), self.job.direct, self.job.keep)
+
+    @property
+    def plans(self) -> list[EntityPlan]:
+        return list(self.checked.plans)
+
+    # ── the source ──
+
+    @cached_property
+    def source(self) -> JobSource:
+        job = self.job
+        providers = openings.secret_providers(job.path.parent, job.target)
+        name, workers = name_of(job.name, self.command), self.workers or job.tuning.workers
+        retry = Retry(backoff_of(job), self.stop.is_set)
+        work = openings.Work(name, workers, retry, providers, job.pools_apart)
+        return self._open_until.enter_context(openings.open_source(job.source, self.parsed, work))
+
+    @property
+    def sql(self) -> SqlSource:
+        """The source, for what asks it by SQL. Raises: SettingsError where it is no database."""
+        return of_kind(self.source, SqlSource)
+
+    @cached_property
+    def live(self) -> Live:
+        """Capture's edges, by the source's connections."""
+        return self._open_until.enter_context(self.open_live(self.command, self.live_patience))
+
+    def open_live(self, command: str, patience: Backoff = DDL_PATIENCE) -> AbstractContextManager[Live]:
+        """The same under another name, and as patient."""
+        return open_live(self.job, command, stop=self.stop.is_set, patience=patience, source=self.source)
+
+    @contextmanager
+    def strained(self) -> Iterator[JobSource]:
+        """The source on a connection of its own, which none of the work's can keep waiting; made when it is first asked."""
+        options = ConnectionOptions(
+            name=name_of(self.job.name, "pace"),
+            pool_size=1,
+            lock_wait_s=_ANSWER_S,
+            pool_wait_s=_ANSWER_S,
+            statement_timeout_s=_ANSWER_S,
+        )
+        with closing(self.source.with_own_connections(options, Retry(ONCE))) as source:
+            yield source
+
+    def health(self) -> SourceHealth:
+        return source_health(self.sql.dialect, self.sql.query, self.sql.pooling())
+
+    def open_own_live(self, command: str, patience: Backoff | None = None) -> AbstractContextManager[Live]:
+        """Capture's edges by connections of their own, whoever reads the rows."""
+        return open_live(self.job, command, stop=self.stop.is_set, patience=patience or self.live_patience)
+
+    # ── the table ──
+
+    @cached_property
+    def target(self) -> Target:
+        return open_target(self.job, self.mapping.table, self.stop.is_set)
+
+    @cached_property
+    def table_id(self) -> str:
+        """Of the table, which must be there and fit the mapping. Raises: TargetError."""
+        return self.target.table_id()
+
+    @cached_property
+    def target_with_short_wait(self) -> Target:
+        """The table, for what is asked of it before and after the command's own work; nothing of that waits for long."""
+        if self._outer is not None:
+            return self._outer.target_with_short_wait
+        backoff = Backoff(attempts=2, base_s=0.1, cap_s=0.2, limit_s=_SHORT_WAIT_S)
+        return open_target(self.job, self.mapping.table, _never, Requests(2, _SHORT_WAIT_S, backoff))
+
+    # ── the journal ──
+
+    @cached_property
+    def journal(self) -> SqlJournal:
+        """Raises: as open_journal does."""
+        if self._outer is not None:
+            return self._outer.journal
+        return self._open_until.enter_context(
+            openings.open_journal(self.job, self.stop.is_set, self.patience)
+        )
+
+    def lease(self, doing: str = "") -> RunLease:
+        """The job's, to be held by a block. Raises: SettingsError there, where another run of the job is at work."""
+        return RunLease(self.journal, self.job.name, doing=doing)
+
+    def shares(self, scope: str) -> SqlShares:
+        """The parts of the job's budgets that processes of `scope` have."""
+        return SqlShares(self.journal.database, self.job.name, scope, self.lifetimes.silent_s)
+
+    def joined_lease(self) -> JoinedLease:
+        """Of the process that has begun the run, which another one joins while it is held."""
+        return JoinedLease(self.journal, self.job.name)
+
+    def is_doing(self, doing: str) -> bool:
+        """Whether a process that holds the job's lease does this."""
+        return is_doing(self.journal, self.job.name, doing)
+
+    def try_journal(self) -> str:
+        """Its name, once the job's lease was taken and given back, and what is done with each of our tables tried."""
+        with self.lease():
+            self.journal.probe()
+            return self.journal.name
+
+    @property
+    def identity(self) -> SqlIdentity:
+        return SqlIdentity(self.journal.database, self.job.name)
+
+    @property
+    def phases(self) -> SqlPhases:
+        return SqlPhases(self.journal.database, self.job.name)
+
+    @property
+    def evidence(self) -> SqlEvidence:
+        return SqlEvidence(self.journal.database, self.job.name)
+
+    @property
+    def instances(self) -> SqlInstances:
+        return SqlInstances(self.journal.database, self.job.name)
+
+    @property
+    def processes(self) -> SqlProcesses:
+        return SqlProcesses(self.journal.database, self.job.name)
+
+    @property
+    def finding_groups(self) -> SqlFindingGroups:
+        return SqlFindingGroups(self.journal.database)
+
+    @property
+    def changes(self) -> SqlChanges:
+        """Of the mapping."""
+        return SqlChanges(self.journal.database, self.job.name)
+
+    @property
+    def memory(self) -> SqlMemory:
+        return SqlMemory(self.journal.database, self.table_id)
+
+    @property
+    def writers(self) -> SqlWriters:
+        return SqlWriters(self.journal.database, self.table_id)
+
+    def writers_of_tables(self) -> list[SqlWriters]:
+        """Of each table that the job has had a run on; none is asked."""
+        tables = dict.fromkeys(run.identity.table_id for run in self.journal.runs(self.job.name))
+        return [SqlWriters(self.journal.database, table_id) for table_id in tables]
+
+    @property
+    def open_findings(self) -> SqlOpenFindings:
+        """What the job's relays found and still holds."""
+        return SqlOpenFindings.of_relays(
+            self.journal.database, self.job.name, self.journal.runs(self.job.name)
+        )
+
+    @property
+    def lifetimes(self) -> Lifetimes:
+        return lifetimes_of(self.job)
+
+    def on_record(self) -> OnRecord:
+        """What the journal says of the job."""
+        return openings.on_record(self.job, self.journal)
+
+    @property
+    def ownership(self) -> WriteOwnership:
+        return openings.write_ownership(self.job, self.mapping, self.journal)
+
+    def service_registry(self) -> ServiceRegistry:
+        """The instances of the job's services, as its journal knows them."""
+        instances = self.instances
+        known = ServiceRegistry(tuple(instances.known()), instances.now_s(), self.lifetimes.gone_s)
+        return known.without(self.gone) if self.gone else known
+
+    def runs_as_they_stand(self, *, relays_work: bool = True) -> list[Run]:
+        """The job's, with those that nobody works on any more."""
+        return runs_as_they_stand(self.journal, self.job.name, relays_work=relays_work)
+
+    def newest(self) -> Newest | None:
+        return newest_of(self.journal.database, self.job.name)
+
+    def answers(self) -> Mapping[str, Answered]:
+        return answers_of(self.journal.database, self.job.name)
+
+    def digests(self) -> Mapping[str, str]:
+        return digests_of(self.journal.database, self.job.name)
+
+    def installation_of(self, run: Run) -> str | None:
+        return installation_of(self.journal.database, run.id)
+
+    def look_before(self, run: Run) -> ActivityCounts | None:
+        return look_before(self.journal.database, run.id)
+
+    def idle_s(self, run: Run) -> float:
+        """Since anything of the run was kept."""
+        return idle_s(self.journal.database, run)
+
+    def keep_look(self, run: Run, counts: ActivityCounts) -> None:
+        keep_look(self.journal.database, run.id, counts)
+
+    # ── revisions of the mapping ──
+
+    def own_revision(self) -> Revision:
+        """What the job's mapping and the columns that it reads are now; entities that are not direct alone.
+
+        What is written together is part of it: a relay that knows nothing of a group would write its items one by one.
+        """
+        checked, plans = self.checked, self.plans
+        answers = answer_digests(checked.mapping, checked.read_plans)
+        # With the columns as they are: another type of one gives other items, though the mapping means the same.
+        meant = items_digest(checked.mapping, checked.read_plans) + groups_text(checked.mapping)
+        meaning, marked = columns_digest(meant, plans), marked_columns(plans)
+        revision, text = checked.mapping.revision, checked.mapping.text
+        return Revision(self._writing_digest(), revision, meaning, answers, marked, text)
+
+    def revision_at_work(self) -> Revision:
+        """The same as the journal names it, where the newest one is written in other words."""
+        own = Revision(self._writing_digest(), self.checked.mapping.revision)
+        return own.named_by(self.newest(), self.own_revision)
+
+    def _writing_digest(self) -> str:
+        mapping = self.checked.mapping
+        return columns_digest(mapping.revision + groups_text(mapping), self.plans)
+
+    @property
+    def revisions(self) -> SqlRevisions:
+        return SqlRevisions(self.journal.database, self.job.name, self.own_revision())
+
+    def unmarked_by(self, own: Revision) -> Sequence[str] | None:
+        """What marks by the job's newest mapping are made of and marks by `own` are not; None where that is not known."""
+        return own.unmarked(self.newest())
+
+    # ── capture ──
+
+    @property
+    def capture(self) -> CaptureStage:
+        return self.capture_by(self.live)
+
+    def capture_by(self, live: Live) -> CaptureStage:
+        return CaptureStage(live.capture, self.job.name, self.mapping.table)
+
+    def installation(self) -> Installation | None:
+        """The job's installation of capture, None where there is none. Raises: as need_installation does."""
+        return self.capture.installation_of_job(self.plans)
+
+    def need_installation(self, *, is_old: bool = False) -> Installation:
+        """The job's installation of capture. `is_old`: the mapping is not the one that capture is for any more.
+
+        Raises: SettingsError where there is none, where it is another job's, or where it does not capture all that the
+        mapping reads.
+        """
+        return self.capture.need_installation(self.plans, is_old=is_old)
+
+    def capture_status(self) -> CaptureStatus:
+        """What is captured in the source, asked once, and whether triggers or services leave its marks."""
+        with self.open_live("doctor", ONCE) as live:
+            return self.capture_by(live).status(self.plans)
+
+    def waiting_rows(self) -> int:
+        """The number of rows that the first MARKS_COUNTED pending marks name: a backlog costs its rows, not its changes."""
+        keys = {one.name: one.table.primary_key for one in self.live.capture.captured(self.plans)}
+        marks = self.live.marks.look(-1, MARKS_COUNTED)
+        images = ((mark, mark.after or mark.before or {}) for mark in marks)
+        named = ([image.get(name) for name in keys.get(mark.table) or image] for mark, image in images)
+        return len({repr((mark.root, mark.table, key)) for mark, key in zip(marks, named, strict=True)})
+
+    def unverified(self, installation: Installation | None) -> str:
+        """What the table may miss, and what to do; '' for nothing."""
+        return capture.unverified(installation, partial(unverified_run, self.journal.database, self.job.name))
+
+    def changes_counted(self) -> ActivityCounts:
+        """What the source counts of changes in the tables that entities read."""
+        return self.live.activity.look([table.name for table in self.live.capture.captured(self.plans)])
+
+    # ── whether source, journal and table belong together ──
+
+    @property
+    def control(self) -> ControlItem:
+        return self.control_of(self.target)
+
+    def control_of(self, target: Target) -> ControlItem:
+        """The table's control item, whose writers stop when another journal has become the table's."""
+
+        def changed(state: ControlState) -> None:
+            owner.refuse_another(state, self.job.name, self.on_record(), target.design.name)
+
+        return ControlItem(target.store, changed)
+
+    def keeping(self, tickets: Tickets, control: ControlItem) -> Keeping:
+        return Keeping(
+            job=self.job.name,
+            table=self.target.design.name,
+            table_id=self.table_id,
+            tickets=tickets,
+            memory=self.memory,
+            control=control,
+            identity=self.identity,
+            on_record=self.on_record,
+            is_empty=lambda: not any(self.target.pages()),
+        )
+
+    def refuse_strange(self, target: Target, *, older: bool = True) -> None:
+        """Raises: as the stage's does."""
+        self._refuse_strange(control_state(target.store), older=older)
+
+    def refuse_strange_start(self) -> None:
+        """The same before a service reads; a table that cannot be asked does not keep it from starting."""
+        state = owner.state_at_start(lambda: control_state(self.target_with_short_wait.store))
+        self._refuse_strange(state, older=True)
+
+    def _refuse_strange(self, state: ControlState, *, older: bool) -> None:
+        owner.refuse_strange(
+            *(state, self.job.name, self.design.name, self.on_record),
+            *(self.identity.knows_job, self.mapping.patterns),
+            older=older,
+        )
+
+    def refuse_unknown(self, *, begins: bool = False, unless: Callable[[], bool] = lambda: False) -> None:
+        """Raises: as the stage's does. The source is asked by a connection of its own."""
+
+        def installation() -> Installation | None:
+            with open_live(self.job, "journal", patience=ONCE) as live:
+                return live.capture.installation()
+
+        owner.refuse_unknown(
+            *(self.job.name, self.journal.name, self.identity.knows_job, installation),
+            begins=begins,
+            unless=unless,
+        )
+
+    def keep_on_record(self) -> None:
+        target = self.target_with_short_wait
+        control = self.control_of(target.fenced(by_condition))
+        owner.keep_on_record(control, self.job.name, self.on_record, target.table_id)
+
+    # ── writing beside others ──
+
+    def heartbeats(self, revisions: Revisions) -> WriterHeartbeats:
+        """A place among the table's writers, to be held by a block."""
+        sent = self.target.store.sent
+        return WriterHeartbeats(self.writers, revisions, self.lifetimes, running_s, lambda: sent.unanswered)
+
+    @contextmanager
+    def open_concurrent(self, job: Job | None = None) -> Iterator[ConcurrentEdges]:
+        """Everything that a writer beside others needs, its heartbeats running. `job`: with other limits of connections."""
+        opened = open_live(
+            *(job or self.job, "live"),
+            stop=self.stop.is_set,
+            patience=backoff_of(self.job),
+            source=self.source,
+        )
+        with (
+            opened as live,
+            self.heartbeats(self.revisions) as heartbeats,
+        ):
+            # Before every single request: a retry may come long after its batch began.
+            yield ConcurrentEdges(self, live, self.target.fenced(heartbeats.check), heartbeats)
+
+    def purge(self, check: Callable[[], None], *, dry_run: bool) -> Purge:
+        """What takes tombstones away, each by its ticket: a request that arrives an hour late deletes nothing else."""
+        store = ConditionalWrites(self.target.store if dry_run else self.target.store.fenced(by_condition))
+        return Purge(store, self.writers, self.target.design, self.lifetimes, check, dry_run=dry_run)
+
+    def forgetting(self, roots: Sequence[Root], *, check: Callable[[], None], live: Live | None) -> Forget:
+        """What forgets a row. `live`: capture's edges where it is installed; None where no change leaves a mark."""
+        tuning, writers, target = self.job.tuning, self.writers, self.target.fenced(check)
+        entities = {entity.name: entity for entity in self.checked.entities}
+        marks, captured = (None, ()) if live is None else (live.marks, live.capture.captured(self.plans))
+        return Forget(
+            roots=roots,
+            entity=entities[roots[0][0]],
+            source=self.source.at_primary(),
+            store=target.store,
+            tombstone_store=ConditionalWrites(target.store),
+            design=target.design,
+            traces=SqlTraces(self.journal.database, self.job.name, self.table_id),
+            writers=writers,
+            now_s=writers.now_s,
+            highest=self.memory.highest,
+            lifetimes=self.lifetimes,
+            wait=target.store.retry.wait,
+            check=check,
+            marks=marks,
+            captured={table.name: table for table in captured},
+            segments=tuning.scan_segments,
+            workers=tuning.workers,
+            stop=self.stop,
+        )
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class ConcurrentEdges:
+    """The edges of a writer of items beside others. `target`: asks the writer's heartbeat before each request."""
+
+    session: JobSession
+    live: Live
+    target: Target
+    heartbeats: WriterHeartbeats
+
+    @property
+    def lifetimes(self) -> Lifetimes:
+        return self.heartbeats.lifetimes
+
+    @property
+    def memory(self) -> SqlMemory:
+        return self.session.memory
+
+    @cached_property
+    def entities(self) -> dict[str, LiveEntity]:
+        checked = self.session.checked
+        return live_entities(checked.mapping, checked.entities, self.session.source)
+
+    @cached_property
+    def store(self) -> ConditionalWrites:
+        return ConditionalWrites(self.target.store)
+
+    @cached_property
+    def control(self) -> ControlItem:
+        return self.session.control_of(self.target)
+
+    @cached_property
+    def open_findings(self) -> SqlOpenFindings:
+        session = self.session
+        return SqlOpenFindings(session.journal.database, session.job.name, session.table_id)
+
+    def under(self, check: Callable[[], None]) -> ConcurrentEdges:
+        """The same, every request of which asks `check` as well as the heartbeat."""
+        return replace(self, target=self.target.fenced(both(self.heartbeats.check, check)))
+
+    def guard(self) -> None:
+        """Raises: SettingsError where source, journal and table do not belong together any more (rule 8)."""
+        owner.refuse_other_table(self.target.table_id(), self.session.table_id, self.target.design.name)
+        self.session.keeping(self.live.tickets, self.control).guard()
+
+    def refresh(self, check: Callable[[], None]) -> Refresh:
+        return Refresh(
+            rows=self.session.source,
+            store=self.store,
+            tickets=self.live.tickets,
+            memory=self.memory,
+            control=self.control,
+            entities=self.entities,
+            table=self.target.design,
+            revision=self.session.checked.mapping.revision,
+            clock=self.heartbeats.now_s,
+            check=check,
+            objects=self.target.objects,
+        )
+
+    def relay(self, check: Callable[[], None]) -> Relay:
+        plans = [edge.compiled.plan for edge in self.entities.values()]
+        captured = {table.name: table for table in self.live.capture.captured(plans)}
+        mapping, source = self.session.checked.mapping, self.session.source
+        keys = {name: image_keys(mapping, edge.compiled.plan) for name, edge in self.entities.items()}
+        options = RelayOptions(lease_s=self.session.job.tuning.lease_s)
+        by_name = {name: edge.compiled.plan for name, edge in self.entities.items()}
+        return Relay(
+            *(self.live.marks, source, self.refresh(check), self.open_findings),
+            *(captured, keys, options),
+            whole_table=WholeTable(by_name, source, self.target.design, self.target.pages),
+        )
+
+    def entities_by_table(self) -> dict[str, str]:
+        """By captured table the entities whose items follow from its rows, with commas between: a metric's label."""
+        captured = self.live.capture.captured([edge.compiled.plan for edge in self.entities.values()])
+        return {
+            table.name: ",".join(sorted({lookup.entity for lookup in table.lookups})) for table in captured
+        }
+
+    def encoding_relay(self, check: Callable[[], None]) -> Relay:
+        """One with a function generated for each entity, which pays where it goes on."""
+        relay = self.relay(check)
+        encoders = encoders_of(relay.refresh.rows, relay.refresh.entities)
+        return replace(relay, refresh=replace(relay.refresh, encoders=encoders))
