@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,16 +16,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from migrator.cli.drawings import (
-    money,
-    ms_text,
-    number_text,
-    rate_text,
-    size_text,
-)
 from migrator.cli.inert import inert, name_text, plain
 from migrator.cli.relay_text import open_line
+from migrator.cli.text import usd
 from migrator.mapping.model.durations import age_text, minute
+from migrator.mapping.model.evidence import Side
+from migrator.mapping.model.report import Curve, PhaseMove, Span, Timeline, WorkSeries, WorkSpan
 from migrator.runtime.errors import SettingsError
 
 
@@ -109,3 +107,244 @@ def write_page(path: Path, text: str) -> None:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         raise SettingsError(f"--html {path}: it cannot be written ({error.strerror})") from None
+
+
+# ── Drawings ──
+
+
+_BAR, _GAP = 10.0, 2.0
+_LANE, _LOWER = 64.0, 36.0
+_LEFT, _TOP, _WIDE, _HIGH = 46.0, 12.0, 250.0, 108.0
+_LEAST = 1.0
+"""The height of a column of little: of nothing there is none."""
+_NINES = 3.0
+"""The width of a curve's picture, as nines: 3 is 99.9 %."""
+_TICKS = (0.0, 50.0, 90.0, 99.0, 99.9)
+_STEPS = (1, 2, 5)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """`kind`: same, transient, different or errors, which decides its colour."""
+
+    kind: str
+    x: float
+    y: float
+    width: float
+    height: float
+    span: Span
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Two lanes: above, all that was compared; below, on a scale of its own, what differed or failed."""
+
+    width: float
+    height: float
+    middle: float
+    bars: Sequence[Bar]
+    most: int
+    most_bad: int
+
+
+def bars_of(timeline: Timeline) -> Bars:
+    spans = timeline.spans
+    most = max((span.all for span in spans), default=0)
+    most_bad = max((span.different + span.errors for span in spans), default=0)
+    drawn = [
+        bar for position, span in enumerate(spans) for bar in _bars(position, span, most or 1, most_bad or 1)
+    ]
+    width = max(1, len(spans)) * _BAR
+    return Bars(width, _LANE + 2 * _GAP + _LOWER, _LANE + _GAP, drawn, most, most_bad)
+
+
+def _bars(position: int, span: Span, most: int, most_bad: int) -> Iterator[Bar]:
+    x, width = position * _BAR + _GAP / 2, _BAR - _GAP
+    y = _LANE
+    for kind, count in (("same", span.same), ("transient", span.transient)):
+        height = _LANE * count / most
+        y -= height
+        if count:
+            yield Bar(kind, x, round(y, 2), width, round(height, 2), span)
+    y = _LANE + 2 * _GAP
+    for kind, count in (("different", span.different), ("errors", span.errors)):
+        height = _LOWER * count / most_bad
+        if count:
+            yield Bar(kind, x, round(y, 2), width, round(height, 2), span)
+        y += height
+
+
+# ── what was written, and how late ──
+
+
+@dataclass(frozen=True)
+class Column:
+    x: float
+    y: float
+    height: float
+    span: WorkSpan
+    value: float
+
+
+@dataclass(frozen=True)
+class MoveMark:
+    """A move of a pattern at its time; moves of other times have none."""
+
+    x: float
+    move: PhaseMove
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One figure over time, each span a column of `column` width. `most`: the highest; the scale is this one's own."""
+
+    name: str
+    width: float
+    height: float
+    column: float
+    columns: Sequence[Column]
+    moves: Sequence[MoveMark]
+    most: float
+
+
+def columns_of(work: WorkSeries, moves: Sequence[PhaseMove]) -> list[Columns]:
+    """Items, write units and lag, one below the other, with the moves of this time in each."""
+    marks = moves_at(work.width_s, [span.begun_at for span in work.spans], moves)
+    return [
+        _columns(name, [(span, value(span)) for span in work.spans], marks)
+        for name, value in _FIGURES.items()
+        if work.spans
+    ]
+
+
+_FIGURES: Mapping[str, Callable[[WorkSpan], float]] = {
+    "items": lambda span: span.items,
+    "write units": lambda span: span.write_units,
+    "lag": lambda span: span.lag_s,
+}
+
+
+def _columns(name: str, values: Sequence[tuple[WorkSpan, float]], marks: Sequence[MoveMark]) -> Columns:
+    most = max(value for _, value in values)
+    drawn = [
+        Column(place * _BAR + _GAP / 2, round(_LOWER - height, 2), round(height, 2), span, value)
+        for place, (span, value) in enumerate(values)
+        if value and (height := max(_LEAST, _LOWER * value / most))
+    ]
+    return Columns(name, len(values) * _BAR, _LOWER, _BAR - _GAP, drawn, marks, most)
+
+
+def moves_at(width_s: int, places: Sequence[int], moves: Sequence[PhaseMove]) -> list[MoveMark]:
+    if not places:
+        return []
+    shares = [((move.at - places[0]) / width_s, move) for move in moves]
+    return [MoveMark(round(share * _BAR, 2), move) for share, move in shares if 0 <= share <= len(places)]
+
+
+@dataclass(frozen=True)
+class Tick:
+    at: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Percentiles from left to right, each nine as wide as the one before; milliseconds from below, logarithmic."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    bottom: float
+    paths: Mapping[Side, str]
+    across: Sequence[Tick]
+    up: Sequence[Tick]
+
+
+def curves_of(latency: Mapping[Side, Curve]) -> Curves:
+    """The curves of one pattern, on one scale."""
+    values = [max(ms, 0.001) for curve in latency.values() for _, ms in curve.points]
+    ticks = list(_powers(min(values), max(values)))
+    low, high = math.log10(ticks[0]), math.log10(ticks[-1])
+
+    def up(ms: float) -> float:
+        return round(_TOP + _HIGH * (1 - (math.log10(max(ms, 0.001)) - low) / (high - low)), 2)
+
+    paths: dict[Side, str] = {
+        side: "M" + "L".join(f"{_across(share)},{up(ms)}" for share, ms in curve.points)
+        for side, curve in latency.items()
+    }
+    return Curves(
+        width=_LEFT + _WIDE + 20,
+        height=_TOP + _HIGH + 22,
+        left=_LEFT,
+        right=_LEFT + _WIDE,
+        bottom=_TOP + _HIGH,
+        paths=paths,
+        across=[Tick(_across(share), "min" if not share else f"p{share:g}") for share in _TICKS],
+        up=[Tick(up(ms), ms_text(ms)) for ms in ticks],
+    )
+
+
+def _across(percentile: float) -> float:
+    nines = -math.log10(1 - percentile / 100)
+    return round(_LEFT + _WIDE * min(nines, _NINES) / _NINES, 2)
+
+
+def _powers(low: float, high: float) -> Iterator[float]:
+    """Round numbers from below the lowest to above the highest: powers of ten, with steps between where they are few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps: Sequence[int] = (1,) if last - first > 2 else _STEPS
+    every = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    below = max((step for step in every if step <= low), default=every[0])
+    above = min((step for step in every if step >= high and step > below), default=10.0 ** (last + 1))
+    yield from (step for step in every if below <= step < above)
+    yield above
+
+
+def number_text(number: float) -> str:
+    """With three digits that count; whole above."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:,.3g}"
+
+
+def size_text(size_bytes: float) -> str:
+    """Such as 312 B, 4.2 KB, 1.3 MB, 2.0 GB."""
+    for unit in ("B", "KB", "MB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:,.0f} B" if unit == "B" else f"{size_bytes:,.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:,.1f} GB"
+
+
+def money(amount: Decimal | None) -> str:
+    return "–" if amount is None else usd(amount)
+
+
+def rate_text(per_s: float | None) -> str:
+    """Calls a second, in the unit that is read best; '–' where none is known."""
+    if per_s is None:
+        return "–"
+    for unit, seconds in (("s", 1), ("min", 60), ("h", 3_600)):
+        if per_s * seconds >= 1:
+            return f"{per_s * seconds:,.4g}/{unit}"
+    return f"{per_s * 86_400:,.4g}/day"
+
+
+def ms_text(ms: float) -> str:
+    """Such as 0.42 ms, 18 ms, 2.5 s."""
+    if ms >= 1_000_000:
+        return f"{ms / 1_000:,.0f} s"
+    if ms >= 1_000:
+        return f"{ms / 1_000:.3g} s"
+    return f"{ms:.3g} ms"
+
+
+def about(exact: bool) -> str:
+    return "" if exact else "about "
+
+
+def hours_text(hours: float) -> str:
+    seconds = hours * 3_600
+    if seconds < 60:
+        return "less than a minute"
+    return f"{seconds / 60:,.0f} minutes" if hours < 2 else f"{hours:,.1f} hours"

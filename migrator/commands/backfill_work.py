@@ -34,9 +34,8 @@ from migrator.cli.runs_text import (
 )
 from migrator.cli.text import SHOWN, estimate_data, print_findings
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
-from migrator.commands.engines import Engine, PageEngine, RunWork
 from migrator.commands.joined import Joining, open_joined_backfill
-from migrator.commands.processes import Others, Part, end_with_parent, options_of
+from migrator.commands.processes import Engine, Others, PageEngine, Part, RunWork, end_with_parent, options_of
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.instances import Share
@@ -47,24 +46,22 @@ from migrator.settings.job import Hook, Job
 from migrator.stages.backfill.estimate import estimate
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.core.ownership import refuse_source_table
-from migrator.stages.process.budget import (
-    divided,
-    processes_of,
-    scope_of_run,
-    taken_by,
-)
 from migrator.stages.process.session import (
     RunEdges,
     begin,
     chosen,
+    divided,
     dry_edges,
     identity_of,
     keep_installation,
     leased_edges,
     need_bucket,
     pages_of,
+    processes_of,
     runs_before,
     scope_of,
+    scope_of_run,
+    taken_by,
 )
 from migrator.stages.process.write_path import PathChoice, choose_path
 from migrator.stages.session.session import JobSession

@@ -24,8 +24,8 @@ from migrator.settings.job import Job
 from migrator.stages.core.ownership import AnotherJournalError
 from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed, of_another
 from migrator.stages.process.write_path import need_unanswered, tell_registered
-from migrator.stages.session.cutover import gatherer_of, keep_direct
 from migrator.stages.session.live import ONCE
+from migrator.stages.session.reverse import gatherer_of, keep_direct
 from migrator.stages.session.session import JobSession
 
 

@@ -37,8 +37,8 @@ from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.cutover.moves import Cutover, next_step
-from migrator.stages.session.cutover import gatherer_of
 from migrator.stages.session.live import ONCE
+from migrator.stages.session.reverse import gatherer_of
 from migrator.stages.session.session import JobSession
 
 # ── Shared by commands that move access patterns: actor and reason, override, and instances to evict ──

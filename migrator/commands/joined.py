@@ -21,16 +21,18 @@ from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.core.pace import NoLimit, Pace
 from migrator.stages.core.parallel import PageCall
 from migrator.stages.core.shares import RunBudget
-from migrator.stages.process.budget import left_to_join, scope_of_run, with_connections
 from migrator.stages.process.session import (
     chosen,
     identity_of,
     is_over,
     joined_run,
+    left_to_join,
     need_bucket,
     need_done,
     run_edges,
     scope_of,
+    scope_of_run,
+    with_connections,
 )
 from migrator.stages.process.write_path import Tell, choose_path
 from migrator.stages.session.session import Held, JobSession

@@ -14,7 +14,7 @@ from migrator.cli.command_line import print_json
 from migrator.cli.row_keys import entity_named, row_key
 from migrator.cli.text import item_text, row_tree_lines
 from migrator.mapping.check.check import check_mapping
-from migrator.mapping.check.questions import question_warnings
+from migrator.mapping.check.patterns import question_warnings
 from migrator.mapping.inverse.rows import compile_inverse
 from migrator.mapping.inverse.tables import TableInverse
 from migrator.mapping.items.changes import unread_tables

@@ -30,8 +30,14 @@ from migrator.runtime.logs import get_logger
 from migrator.settings.job import Job
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.live.daemon import Daemon
-from migrator.stages.process.budget import divided, taken_by, with_connections
-from migrator.stages.process.session import begin, identity_of, need_bucket
+from migrator.stages.process.session import (
+    begin,
+    divided,
+    identity_of,
+    need_bucket,
+    taken_by,
+    with_connections,
+)
 from migrator.stages.process.write_path import begin_revision, tell_unmarked, tell_unverified
 from migrator.stages.session.session import ConcurrentEdges, JobSession
 

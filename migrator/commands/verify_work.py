@@ -30,9 +30,8 @@ from migrator.cli.options import (
 from migrator.cli.runs import RunEnd
 from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
 from migrator.cli.text import SHOWN, print_findings
-from migrator.commands.engines import Engine, PageEngine, RunWork
 from migrator.commands.joined import Joining, open_joined_verify, sharing
-from migrator.commands.processes import Others, Part, end_with_parent, options_of
+from migrator.commands.processes import Engine, Others, PageEngine, Part, RunWork, end_with_parent, options_of
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Root
@@ -43,16 +42,19 @@ from migrator.runtime.retry import nap
 from migrator.settings.job import Job
 from migrator.settings.source import place
 from migrator.stages.live.capture import of_another
-from migrator.stages.process.budget import (
+from migrator.stages.process.session import (
     divided,
+    identity_of,
+    keep_installation,
+    need_bucket,
+    pages_of,
     processes_of,
     scope_of_run,
     taken_by,
 )
-from migrator.stages.process.session import identity_of, keep_installation, need_bucket, pages_of
 from migrator.stages.session.live import Live
 from migrator.stages.session.session import Held, JobSession
-from migrator.stages.verify.recheck import LOOKED_AT, Recheck
+from migrator.stages.verify.page_check import LOOKED_AT, Recheck
 from migrator.stages.verify.scan import direct_items
 from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions, begin, keep_look
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
+from migrator.journal.operations import WINDOW_S, SqlShares
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import share
-from migrator.journal.shares import WINDOW_S, SqlShares
 from migrator.mapping.model.instances import Share
 
 SILENT_S = 30.0

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import Connection, update
 
 from migrator.journal.database import Database
+from migrator.journal.reverse import SqlStreamJournal
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import stream, stream_reader, stream_shard
-from migrator.journal.streams import SqlStreamJournal
 from migrator.mapping.model.shards import Checkpoint, Shard, StreamJournal
 from tests.fakes.stream_journal import FakeStreamJournal
 

@@ -21,8 +21,8 @@ from migrator.dynamodb.store import DynamoStore
 from migrator.dynamodb.stream import DynamoStream
 from migrator.journal.database import TEST_CLOCK
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
+from migrator.journal.reverse import SqlStreamJournal
 from migrator.journal.source_capture import JournalMarks, JournalTickets
-from migrator.journal.streams import SqlStreamJournal
 from migrator.mapping.items.changes import captured_tables
 from migrator.mapping.items.items import items_for
 from migrator.mapping.items.reach import image_keys

@@ -24,7 +24,7 @@ from migrator.mapping.model.results import VerifyResult
 from migrator.mapping.model.table import ItemKey, item_key_text
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.stages.verify.recheck import Recheck
+from migrator.stages.verify.page_check import Recheck
 from migrator.stages.verify.stage import Verify
 from tests import pins
 from tests.fakes.progress import Silent

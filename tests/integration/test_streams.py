@@ -15,7 +15,7 @@ import pytest
 
 from migrator.dynamodb.client import dynamodb_client, service_client
 from migrator.dynamodb.stream import DynamoStream
-from migrator.journal.streams import SqlStreamJournal
+from migrator.journal.reverse import SqlStreamJournal
 from migrator.mapping.model.shards import Position, StreamRecord
 from migrator.runtime.retry import Retry
 from migrator.source.dynamodb.reader import Check, StreamReader, begin

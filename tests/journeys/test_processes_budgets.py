@@ -20,7 +20,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from migrator.journal.shares import WINDOW_S
+from migrator.journal.operations import WINDOW_S
 from tests import pins
 from tests.faults.proxy import FaultProxy, Spent, most_spent
 from tests.faults.schedule import Faults

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from migrator.cli.relay_text import lag_line
-from migrator.commands.status_text import status_lines
+from migrator.commands.status_work import status_lines
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.instances import AS_SET, Operations
 from migrator.mapping.model.live import MarksState

@@ -18,8 +18,7 @@ from urllib.parse import parse_qsl
 from migrator.cli.command_line import print_json
 from migrator.cli.options import print_folded, stop_on_signals
 from migrator.commands.status_work import status_of
-from migrator.features.look.text import Pages
-from migrator.features.look.work import Masks, Sides, open_sides
+from migrator.features.look.work import Masks, Pages, Sides, open_sides
 from migrator.mapping.model.report import Example
 from migrator.mapping.model.table import Value
 from migrator.runtime.errors import CLEAN, STOPPED, MigratorError, SettingsError

@@ -14,9 +14,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cli.drawings import about, hours_text, money, number_text, rate_text, size_text
 from migrator.cli.inert import plain
-from migrator.cli.page import environment_of_pages, part_of_page, policy_of
+from migrator.cli.page import (
+    about,
+    environment_of_pages,
+    hours_text,
+    money,
+    number_text,
+    part_of_page,
+    policy_of,
+    rate_text,
+    size_text,
+)
 from migrator.cli.tables import FittedTable
 from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way
 from migrator.mapping.model.report import ItemCollection, SampleItem, View

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cli.drawings import money, ms_text, number_text, rate_text, size_text
 from migrator.cli.inert import plain
+from migrator.cli.page import money, ms_text, number_text, rate_text, size_text
 from migrator.cli.relay_text import open_line
 from migrator.cli.tables import FittedTable
 from migrator.mapping.model.capacity import Costs

@@ -12,12 +12,28 @@ from pathlib import Path
 import click
 from jinja2 import Environment
 
-from migrator.cli.drawings import bars_of, columns_of, curves_of, moves_at, number_text
 from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import belonging, stdout, stop_on_signals
-from migrator.cli.page import environment_of_pages, part_of_page, policy_of, refuse_unwritable, write_page
-from migrator.features.report.costs import LIGHT
-from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
+from migrator.cli.page import (
+    bars_of,
+    columns_of,
+    curves_of,
+    environment_of_pages,
+    moves_at,
+    number_text,
+    part_of_page,
+    policy_of,
+    refuse_unwritable,
+    write_page,
+)
+from migrator.features.report.gather import (
+    LIGHT,
+    Report,
+    ReportContext,
+    ReportOptions,
+    ReportRecords,
+    ReportSides,
+)
 from migrator.features.report.terminal import (
     KIND_WORDS,
     SIDE_WORDS,

@@ -14,9 +14,8 @@ from migrator.cli.command_line import print_json
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed
 from migrator.cli.options import belonging, print_folded, say, stop_on_signals, stopped_says
 from migrator.cli.runs import kept_mapping, known_revision, older_file
-from migrator.features.revisions.diff_work import Side, measured_work
+from migrator.features.revisions.diff_work import Side, measured_work, work_lines
 from migrator.features.revisions.revising import Flags, Revising, rewritten
-from migrator.features.revisions.text import work_lines
 from migrator.mapping.difference.difference import Difference, Revision
 from migrator.mapping.difference.faults import Compared
 from migrator.mapping.difference.steps import (

@@ -36,8 +36,15 @@ from migrator.stages.core.parallel import TableWalk
 from migrator.stages.live.capture import owned
 from migrator.stages.live.refresh import Refresh, drawn, highest_above, refuse_above
 from migrator.stages.live.writers import both, fence_off, outlive
-from migrator.stages.process.budget import scope_of_run, taken_by
-from migrator.stages.process.session import begin, identity_of, keep_installation, need_bucket, runs_before
+from migrator.stages.process.session import (
+    begin,
+    identity_of,
+    keep_installation,
+    need_bucket,
+    runs_before,
+    scope_of_run,
+    taken_by,
+)
 from migrator.stages.session.session import ConcurrentEdges, Held, JobSession
 from migrator.stages.verify.stage import VerifyOptions, keep_look
 

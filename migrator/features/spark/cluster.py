@@ -23,7 +23,7 @@ from migrator.features.spark.executor import Given, JobText, Outcome, Probe, pro
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.system import how_to_install
 from migrator.settings.job import Job
-from migrator.stages.process.budget import least_connections
+from migrator.stages.process.session import least_connections
 from migrator.stages.session.session import JobSession
 
 JAVA = 17

@@ -14,8 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from threading import Event, RLock
 
-from migrator.commands.engines import RunWork
 from migrator.commands.joined import Joined, Joining, open_joined_backfill, open_joined_verify
+from migrator.commands.processes import RunWork
 from migrator.runtime import logs
 from migrator.runtime.errors import (
     MappingError,

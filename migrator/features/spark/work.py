@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 from types import TracebackType
 
-from migrator.commands.engines import RunWork
+from migrator.commands.processes import RunWork
 from migrator.features.spark.cluster import (
     Cluster,
     connections_of_slot,
@@ -25,7 +25,7 @@ from migrator.runtime.errors import Interrupted, MigratorError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.settings.job import Job
 from migrator.stages.core.parallel import OpenPages, PageCall, Worked
-from migrator.stages.process.budget import scope_of_run, with_connections
+from migrator.stages.process.session import scope_of_run, with_connections
 from migrator.stages.session.session import JobSession
 
 # ── A run's pages worked by Spark: in rounds over what is open ──

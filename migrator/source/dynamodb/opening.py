@@ -11,8 +11,8 @@ from migrator.dynamodb.client import dynamodb_client, endpoint_of, is_loopback, 
 from migrator.dynamodb.stream import DynamoStream
 from migrator.dynamodb.tables import TableReader
 from migrator.journal.database import Database
+from migrator.journal.reverse import SqlStreamJournal
 from migrator.journal.source_capture import JournalMarks, JournalTickets
-from migrator.journal.streams import SqlStreamJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.changes import captured_tables
 from migrator.mapping.language.documents import facts_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from migrator.journal.shares import SqlShares
+from migrator.journal.operations import SqlShares
 from migrator.mapping.model.instances import Share
 from migrator.runtime.errors import MigratorError
 from migrator.runtime.logs import get_logger

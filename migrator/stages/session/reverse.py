@@ -1,4 +1,4 @@
-"""Opens what the way back needs: the stream and its checkpoints, the inverse of the mapping, a writer of rows."""
+"""Opens what the way back and moves of patterns need: stream, inverse of the mapping, a writer of rows, the evidence."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from migrator.dynamodb.store import reads_only
 from migrator.dynamodb.stream import DynamoStream
-from migrator.journal.reverse import SqlReverseJournal
-from migrator.journal.streams import SqlStreamJournal
+from migrator.journal.reverse import SqlReverseJournal, SqlStreamJournal
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.facts import EntityPlan
@@ -22,6 +22,9 @@ from migrator.source.engines.connect import address_of
 from migrator.source.grants import SqlGrants
 from migrator.source.reader import SqlSource
 from migrator.source.sql.row_writing import SqlRowWriter
+from migrator.stages.core import ownership as owner
+from migrator.stages.cutover.gather import EvidenceGatherer
+from migrator.stages.cutover.rollback import WayBack
 from migrator.stages.reverse.daemon import (
     SqlWriters,
     following,
@@ -30,9 +33,10 @@ from migrator.stages.reverse.daemon import (
     notes,
     shared_tables,
     sql_writers,
+    status_of,
     unreadable,
 )
-from migrator.stages.reverse.stage import SETTLE_S, Reverse, WrittenTable, items_by_row
+from migrator.stages.reverse.stage import SETTLE_S, Reverse, WrittenTable, items_by_row, waiting_no_more
 from migrator.stages.reverse.verify import RowVerify
 from migrator.stages.session.job import backoff_of, client_of, secret_providers
 from migrator.stages.session.session import JobSession
@@ -173,3 +177,42 @@ class ReverseEdges:
             statement_timeout_s=settings.statement_timeout_s,
         )
         return SqlRowWriter(address, options, Retry(backoff_of(job), self.session.stop.is_set), facts)
+
+
+# ── What moves of patterns are judged by ──
+
+
+def gatherer_of(session: JobSession) -> EvidenceGatherer:
+    """What gathers the evidence of a job. Raises: where source or capture cannot be asked."""
+    return EvidenceGatherer(
+        job=session.job.name,
+        limits=session.job.cutover,
+        checked=session.checked,
+        own=session.revision_at_work(),
+        records=session,
+        source=session.source,
+        capture=session.capture,
+        marks=session.live.exact_marks,
+        activity=session.live.activity,
+        table=session.target,
+        writers=lambda _: session.writers,
+        gone_s=session.lifetimes.gone_s,
+        purge=lambda _: session.purge(reads_only, dry_run=True),
+        way_back=partial(_way_back, session),
+        stop=session.stop.is_set,
+    )
+
+
+def keep_direct(session: JobSession, table_id: str) -> None:
+    """Puts on record which entities the service writes itself from now on, and that it writes all others no more: their
+    rows wait for nothing any more."""
+    job, revision = session.job, session.checked.mapping.revision
+    taken_back = session.on_record().direct - set(job.direct)
+    owner.keep_direct(session.journal, job.name, table_id, revision, job.direct)
+    tables = ReverseEdges(session, taken_back).tables
+    remembered_of(session).withdraw(waiting_no_more(tables, job.direct))
+
+
+def _way_back(session: JobSession, entities: Collection[str]) -> WayBack:
+    hindrances = ReverseEdges(session, entities).hindrances()
+    return WayBack(hindrances, status_of(shards_of(session), remembered_of(session)))

@@ -18,11 +18,10 @@ from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.lease import JoinedLease, RunLease, is_doing, runs_as_they_stand
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
-from migrator.journal.operations import SqlProcesses
+from migrator.journal.operations import SqlProcesses, SqlShares
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.run_starts import idle_s, installation_of, keep_look, look_before, unverified_run
 from migrator.journal.runs import SqlJournal
-from migrator.journal.shares import SqlShares
 from migrator.journal.traces import SqlTraces
 from migrator.journal.writers import SqlInstances, SqlRevisions, SqlWriters, answers_of, digests_of, newest_of
 from migrator.mapping.check.check import Checked
@@ -638,9 +637,3 @@ class ConcurrentEdges:
         return {
             table.name: ",".join(sorted({lookup.entity for lookup in table.lookups})) for table in captured
         }
-
-    def encoding_relay(self, check: Callable[[], None]) -> Relay:
-        """One with a function generated for each entity, which pays where it goes on."""
-        relay = self.relay(check)
-        encoders = encoders_of(relay.refresh.rows, relay.refresh.entities)
-        return replace(relay, refresh=replace(relay.refresh, encoders=encoders))

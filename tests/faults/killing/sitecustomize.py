@@ -68,9 +68,8 @@ def _is_wanted(step: str) -> bool:
 
 def _set(step: str, changed: Callable[..., Callable[..., Any]]) -> None:
     from migrator.dynamodb.store import DynamoStore
-    from migrator.journal.reverse import SqlReverseJournal
+    from migrator.journal.reverse import SqlReverseJournal, SqlStreamJournal
     from migrator.journal.runs import SqlJournal
-    from migrator.journal.streams import SqlStreamJournal
     from migrator.source.reader import SqlSource
     from migrator.source.sql.row_writing import SqlRowWriter, _RowSql
 

@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from migrator.features.look.server import Answer, Site, serving
-from migrator.features.look.text import STATE_WORDS, Pages
+from migrator.features.look.work import STATE_WORDS, Pages
 from migrator.mapping.model.report import Cell, LookedItem, LookReport, LookState
 from tests.nightly.browser.page import Browser
 from tests.support_report_hostile import HOSTILE

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from migrator.journal.shares import WINDOW_S
+from migrator.journal.operations import WINDOW_S
 from tests.faults.proxy import FaultProxy, most_spent
 from tests.faults.schedule import Faults
 from tests.journeys.test_processes import need_compared, need_pages, need_whole

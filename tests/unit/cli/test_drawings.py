@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.cli.drawings import bars_of, columns_of, curves_of, ms_text
+from migrator.cli.page import bars_of, columns_of, curves_of, ms_text
 from migrator.mapping.model.report import Curve, PhaseMove, Span, Timeline, WorkSeries, WorkSpan
 from tests.support_report import curve
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.commands.status_text import (
+from migrator.commands.status_work import (
     Standing,
     eta_s,
     left_text,

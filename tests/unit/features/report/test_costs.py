@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from migrator.features.report.costs import costs_of
+from migrator.features.report.gather import costs_of
 from migrator.mapping.model.capacity import SECONDS_A_MONTH
 from migrator.mapping.model.evidence import PatternPhase, State, Window
 from migrator.stages.design.shown import Windows
