@@ -12,7 +12,6 @@ from threading import Lock
 from typing import Any
 
 from migrator.cli.endpoint import Signs
-from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.instances import Advance, Standing
 from migrator.mapping.model.journal import Finding, Page, Run, Tally
 from migrator.mapping.model.live import MARKS_COUNTED, Marks, MarksState, OpenFindings
@@ -20,6 +19,7 @@ from migrator.mapping.model.results import Worked
 from migrator.runtime.errors import MigratorError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.measures import CHANGE_S, Histograms
+from migrator.stages.session.session import JobSession
 
 # ──
 # How a relay gets on: log lines, what it counts, findings in the journal, and a summary at its end.
@@ -42,7 +42,7 @@ STANDINGS: Mapping[Standing, str] = {
 class RelayReport:
     """daemon.Listener. `keep`: what is to be done now and then; `seen` is called with the state of the marks."""
 
-    journal: SqlJournal
+    session: JobSession
     run: Run
     marks: Marks
     open_findings: OpenFindings
@@ -77,7 +77,7 @@ class RelayReport:
             self.changes.observe((name, self.entities.get(name, name)), seconds)
         _log.debug("marks_worked", took_ms=took_ms, **counts)
         if new_findings := _findings(worked):
-            self.journal.add_findings(self.run, new_findings)
+            self.session.journal.add_findings(self.run, new_findings)
             _log.warning("findings_made", **Counter(str(finding.kind) for finding in new_findings))
 
     def failed(self, error: MigratorError, wait_s: float) -> None:
@@ -135,9 +135,9 @@ class RelayReport:
         # A journal that is away has them at the next look.
         with suppress(MigratorError):
             if totals["rows"]:
-                self.journal.plan_pages(self.run, self._page.entity, [self._page])
+                self.session.journal.plan_pages(self.run, self._page.entity, [self._page])
                 tally = Tally(rows=totals["rows"], items=totals["stored"])
-                self.journal.finish_page(self.run, self._page, tally, [], again=True)
+                self.session.journal.finish_page(self.run, self._page, tally, [], again=True)
 
     def _since(self) -> dict[str, int]:
         """What was worked since the last line."""

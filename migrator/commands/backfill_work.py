@@ -191,8 +191,7 @@ class _Works:
         """The stage as it works beside so many processes less one, which end with it."""
         job, journal = self.session.job, self.session.journal
         connections = taken_by(divided(job, 1), stage.options.workers)
-        shares = self.session.shares(scope_of_run(run))
-        others = Others.reserved(shares, processes - 1, connections)
+        others = Others.reserved(self.session, scope_of_run(run), processes - 1, connections)
         stage = self.alone(stack, stage, run, rows, connections)
         others.start(stack, self._words(), stage.stop, partial(journal.release_pages, run))
         return stage

@@ -17,7 +17,6 @@ from typing import Literal, Protocol
 import click
 
 from migrator.cli.extensions import ENGINES
-from migrator.journal.operations import SqlShares
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.results import Sample
 from migrator.runtime.errors import DIFFERENT, INTERRUPTED
@@ -185,13 +184,14 @@ class Others:
     """Processes that a command starts beside itself; their shares are kept for them, so that none waits for another."""
 
     parts: Sequence[Part]
-    shares: SqlShares
+    session: JobSession
+    scope: str
 
     @classmethod
-    def reserved(cls, shares: SqlShares, number: int, connections: int) -> Others:
-        others = cls(new_parts(number, connections), shares)
+    def reserved(cls, session: JobSession, scope: str, number: int, connections: int) -> Others:
+        others = cls(new_parts(number, connections), session, scope)
         if others.parts:
-            shares.enter([Share(part.id, connections=connections) for part in others.parts])
+            session.shares(scope).enter([Share(part.id, connections=connections) for part in others.parts])
         return others
 
     def start(
@@ -207,7 +207,7 @@ class Others:
 
         def gone(who: str) -> None:
             ended(who)
-            self.shares.leave(who)
+            self.session.shares(self.scope).leave(who)
 
         return stack.enter_context(Children(words, self.parts, stop, gone, again=again))
 

@@ -179,7 +179,7 @@ def _work(stack: ExitStack, session: JobSession, asked: _Asked) -> int:
     later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
     lag = lag_watch(read, later, edges.live.marks.state)
     report = RelayReport(
-        *(journal, run, edges.live.marks, edges.open_findings, keep, lag.see),
+        *(session, run, edges.live.marks, edges.open_findings, keep, lag.see),
         state=edges.live.marks.state(),
         signs=signs_of(read.tuning),
         entities=edges.entities_by_table(),
@@ -189,7 +189,7 @@ def _work(stack: ExitStack, session: JobSession, asked: _Asked) -> int:
     own = Share(
         asked.part.id if asked.part else secrets.token_hex(8), connections=taken_by(read, asked.workers)
     )
-    others = Others.reserved(session.shares(RELAYS), asked.processes - 1, own.connections)
+    others = Others.reserved(session, RELAYS, asked.processes - 1, own.connections)
     watched = Watched("relay", session, report.signs, address, RELAYS, own)
     pace = watched.open(stack, report.advance, [relay_part(report)])
     if once and pace.throttle.paused:

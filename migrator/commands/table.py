@@ -11,8 +11,7 @@ from migrator.cli.command_line import (
     job_argument,
     json_option,
 )
-from migrator.dynamodb.admin.permissions import ROLES
-from migrator.source.rights import SQL_ROLES
+from migrator.settings.roles import ROLES, SQL_ROLES
 
 
 @click.group(cls=Branch)

@@ -20,7 +20,6 @@ from migrator.cli.extensions import DEFINITIONS, PROBES
 from migrator.cli.options import print_folded, refuse_strange, say, shown_path, stdout
 from migrator.cli.tables import FittedTable
 from migrator.dynamodb.admin.create import creation_request, definition, later_requests
-from migrator.dynamodb.admin.permissions import ROLES, rights_of
 from migrator.mapping.check.check import check_form
 from migrator.mapping.model.edges import Probe
 from migrator.mapping.model.mapping import Mapping
@@ -29,11 +28,11 @@ from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError, TargetError
 from migrator.runtime.retry import Backoff
 from migrator.settings.job import Job
+from migrator.settings.roles import ROLES, SQL_ROLES, SqlRole, rights_of
 from migrator.settings.source import TableOptions
 from migrator.settings.transforms import read_mapping, sound_mapping
 from migrator.source.engines.connect import engine_of, extra_for
 from migrator.source.grants import SqlGrants, readable
-from migrator.source.rights import SQL_ROLES, SqlRole
 from migrator.stages.doctor import (
     Checkup,
     check_bucket,

@@ -190,7 +190,7 @@ def _with_others(
     if given is None and processes == 1:
         return stage
     connections = taken_by(session.job, stage.options.workers)
-    others = Others.reserved(session.shares(scope_of_run(run)), processes - 1, connections)
+    others = Others.reserved(session, scope_of_run(run), processes - 1, connections)
     stage = sharing(stack, stage, session, run, connections)
     others.start(stack, words, stage.stop, partial(session.journal.release_pages, run))
     return stage

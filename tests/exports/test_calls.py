@@ -14,7 +14,7 @@ from functools import cache
 import boto3
 import pytest
 
-from migrator.dynamodb.admin.permissions import RIGHT_OF, ROLES, Role
+from migrator.settings.roles import RIGHT_OF, ROLES, Role
 from tests.exports.shipped import ROOT
 
 _OPENS = "deploy import backfill relay verify reverse operator report service-strict"
@@ -175,7 +175,7 @@ def sites() -> dict[str, frozenset[str]]:
 
 def _only_speaks(place: str) -> bool:
     """Whether it names operations and calls none: constants of a module, and the roles themselves."""
-    return place.endswith(".") or place.startswith("dynamodb/admin/permissions.")
+    return place.endswith(".") or place.startswith("settings/roles.")
 
 
 def _placed(node: ast.AST, place: str, depth: int = 0) -> Iterator[tuple[str, ast.AST]]:

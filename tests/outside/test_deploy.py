@@ -23,10 +23,10 @@ from botocore.validate import ParamValidator
 from ruamel.yaml import YAML, Node
 
 from docs.generate_site import ROOT
-from migrator.dynamodb.admin.permissions import ROLES, rights_of
 from migrator.main import cli
 from migrator.runtime.errors import DIFFERENT, WRONG_USE
 from migrator.settings.job import Tuning
+from migrator.settings.roles import ROLES, rights_of
 from tests.journeys.in_process import run_here
 
 DEPLOY = ROOT / "docs" / "deploy"

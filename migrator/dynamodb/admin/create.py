@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.dynamodb.admin.permissions import TableRights
 from migrator.dynamodb.control import control_key
 from migrator.dynamodb.failures import error_code, in_words
 from migrator.mapping.items.wire import encode
 from migrator.mapping.model.edges import Probe
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign, Value
+from migrator.settings.roles import TableRights
 from migrator.settings.source import TableOptions, Units
 
 # ── The requests that make a mapping's table, with the options that the job asks for ──

@@ -30,13 +30,13 @@ from migrator.dynamodb.admin.indexes import (
     index_changes,
     removal,
 )
-from migrator.dynamodb.admin.permissions import TableRights
 from migrator.dynamodb.client import is_loopback
 from migrator.dynamodb.failures import error_code, gave_up, in_words, may_have_worked, passes_at
 from migrator.mapping.model.edges import Probe, TableState
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.errors import StoppedError, TargetError
 from migrator.runtime.retry import Backoff, Retry
+from migrator.settings.roles import TableRights
 from migrator.settings.source import TableOptions
 
 _READY_S = 300.0

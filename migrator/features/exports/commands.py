@@ -9,8 +9,7 @@ import click
 
 from migrator.cli.command_line import Leaf, Work, force_option, job_argument, json_option
 from migrator.cli.extensions import DEFINITIONS
-from migrator.dynamodb.admin.permissions import ROLES
-from migrator.source.rights import SQL_ROLES
+from migrator.settings.roles import ROLES, SQL_ROLES
 
 KINDS = (
     *("terraform", "cloudformation", "cdk-ts", "cdk-py", "iam", "grants"),

@@ -12,7 +12,6 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.dynamodb.admin.create import definition
-from migrator.dynamodb.admin.permissions import ROLES, old_rights_of, rights_of
 from migrator.features.exports.cloudformation import cloudformation_file
 from migrator.features.exports.file import Definition, comment, head_of
 from migrator.features.exports.iam import MARK, Place, Rights, policy
@@ -29,8 +28,8 @@ from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.settings.job import Job
+from migrator.settings.roles import ROLES, SQL_ROLES, old_rights_of, rights_of
 from migrator.settings.transforms import checked_on, sound_mapping
-from migrator.source.rights import SQL_ROLES
 from migrator.stages.session.job import design_for, read_job
 from migrator.stages.session.live import ONCE
 from migrator.stages.session.reverse import grants_of

@@ -18,7 +18,6 @@ from migrator.features.spark.cluster import (
     wait_for_goodbyes,
 )
 from migrator.features.spark.executor import Given, JobText, Outcome
-from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import Run
 from migrator.runtime import errors
 from migrator.runtime.errors import Interrupted, MigratorError, StoppedError
@@ -48,7 +47,7 @@ class SparkPages:
 
     cluster: Cluster
     given: Given
-    journal: SqlJournal
+    session: JobSession
     run: Run
     stop: Callable[[], bool]
     failures: Failures = field(default_factory=lambda: Failures())
@@ -61,14 +60,14 @@ class SparkPages:
     ) -> None:
         # What ended the work must not be hidden by a journal that is away; the claims run out by themselves.
         with suppress(MigratorError):
-            self.journal.release_pages(self.run, self.given.who)
+            self.session.journal.release_pages(self.run, self.given.who)
 
     def each(
         self, name: str, work: PageCall, at_once: int, ahead: int, rest: Callable[[], None]
     ) -> Iterator[Worked]:
         """Nothing, when all pages are done, or left open for good: what executors did is in the journal."""
         most = self.cluster.slots * _TASKS_A_SLOT * TASK_PAGES
-        while numbers := self.journal.waiting_pages(self.run, name, most):
+        while numbers := self.session.journal.waiting_pages(self.run, name, most):
             if self.stop():
                 raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
             self._round(name, numbers, TASK_PAGES if ahead > 1 else 1, rest)
@@ -79,7 +78,7 @@ class SparkPages:
         return iter(())
 
     def _round(self, name: str, numbers: Sequence[int], task_pages: int, rest: Callable[[], None]) -> None:
-        done_before, _ = self.journal.page_counts(self.run, name)
+        done_before, _ = self.session.journal.page_counts(self.run, name)
         slices = list(slices_of(numbers, self.cluster.slots * _TASKS_A_SLOT, task_pages))
         outcomes: list[Outcome] = []
         try:
@@ -87,8 +86,8 @@ class SparkPages:
         except StoppedError as error:
             outcomes = [Outcome("", error=str(error), kind="StoppedError")]
         # Claims of processes that were killed: no task of this round is under way any more.
-        self.journal.release_pages(self.run, self.given.who)
-        done, _ = self.journal.page_counts(self.run, name)
+        self.session.journal.release_pages(self.run, self.given.who)
+        done, _ = self.session.journal.page_counts(self.run, name)
         _log.debug("round_done", entity=name, tasks=len(slices), pages=done - done_before)
         self.failures.judge(outcomes, has_advanced=done > done_before)
         if done == done_before:
@@ -152,10 +151,10 @@ class Spark:
     def pages(self, work: RunWork) -> OpenPages:
         given = Given(text=self.text, connections=self.connections, **vars(work))
 
-        def opened(journal: SqlJournal, run: Run, who: str, stop: Event) -> SparkPages:
+        def opened(_: object, run: Run, who: str, stop: Event) -> SparkPages:
             self._runs.append(run)
             of_run = replace(given, run=run.id, who=who)
-            return SparkPages(self.cluster, of_run, journal, run, stop.is_set)
+            return SparkPages(self.cluster, of_run, self.session, run, stop.is_set)
 
         return opened
 

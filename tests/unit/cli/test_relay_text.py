@@ -20,6 +20,7 @@ from tests.fakes.journal import FakeOpenFindings
 from tests.fakes.marks import MemoryMarks
 from tests.support_fence import no_fence
 from tests.support_journal_file import journal_in_file
+from tests.support_session import session_by
 
 
 class Away(MemoryMarks):
@@ -47,7 +48,7 @@ def report(
         if kept is not None:
             kept.append("kept")
 
-    return RelayReport(journal, run, marks, FakeOpenFindings(), keep, seen.append)
+    return RelayReport(session_by(journal), run, marks, FakeOpenFindings(), keep, seen.append)
 
 
 def test_it_looks_when_there_is_nothing_to_do_and_not_at_every_turn(
@@ -124,7 +125,9 @@ def test_what_relays_of_one_run_have_written_is_kept_in_the_journal(
     journal: SqlJournal, seen: list[MarksState]
 ) -> None:
     one = report(journal, MemoryMarks(), seen)
-    other = RelayReport(*(journal, one.run, MemoryMarks(), FakeOpenFindings()), no_fence, lambda state: None)
+    other = RelayReport(
+        *(session_by(journal), one.run, MemoryMarks(), FakeOpenFindings()), no_fence, lambda state: None
+    )
     for relay in (one, other):
         relay.worked(worked(2, 5), 1)
         relay.idle()

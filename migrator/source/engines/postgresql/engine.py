@@ -14,6 +14,7 @@ from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Kind
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
+from migrator.settings.roles import WRITES, SqlRole
 from migrator.source.engines.base import Connecting, ConnectionOptions, Engine, Schema, Sql, UrlKeeper
 from migrator.source.engines.postgresql import facts, types
 from migrator.source.engines.postgresql.adapter import OUTCOMES, SESSIONS, STATEMENTS
@@ -36,7 +37,7 @@ from migrator.source.engines.shared import (
     server_engine,
     unless_in,
 )
-from migrator.source.rights import WRITES, Grant, Granting, Place, SqlRole
+from migrator.source.rights import Grant, Granting, Place
 
 # ── Rights on PostgreSQL: what a role needs, whether it has it, and the GRANT that gives it ──
 

@@ -1,6 +1,6 @@
-"""What each role may call: the rights of IAM that its commands or its service need, and no other.
+"""What each role may do on the table and in the source: the rights that its commands or its service need, and no other.
 
-Kept beside the calls: tests run each role's commands with exactly these rights, and with each of them taken away. Source
+Tables by hand: tests run each role's commands with exactly these rights, and with each of them taken away. Source
 of the rights' names: Service Authorization Reference, "Actions, resources, and condition keys for Amazon DynamoDB".
 """
 
@@ -165,3 +165,47 @@ def old_rights_of(role: Role, mapping: Mapping) -> OldRights:
 def _asked_of_old(question: DocumentQuestion) -> set[str]:
     own = set() if question.asked.index is not None else {_READ_BY[question.asked.operation]}
     return own | ({"BatchGetItem"} if question.entity.joins else set())
+
+
+# ── in the source: rights on tables that it reads, and on our tables of marks and tickets ──
+
+
+@dataclass(frozen=True)
+class SqlRole:
+    """`does`: what acts in it. `rows`: whether it reads the tables that items are made of; `asks`: those that the SQL of
+    access patterns names; `ticket`, `mark`: rights on our tables; `installs`: whether it makes them, and triggers; `looks`:
+    whether it makes sure that triggers are there; `counts`: whether it asks how many marks there ever were; `writes`:
+    whether it makes rows of items."""
+
+    does: str
+    rows: bool = False
+    asks: bool = False
+    ticket: tuple[str, ...] = ()
+    mark: tuple[str, ...] = ()
+    installs: bool = False
+    looks: bool = False
+    counts: bool = False
+    writes: bool = False
+
+
+_DRAWS = ("SELECT", "UPDATE")
+WRITES = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+SQL_ROLES = {
+    "capture": SqlRole("capture install, capture uninstall", installs=True),
+    "backfill": SqlRole("backfill", rows=True, ticket=_DRAWS, looks=True),
+    "relay": SqlRole("relay", rows=True, ticket=_DRAWS, mark=WRITES, looks=True),
+    "verify": SqlRole("verify, with --repair too", rows=True, ticket=("SELECT",), mark=("SELECT", "INSERT"), looks=True),
+    "service-reading": SqlRole(
+        "a service: Migration.read, dual_write in outbox mode", asks=True, ticket=("SELECT",), mark=("INSERT",)
+    ),
+    "service-strict": SqlRole(
+        "a service: dual_write in strict mode, Migration.read", rows=True, asks=True, ticket=_DRAWS, mark=("INSERT",)
+    ),
+    "operator": SqlRole(
+        "shadow, cutover, query, look, clean, recover, decommission", rows=True, asks=True,
+        ticket=_DRAWS, mark=("SELECT",), looks=True, counts=True,
+    ),
+    "reverse": SqlRole("reverse check, start, status, stop and verify, with --repair too", rows=True, writes=True),
+    "report": SqlRole("status, report, findings, cutover status", rows=True, ticket=("SELECT",), mark=("SELECT",)),
+}  # fmt: skip
