@@ -248,8 +248,7 @@ def _open(stack: ExitStack, session: JobSession, *, force: bool) -> tuple[Concur
     ask = ownership.need_direct if force else ownership.need_rows
     ask()
     session.revisions.refuse_old()
-    session.live = edges.live
-    installation = session.need_installation()
+    installation = session.capture_by(edges.live).need_installation(session.plans)
     edges.guard()
     tell_unmarked(session, installation, say)
     tell_unverified(session, installation, say)

@@ -127,7 +127,14 @@ def _drive(
 ) -> int:
     """Begins the run, or goes on with it, and ends it. `words`: what other processes are given."""
     read, options, sample, journal = outer.job, asked.options, asked.sample, outer.journal
-    session = stack.enter_context(outer.another("verify", job=asked.rows_of, workers=asked.workers))
+    # Rows may be read elsewhere; changes are captured in the job's own source.
+    opened = outer.another(
+        "verify",
+        job=asked.rows_of,
+        workers=asked.workers,
+        own_live=bool(options["source_url"]),
+    )
+    session = stack.enter_context(opened)
     need_bucket(session.job, session.checked.entities)
     table_id = session.table_id
     lease = stack.enter_context(session.lease())
@@ -137,9 +144,6 @@ def _drive(
         ownership.refuse_complete()
     entities = session.checked.entities
     identity = identity_of("verify", session, table_id, entities, asked.scope)
-    if options["source_url"]:
-        # Rows are read elsewhere; changes are captured in the job's own source.
-        session.live = stack.enter_context(outer.open_own_live("verify"))
     # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
     captured = _captured(session, options)
     recheck = recheck_of(session, session.live, options["settle_s"]) if captured else _STILL

@@ -210,7 +210,7 @@ class Race:
         )
         remembered = frozenset(name for name, entity in self.beside.entities.items() if entity.remembered)
         store = self.target.store
-        encoders = encoders_of(self.shop.context.source, checked.entities, compile_encoder)
+        encoders = encoders_of(self.session.source, checked.entities, compile_encoder)
         return FastPath(
             store, claims, encoders, time.time, lambda: _nothing(check()), None, memory, remembered
         )

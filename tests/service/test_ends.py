@@ -194,11 +194,10 @@ def test_workers_that_were_forked_are_instances_and_each_says_goodbye_for_itself
     """As gunicorn --preload does: loaded, forked, `worker_exit` called in a worker that ends past the interpreter."""
     program = f"""{LOADED}
 import time
-from migrator.journal.writers import SqlInstances
 
 def known():
     service = migration._service
-    return {{one.pid for one in SqlInstances(service.journal.database, "reads").known()}}
+    return {{one.pid for one in service.session.instances.known()}}
 
 def wait(holds):
     ends_at = time.monotonic() + 120

@@ -199,9 +199,7 @@ class Revising:
 
     @cached_property
     def edges(self) -> ConcurrentEdges:
-        edges = self.stack.enter_context(self.session.open_concurrent())
-        self.session.live = edges.live
-        return edges
+        return self.stack.enter_context(self.session.open_concurrent())
 
     @contextmanager
     def _writing(self) -> Iterator[Callable[[], None]]:
@@ -267,7 +265,7 @@ class Revising:
     def _newest(self) -> str:
         edges, plans = self.edges, self.session.plans
         installation = self._installation()
-        stage = replace(self.session.capture, marked_by=installation.marked_by)
+        stage = replace(self.session.capture_by(edges.live), marked_by=installation.marked_by)
         stage.refuse(plans)
         if self.session.revisions.register(go_back=True) in ("new", "old"):
             say("processes that write by another mapping are told to stop")

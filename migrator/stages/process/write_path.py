@@ -71,7 +71,9 @@ class PathChoice:
         encoders = partial(encoders_of, session.source, session.checked.entities, compile_encoder)
         if self.edges is None or self.writer_lease is None:
             claims = _claims(session, run, None)
-            return FastPath(run.store, claims, encoders(), time.time, run.check, run.objects, None, frozenset())
+            return FastPath(
+                run.store, claims, encoders(), time.time, run.check, run.objects, None, frozenset()
+            )
         check = both(run.check, self.writer_lease.check)
         if self.writer_lease.writer.kind == "conditional":
             return ConditionalPath(self.edges.refresh(check), self.edges.open_findings, {})

@@ -1,1 +1,1 @@
-"""Opens the edges (source, table, journal) of a job and hands them to stages."""
+"""`JobSession`: each edge (source, table, journal, capture) of a job, opened when first asked for."""

@@ -56,8 +56,7 @@ from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.phases import FilledTable, PhaseCache, refuse_missing
 from migrator.stages.reads.reads import MappedReads, Reads, question_named
 from migrator.stages.reads.shadow import Shadow
-from migrator.stages.session.job import Requests, backoff_of, open_target
-from migrator.stages.session.live import open_live
+from migrator.stages.session.job import Requests, backoff_of, open_target, read_job
 from migrator.stages.session.session import ConcurrentEdges, JobSession
 
 JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
@@ -81,16 +80,21 @@ def open_service(
     `name`, `version`: what the service calls itself; the job's name where it has none. Raises: what a wrong job, mapping,
     source or journal raises.
     """
-    with JobSession(path, "service", patience=JOURNAL_PATIENCE, stop=stop) as session:
-        job, design, patience = session.job, session.checked.mapping.table, backoff_of(session.job)
-        _ = session.journal
-        stopped = session.stop.is_set
-        with open_live(job, "service", stop=stopped, patience=patience) as session.live:
-            # As long as a flush may take: a request under way is not cut short.
-            requests = Requests(max(job.tuning.workers, AT_ONCE) + 2, LONGEST_S, patience)
-            session.target = open_target(job, design, stopped, requests)
-            me = this_process(name or job.name, version, revision=session.checked.mapping.revision)
-            yield Service(session, _heartbeat(session, me))
+    job = read_job(path)
+    opened = JobSession(
+        *(job, "service"),
+        patience=JOURNAL_PATIENCE,
+        live_patience=None,
+        own_live=True,
+        # As long as a flush may take: a request under way is not cut short.
+        requests=Requests(max(job.tuning.workers, AT_ONCE) + 2, LONGEST_S, backoff_of(job)),
+        stop=stop,
+    )
+    with opened as session:
+        # In this order, before any thread asks for one.
+        _ = session.checked, session.journal, session.live, session.target
+        me = this_process(name or job.name, version, revision=session.checked.mapping.revision)
+        yield Service(session, _heartbeat(session, me))
 
 
 def _heartbeat(session: JobSession, me: Instance) -> Heartbeat:

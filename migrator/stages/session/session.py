@@ -80,7 +80,9 @@ class JobSession:
     `job`: its file, or the job as it was read. `command`: what the source's administrator sees beside the job's name.
     `workers`: how many read the source at once; None: as the job says. `parsed`: another revision than the mapping's file.
     `patience`: how long a journal that is away is waited for, and `live_patience`: capture's part of the source; None: as
-    the job says. `gone`: ids of silent instances that count no more. `stop`: set where nothing is to be waited for any more.
+    the job says. `own_live`: whether that has connections of its own, apart from the source's. `requests`: limits of
+    requests to the table; None: as the job says. `gone`: ids of silent instances that are not counted. `stop`: set to end
+    all waiting. `outer`: the session of the job as its file has it, whose journal this one has.
     """
 
     def __init__(
@@ -91,23 +93,22 @@ class JobSession:
         workers: int | None = None,
         parsed: ParsedMapping | None = None,
         patience: Backoff | None = None,
-        live_patience: Backoff = DDL_PATIENCE,
+        live_patience: Backoff | None = DDL_PATIENCE,
+        own_live: bool = False,
+        requests: Requests | None = None,
         gone: Collection[str] = (),
         stop: Event | None = None,
+        outer: JobSession | None = None,
     ) -> None:
         self.path = job if isinstance(job, Path) else job.path
         if isinstance(job, Job):
             self.job = job
-        self.command, self.workers, self.patience, self.live_patience = (
-            command,
-            workers,
-            patience,
-            live_patience,
-        )
-        self.gone = gone
+        self.command, self.workers, self.patience = command, workers, patience
+        self.live_patience, self.own_live = live_patience, own_live
+        self.requests, self.gone = requests, gone
         self.stop = stop or Event()
         self._other_revision = parsed
-        self._outer: JobSession | None = None
+        self._outer = outer
         self._open_until = ExitStack()
 
     def __enter__(self) -> JobSession:
@@ -124,7 +125,8 @@ class JobSession:
         job: Job | None = None,
         workers: int | None = None,
         parsed: ParsedMapping | None = None,
-        live_patience: Backoff = DDL_PATIENCE,
+        live_patience: Backoff | None = DDL_PATIENCE,
+        own_live: bool = False,
         gone: Collection[str] = (),
     ) -> Iterator[JobSession]:
         """The job, or the same with other limits (`job`), with this session's journal, and its own source and table until
@@ -135,10 +137,11 @@ class JobSession:
             workers=workers,
             parsed=parsed,
             live_patience=live_patience,
+            own_live=own_live,
             gone=gone,
             stop=self.stop,
+            outer=self,
         )
-        opened._outer = self
         with opened:
             _ = opened.checked
             yield opened
@@ -193,8 +196,13 @@ class JobSession:
 
     @cached_property
     def live(self) -> Live:
-        """Capture's edges, by the source's connections."""
-        return self._open_until.enter_context(self.open_live(self.command, self.live_patience))
+        """Capture's edges, by the source's connections where they have none of their own."""
+        patience = self.live_patience or backoff_of(self.job)
+        if self.own_live:
+            opening = (self._outer or self).open_own_live(self.command, patience)
+        else:
+            opening = self.open_live(self.command, patience)
+        return self._open_until.enter_context(opening)
 
     def open_live(self, command: str, patience: Backoff = DDL_PATIENCE) -> AbstractContextManager[Live]:
         """The same under another name, and as patient."""
@@ -216,15 +224,15 @@ class JobSession:
     def health(self) -> SourceHealth:
         return source_health(self.sql.dialect, self.sql.query, self.sql.pooling())
 
-    def open_own_live(self, command: str, patience: Backoff | None = None) -> AbstractContextManager[Live]:
+    def open_own_live(self, command: str, patience: Backoff = DDL_PATIENCE) -> AbstractContextManager[Live]:
         """Capture's edges by connections of their own, whoever reads the rows."""
-        return open_live(self.job, command, stop=self.stop.is_set, patience=patience or self.live_patience)
+        return open_live(self.job, command, stop=self.stop.is_set, patience=patience)
 
     # ── the table ──
 
     @cached_property
     def target(self) -> Target:
-        return open_target(self.job, self.mapping.table, self.stop.is_set)
+        return open_target(self.job, self.mapping.table, self.stop.is_set, self.requests)
 
     @cached_property
     def table_id(self) -> str:
