@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from migrator.features.exports.file import Definition, comment, construct_name
+from migrator.features.exports.file import Definition
 
 _PROVIDERS: tuple[tuple[str, Callable[[Definition], bool]], ...] = (
     # key_schema came with 6.29.0; before 6.37.0 an index taken out of a definition took every index with it.
@@ -147,49 +147,3 @@ def _capacity(described: Mapping[str, Any]) -> dict[str, Any]:
 def _set(**arguments: Any) -> dict[str, Any]:
     """The arguments that have a value."""
     return {name: value for name, value in arguments.items() if value not in (None, {}, [])}
-
-
-# ── CDK ──
-
-
-TEMPLATE = "table.yaml"
-"""The template, in the construct's folder."""
-
-_TYPESCRIPT = """{head}
-import {{ join }} from "node:path";
-import {{ CfnTable }} from "aws-cdk-lib/aws-dynamodb";
-import {{ CfnInclude }} from "aws-cdk-lib/cloudformation-include";
-import {{ Construct }} from "constructs";
-
-export class {name} extends CfnInclude {{
-  readonly table: CfnTable;
-
-  constructor(scope: Construct, id: string) {{
-    super(scope, id, {{ templateFile: join(__dirname, "{template}") }});
-    this.table = this.getResource("{name}") as CfnTable;
-  }}
-}}
-"""
-_PYTHON = """{head}
-from pathlib import Path
-
-from aws_cdk.cloudformation_include import CfnInclude
-from constructs import Construct
-
-
-class {name}(CfnInclude):
-    def __init__(self, scope: Construct, construct_id: str) -> None:
-        super().__init__(scope, construct_id, template_file=str(Path(__file__).with_name("{template}")))
-        self.table = self.get_resource("{name}")
-"""
-
-
-def cdk_typescript(definition: Definition, head: Sequence[str]) -> str:
-    """A module with one class, of which a stack makes one: `new MusicTable(this, "Table")`."""
-    name = construct_name(definition)
-    return _TYPESCRIPT.format(head=comment("//", head), name=name, template=TEMPLATE)
-
-
-def cdk_python(definition: Definition, head: Sequence[str]) -> str:
-    """The same in Python: `MusicTable(self, "Table")`."""
-    return _PYTHON.format(head=comment("#", head), name=construct_name(definition), template=TEMPLATE)

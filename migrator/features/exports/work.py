@@ -12,14 +12,14 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.dynamodb.admin.create import definition
-from migrator.features.exports.cloudformation import cloudformation_file
+from migrator.features.exports.cloudformation import TEMPLATE, cdk_python, cdk_typescript, cloudformation_file
 from migrator.features.exports.file import Definition, comment, head_of
 from migrator.features.exports.iam import MARK, Place, Rights, policy
 from migrator.features.exports.json_schema import json_schema
 from migrator.features.exports.model import Model, model_of
 from migrator.features.exports.python.expressions import UnsaidError, function_name
 from migrator.features.exports.python.module import python_module
-from migrator.features.exports.terraform import TEMPLATE, cdk_python, cdk_typescript, terraform_file
+from migrator.features.exports.terraform import terraform_file
 from migrator.features.exports.typescript.electrodb import electrodb_typescript
 from migrator.features.exports.workbench import SAMPLES, made_up, workbench_file
 from migrator.features.exports.workbench import real as real_items

@@ -8,8 +8,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from migrator.dynamodb.admin.create import definition
-from migrator.features.exports.cloudformation import cloudformation, cloudformation_file
-from migrator.features.exports.terraform import cdk_python, cdk_typescript, terraform, terraform_file
+from migrator.features.exports.cloudformation import (
+    cdk_python,
+    cdk_typescript,
+    cloudformation,
+    cloudformation_file,
+)
+from migrator.features.exports.terraform import terraform, terraform_file
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.settings.source import TableOptions, Units
 
