@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from migrator.stages.live import refresh
-from migrator.stages.session import live as live_wiring
+from migrator.stages.session import session
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
@@ -279,7 +279,7 @@ def test_a_clock_that_jumps_loses_nothing(shop: Project, hours: int, monkeypatch
     change(shop, "UPDATE invoice SET customer_id = 30 WHERE id = 1", "DELETE FROM customer WHERE id = 3")
     ahead = refresh.Refresh
     monkeypatch.setattr(
-        live_wiring,
+        session,
         "Refresh",
         lambda **words: ahead(**{**words, "clock": lambda: time.time() + 3600 * hours}),
     )

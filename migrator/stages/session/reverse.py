@@ -195,9 +195,9 @@ def gatherer_of(session: JobSession) -> EvidenceGatherer:
         marks=session.live.exact_marks,
         activity=session.live.activity,
         table=session.target,
-        writers=lambda _: session.writers,
+        writers=session.writers_of,
         gone_s=session.lifetimes.gone_s,
-        purge=lambda _: session.purge(reads_only, dry_run=True),
+        purge=lambda table_id: session.purge(reads_only, dry_run=True, table_id=table_id),
         way_back=partial(_way_back, session),
         stop=session.stop.is_set,
     )

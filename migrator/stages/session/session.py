@@ -315,12 +315,15 @@ class JobSession:
 
     @property
     def writers(self) -> SqlWriters:
-        return SqlWriters(self.journal.database, self.table_id)
+        return self.writers_of(self.table_id)
+
+    def writers_of(self, table_id: str) -> SqlWriters:
+        return SqlWriters(self.journal.database, table_id)
 
     def writers_of_tables(self) -> list[SqlWriters]:
         """Of each table that the job has had a run on; none is asked."""
         tables = dict.fromkeys(run.identity.table_id for run in self.journal.runs(self.job.name))
-        return [SqlWriters(self.journal.database, table_id) for table_id in tables]
+        return [self.writers_of(table_id) for table_id in tables]
 
     @property
     def open_findings(self) -> SqlOpenFindings:
@@ -531,10 +534,12 @@ class JobSession:
             # Before every single request: a retry may come long after its batch began.
             yield ConcurrentEdges(self, live, self.target.fenced(heartbeats.check), heartbeats)
 
-    def purge(self, check: Callable[[], None], *, dry_run: bool) -> Purge:
-        """What takes tombstones away, each by its ticket: a request that arrives an hour late deletes nothing else."""
+    def purge(self, check: Callable[[], None], *, dry_run: bool, table_id: str = "") -> Purge:
+        """What takes tombstones away, each by its ticket: a request that arrives an hour late deletes nothing else.
+        `table_id`: if the caller knows it."""
         store = ConditionalWrites(self.target.store if dry_run else self.target.store.fenced(by_condition))
-        return Purge(store, self.writers, self.target.design, self.lifetimes, check, dry_run=dry_run)
+        writers = self.writers_of(table_id or self.table_id)
+        return Purge(store, writers, self.target.design, self.lifetimes, check, dry_run=dry_run)
 
     def forgetting(self, roots: Sequence[Root], *, check: Callable[[], None], live: Live | None) -> Forget:
         """What forgets a row. `live`: capture's edges where it is installed; None where no change leaves a mark."""
