@@ -208,11 +208,13 @@ def own_mariadb(*more: str) -> Iterator[OwnServer]:
     user = _other_user()
     if user:
         shutil.chown(home, user)
-    port, data = free_port(), f"--datadir={home / 'data'}"
+    port = free_port()
+    # A server that starts removes the temporary tables of every server with the same tmpdir.
+    folders = [f"--datadir={home / 'data'}", f"--tmpdir={home}"]
     try:
-        _make_data_folder(home, data, user)
+        _make_data_folder(home, folders, user)
         settings = [f"--port={port}", f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}"]
-        words = [program, "--no-defaults", data, "--bind-address=127.0.0.1", *settings, *more]
+        words = [program, "--no-defaults", *folders, "--bind-address=127.0.0.1", *settings, *more]
         url, started = f"mysql://root@127.0.0.1:{port}/mysql", list[subprocess.Popen[bytes]]()
 
         def start() -> None:
@@ -239,12 +241,12 @@ def _begun(words: list[str], home: Path, user: str | None) -> subprocess.Popen[b
         )
 
 
-def _make_data_folder(home: Path, data: str, user: str | None) -> None:
+def _make_data_folder(home: Path, folders: list[str], user: str | None) -> None:
     install = shutil.which("mariadb-install-db")
     if install is None:
         raise MissingPart("the installed MariaDB has no mariadb-install-db")
     made = subprocess.run(
-        [install, "--no-defaults", data, "--auth-root-authentication-method=normal", "--skip-test-db"],
+        [install, "--no-defaults", *folders, "--auth-root-authentication-method=normal", "--skip-test-db"],
         cwd=home,
         user=user,
         stdin=subprocess.DEVNULL,

@@ -34,6 +34,7 @@ from migrator.runtime.server_errors import (
     is_busy,
     is_contended,
     is_of_a_file,
+    mysql_number,
     own_reason,
     takes_no_writes,
 )
@@ -85,7 +86,7 @@ _BY_TEXT = (
     (r"too many attached", "the statement would open another file; write one SELECT"),
 )
 _CONNECTING = "the connection failed; look at host, port, user and password of the source's URL"
-_OTHERWISE = "see the database's own log; nothing was written"
+_OTHERWISE = "see the database's own log{}; nothing was written"
 
 
 _ERROR_OF_REASON: dict[type[SourceError], frozenset[str]] = {
@@ -121,7 +122,8 @@ def source_error(error: BaseException, place: str, doing: str, tried: str = "") 
 
 def _reason(cause: BaseException) -> str:
     connecting = any(engine.errors.is_connecting(cause) for engine in ENGINES)
-    return next(_reasons(cause), _CONNECTING if connecting else _OTHERWISE)
+    number = f" for error {found}" if (found := mysql_number(cause)) else ""
+    return next(_reasons(cause), _CONNECTING if connecting else _OTHERWISE.format(number))
 
 
 def _reasons(cause: BaseException) -> Iterator[str]:
@@ -202,7 +204,7 @@ class Reading:
 
     def _can_pass(self, error: BaseException) -> bool:
         """Whether to try again: only with a server that was reached, or that answered itself, not with a wrong URL."""
-        return is_busy(error) or (self._reached and is_broken(error))
+        return is_busy(error) or (self._reached and (is_broken(error) or is_of_a_file(error)))
 
     def _gave_up(self, doing: str, error: BaseException, tried: str) -> SourceError:
         return self._as_source_error(error, doing, f" (gave up after {tried})")
@@ -434,7 +436,7 @@ class Writing(Committing):
 
 
 class _CaptureReading(Reading):
-    """They wait for locks as patiently as what writes, and look at all databases while others may come and go."""
+    """They wait for locks as patiently as what writes."""
 
     def _can_pass(self, error: BaseException) -> bool:
-        return is_contended(error) or is_of_a_file(error) or super()._can_pass(error)
+        return is_contended(error) or super()._can_pass(error)
