@@ -55,6 +55,10 @@ class TooSlowError(SourceError):
     """The source ended a statement that took longer than allowed; a smaller one may do."""
 
 
+class LongAnswerError(SourceError):
+    """The source's answer has more bytes than one may have; a part of it may do."""
+
+
 class NotCountedError(SourceError):
     """A total that the source does not give; the message says why."""
 

@@ -62,6 +62,8 @@ def no_replica(why: str) -> SourceError:
 # ── Options of connections: names, limits and waits ──
 
 APPLICATION_NAME = "migrator"
+LONGEST_ANSWER_BYTES = 2**28
+"""Of one answer as the database sends it, so also of one value. SQLite's own limit is 10⁹, of the memory of this process."""
 LONGEST_STATEMENT_S = 600.0
 """A page takes milliseconds; a statement of ten minutes is a mistake, or too much for a busy server."""
 LONGEST_NAME = 63
@@ -77,7 +79,7 @@ class ConnectionOptions:
     lock, and a server for a change of a table. `pool_wait_s`: how long to wait for a connection of the pool, which may have
     fewer connections than there are workers. `idle_s`: after that a server may end a transaction that we left open.
     `writes`: transactions are no snapshots, and every commit reaches the disk. `silence_s`: a MySQL server that is silent so
-    long past a statement's limit is taken as gone.
+    long past a statement's limit is taken as gone. `answer_bytes`: of what a statement that reads may answer.
     """
 
     name: str = APPLICATION_NAME
@@ -88,6 +90,7 @@ class ConnectionOptions:
     idle_s: float = 120.0
     writes: bool = False
     silence_s: float = 60.0
+    answer_bytes: int = LONGEST_ANSWER_BYTES
 
     def limit_s(self, own_s: float) -> float | None:
         """The limit to set, where the server's own is `own_s` (0: it has none); None to set nothing."""

@@ -15,7 +15,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from migrator.mapping.model.facts import TableFacts
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.server_errors import refuses_login
-from migrator.source.engines.base import ConnectionOptions, UrlKeeper
+from migrator.source.engines.base import LONGEST_ANSWER_BYTES, ConnectionOptions, UrlKeeper
 
 # ──
 # What the SQL of most engines shares: texts, comments, parameters, functions that read the clock,
@@ -74,6 +74,10 @@ COMMON_QUOTES = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
 # ── Explanations of errors with advice, shared by several engines ──
 
 RESUME = "run the same command again"
+LONG_ANSWER = (
+    f"the answer has more than {LONGEST_ANSWER_BYTES >> 20} MB; let the statement give fewer rows, or shorter"
+    f" values; of rows of a table lower page_rows, then {RESUME}"
+)
 WRONG_LOGIN = "the user or the password is wrong; correct the source's URL"
 NO_DATABASE = "there is no such database; correct the source's URL"
 CANCELLED = f"the server cancelled it; raise statement_timeout_s of the job or lower page_rows, then {RESUME}"

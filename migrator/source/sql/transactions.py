@@ -21,6 +21,7 @@ from migrator.mapping.model.facts import CollectionPlan, EntityPlan
 from migrator.mapping.model.table import RowTree
 from migrator.runtime.errors import (
     HiddenRowsError,
+    LongAnswerError,
     MissingNameError,
     NotCountedError,
     SourceError,
@@ -179,6 +180,8 @@ class Reading:
             return self._retry.call(
                 doing, partial(self._once, work), self._can_pass, partial(self._gave_up, doing)
             )
+        except LongAnswerError:
+            raise LongAnswerError(f"{self.place}: {doing}: {shared.LONG_ANSWER}") from None
         except self._failures as error:
             raise self._as_source_error(error, doing) from None
 
@@ -200,7 +203,12 @@ class Reading:
         with self.engine.connect() as connection:
             self._reached = True
             self._admit(connection)
-            return work(connection)
+            try:
+                return work(connection)
+            except LongAnswerError:
+                # Nobody reads the rest of the answer, so no other statement can follow.
+                connection.invalidate()
+                raise
 
     def _can_pass(self, error: BaseException) -> bool:
         """Whether to try again: only with a server that was reached, or that answered itself, not with a wrong URL."""

@@ -14,6 +14,7 @@ from pymysql.cursors import Cursor
 from sqlalchemy.engine import Connection as SqlConnection
 
 from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.mysql.rows import BoundedSession
 from migrator.source.engines.mysql.server import is_mariadb
 
 _MODES = "ANSI_QUOTES,PIPES_AS_CONCAT"
@@ -62,6 +63,9 @@ def arguments(password: str | None) -> dict[str, Any]:
 def prepare(connection: Session[Any], _: object, *, connection_options: ConnectionOptions) -> None:
     """Sets everything that a new connection needs before its first transaction."""
     prepare_values(connection)
+    if not connection_options.writes:
+        connection.__class__ = BoundedSession
+        connection.answer_bytes = connection_options.answer_bytes
     # For an ALTER TABLE; the server's own limit is a day or a year.
     wait_s = max(1, round(connection_options.lock_wait_s))
     settings = {

@@ -6,11 +6,13 @@ PyMySQL makes an object of each row's packet and calls three functions for each 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from pymysql import err
 from pymysql.connections import MAX_PACKET_LEN, MySQLResult
+from pymysql.connections import Connection as Session
 from pymysql.constants import CR, FIELD_TYPE
 from pymysql.protocol import MysqlPacket
 from sqlalchemy import Executable
@@ -18,6 +20,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.table import RowTree
+from migrator.runtime.errors import LongAnswerError
 
 _RAW = frozenset(
     {
@@ -53,6 +56,44 @@ def fetched(connection: Connection, statement: Executable, raw: frozenset[int]) 
 
 _Converter: TypeAlias = tuple[str | None, Callable[[Any], Any] | None]
 """PyMySQL's for a column: the encoding (None: bytes), and what makes the value of the text (None: it is the value)."""
+
+
+class BoundedSession(Session):  # type: ignore[misc]
+    """A connection that ends where an answer has more bytes than `answer_bytes`."""
+
+    answer_bytes: int
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:
+        # As PyMySQL does it, with results of ours.
+        self._result = None
+        result: MySQLResult = _Streamed(self) if unbuffered else _Rows(self, frozenset())
+        if unbuffered:
+            result.init_unbuffered_query()
+        else:
+            result.read()
+        self._result = result
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return int(result.affected_rows)
+
+
+class _Streamed(MySQLResult):  # type: ignore[misc]
+    """The result of a statement whose rows are taken one by one."""
+
+    connection: Any
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection)
+        self._left = connection.answer_bytes
+
+    def _read_row_from_packet(self, packet: MysqlPacket) -> RowTree:
+        self._left -= len(packet.get_all_data())
+        if self._left < 0:
+            self.unbuffered_active = False
+            self.connection._force_close()
+            raise LongAnswerError
+        row: RowTree = super()._read_row_from_packet(packet)
+        return row
 
 
 class _Rows(MySQLResult):  # type: ignore[misc]
@@ -121,6 +162,7 @@ class _Packets:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
         self.data, self.text, self.position, self.number = b"", "", 0, driver._next_seq_id
+        self._left = getattr(driver, "answer_bytes", sys.maxsize)
 
     def is_part(self) -> bool:
         """Whether the next packet is not there as a whole, and can be."""
@@ -132,6 +174,9 @@ class _Packets:
         there = len(self.data) - self.position
         missing = 4 + self._size() - there if there >= 4 else 0
         more = self.driver._read_bytes(missing) if missing > _AT_ONCE else self._read()
+        self._left -= len(more)
+        if self._left < 0:
+            raise LongAnswerError
         self.data = self.data[self.position :] + more
         self.text, self.position = self.data.decode("latin-1"), 0
 

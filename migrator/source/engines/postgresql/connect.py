@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import socket
+import sys
+from collections.abc import Generator
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg._queries import PostgresQuery
@@ -16,6 +19,7 @@ from sqlalchemy.engine import Connection as SqlConnection
 
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.table import RowTree
+from migrator.runtime.errors import LongAnswerError
 from migrator.source.engines.base import ConnectionOptions
 
 TEXTS = {
@@ -57,7 +61,9 @@ ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3
 """A connection dropped by a firewall is noticed within a minute; the system's default is two hours."""
 
 
-def prepare(connection: psycopg.Connection[Any], record: Any) -> None:
+def prepare(
+    connection: psycopg.Connection[Any], record: Any, *, connection_options: ConnectionOptions
+) -> None:
     """Sets the client side of a new connection; nothing is set for its session on the server.
 
     Behind a pooler in transaction mode that session goes to a service next, with everything that was set.
@@ -68,6 +74,10 @@ def prepare(connection: psycopg.Connection[Any], record: Any) -> None:
     # A statement that was prepared in one session of the server is unknown in the next one.
     connection.prepare_threshold = None
     connection.cursor_factory = OneStatement
+    if not connection_options.writes:
+        connection.cursor_factory = _BoundedCursor
+        connection.server_cursor_factory = _BoundedServerCursor
+        connection.answer_bytes = connection_options.answer_bytes  # type: ignore[attr-defined]
     own = connection.execute("SELECT pg_catalog.current_setting('statement_timeout')").fetchone()
     record.info[_HAS_OWN_LIMIT] = own != ("0",)
     if connection.info.parameter_status("server_encoding") == _ANY_BYTES:
@@ -100,6 +110,72 @@ class OneStatement(psycopg.Cursor[Any]):
         # "Extended Query": its query string may hold one statement alone.
         is_single = force_extended or not query.query.startswith(_OPENS)
         super()._execute_send(query, force_extended=is_single, binary=binary)
+
+
+Result = TypeVar("Result")
+
+
+class _BoundedCursor(OneStatement):
+    """Ends its connection where an answer has more bytes than `answer_bytes`."""
+
+    def _execute_gen(self, *words: Any, **named: Any) -> Generator[Any, Any, None]:
+        return _bounded(self.connection, super()._execute_gen(*words, **named))
+
+
+class _BoundedServerCursor(psycopg.ServerCursor[Any]):
+    """The same, for each block of rows."""
+
+    def _fetch_gen(self, num: int | None) -> Generator[Any, Any, list[Any]]:
+        return _bounded(self.connection, super()._fetch_gen(num))
+
+
+_AT_FIRST = 2
+"""A short answer needs one wait, so nothing is counted for it."""
+
+
+def _bounded(connection: Any, waits: Generator[Any, Any, Result]) -> Generator[Any, Any, Result]:
+    """libpq keeps an answer in memory until it is whole, without its size: so the system's count of bytes is compared."""
+    number, began, ended, waited_for = 0, 0, False, next(waits)
+    while True:
+        ready = yield waited_for
+        number += 1
+        if number == _AT_FIRST:
+            began = _received(connection.pgconn.socket, unread=False)
+        try:
+            waited_for = waits.send(ready)
+        except StopIteration as end:
+            result, ended = end.value, True
+        if number >= _AT_FIRST and _received(connection.pgconn.socket) - began > connection.answer_bytes:
+            waits.close()
+            connection.pgconn.finish()
+            raise LongAnswerError
+        if ended:
+            return result  # type: ignore[no-any-return]
+
+
+def _received(descriptor: int, *, unread: bool = True) -> int:
+    """Bytes received on a TCP connection so far; 0 where the system does not count them (a Unix socket, another system).
+
+    `unread`: with those that are not read yet. Source: Linux, include/uapi/linux/tcp.h, tcp_info.tcpi_bytes_received.
+    """
+    option = getattr(socket, "TCP_INFO", None)
+    if option is None or sys.platform != "linux":
+        return 0
+    import fcntl  # not everywhere
+    import termios
+
+    found = socket.socket(fileno=descriptor)
+    try:
+        facts = found.getsockopt(socket.IPPROTO_TCP, option, _RECEIVED.stop)
+        waiting = b"" if unread else fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+    except OSError:
+        return 0
+    finally:
+        found.detach()
+    return int.from_bytes(facts[_RECEIVED], sys.byteorder) - int.from_bytes(waiting, sys.byteorder)
+
+
+_RECEIVED = slice(128, 136)
 
 
 def _encoded(query: Any) -> Any:

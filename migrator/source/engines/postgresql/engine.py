@@ -287,7 +287,7 @@ def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Eng
     engine = server_engine(
         address, connection_options, lambda url: unless_in(url, defaults) | {"client_encoding": "utf8"}
     )
-    sa.event.listen(engine, "connect", connect.prepare)
+    sa.event.listen(engine, "connect", partial(connect.prepare, connection_options=connection_options))
     sa.event.listen(engine, "begin", partial(connect.begin, connection_options=connection_options))
     return engine
 

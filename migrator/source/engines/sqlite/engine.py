@@ -8,11 +8,13 @@ import re
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from decimal import Decimal
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from sys import getsizeof
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,9 +24,10 @@ from sqlglot.dialects.sqlite import SQLite
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, Kind
 from migrator.mapping.model.rows import RefusalKind
-from migrator.runtime.errors import SettingsError
+from migrator.runtime.errors import LongAnswerError, SettingsError
 from migrator.source.engines import shared
 from migrator.source.engines.base import (
+    LONGEST_ANSWER_BYTES,
     Connecting,
     ConnectionOptions,
     Engine,
@@ -221,6 +224,37 @@ class _TimedConnection(sqlite3.Connection):
     """A connection with a deadline for its present statement."""
 
     ends_at: float = math.inf
+    answer_bytes: int = sys.maxsize
+
+    def cursor(self, *_: Any) -> Any:
+        return super().cursor(_BoundedCursor)
+
+
+class _BoundedCursor(sqlite3.Cursor):
+    """Raises LongAnswerError where an answer has more bytes than `answer_bytes`."""
+
+    connection: _TimedConnection
+
+    def execute(self, *words: Any) -> _BoundedCursor:
+        self._left = self.connection.answer_bytes
+        return super().execute(*words)
+
+    def fetchmany(self, size: int | None = 1) -> list[Any]:
+        return self._counted(islice(self, size))
+
+    def fetchall(self) -> list[Any]:
+        return self._counted(self)
+
+    def _counted(self, found: Iterable[Any]) -> list[Any]:
+        rows, left = [], self._left
+        for row in found:
+            left -= sum(map(getsizeof, row))
+            if left < 0:
+                self.close()
+                raise LongAnswerError
+            rows.append(row)
+        self._left = left
+        return rows
 
 
 def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
@@ -240,7 +274,9 @@ def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Eng
         connection.text_factory = _TOLERANT
         # An ATTACH in a query could create a file.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_BYTES)
+        if not connection_options.writes:
+            connection.answer_bytes = connection_options.answer_bytes
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ANSWER_BYTES)
         connection.execute(
             "PRAGMA synchronous = FULL" if connection_options.writes else "PRAGMA query_only = ON"
         )
@@ -252,9 +288,6 @@ def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Eng
         _limit_sqlite(engine, limit_s)
     return engine
 
-
-_LONGEST_BYTES = 2**28
-"""Of one value or row, stored or computed. SQLite's own limit is 10⁹, of the memory of this process."""
 
 # One text that is not UTF-8 then refuses its row; sqlite3's own way, which is sooner, would end the whole page.
 _TOLERANT = partial(str, encoding="utf-8", errors="surrogateescape")
