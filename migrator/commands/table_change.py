@@ -15,11 +15,10 @@ from migrator.cli.cutover_text import instance_label
 from migrator.cli.options import need_yes, print_folded, refuse_strange, stop_on_signals
 from migrator.cli.runs import known_revision
 from migrator.commands.table_work import edits_of
-from migrator.dynamodb.admin.create import definition
-from migrator.dynamodb.admin.indexes import IndexChanges, addition, removal
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.mapping import Mapping
 from migrator.runtime.errors import CLEAN, DIFFERENT, TargetError
+from migrator.settings.definition import IndexChanges, addition, definition, removal
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.design.indexes import refuse_readers

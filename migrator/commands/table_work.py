@@ -19,7 +19,6 @@ from migrator.cli.command_line import print_json, whole
 from migrator.cli.extensions import DEFINITIONS, PROBES
 from migrator.cli.options import print_folded, refuse_strange, say, shown_path, stdout
 from migrator.cli.tables import FittedTable
-from migrator.dynamodb.admin.create import creation_request, definition, later_requests
 from migrator.mapping.check.check import check_form
 from migrator.mapping.model.edges import Probe
 from migrator.mapping.model.mapping import Mapping
@@ -27,6 +26,7 @@ from migrator.mapping.model.results import Check, CheckState
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError, TargetError
 from migrator.runtime.retry import Backoff
+from migrator.settings.definition import creation_request, definition, later_requests
 from migrator.settings.job import Job
 from migrator.settings.roles import ROLES, SQL_ROLES, SqlRole, rights_of
 from migrator.settings.source import TableOptions

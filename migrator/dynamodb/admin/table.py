@@ -11,35 +11,35 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.dynamodb.admin.create import (
-    TYPES,
-    clock_of,
-    creation_request,
-    later_requests,
-    option_differences,
-    probes,
-    projection,
-    requests_after_import,
-    wanted_answers,
-)
-from migrator.dynamodb.admin.indexes import (
-    IndexChanges,
-    IndexWait,
-    Tell,
-    addition,
-    index_changes,
-    removal,
-)
+from migrator.dynamodb.admin.probes import clock_of, probes
 from migrator.dynamodb.client import is_loopback
 from migrator.dynamodb.failures import error_code, gave_up, in_words, may_have_worked, passes_at
 from migrator.mapping.model.edges import Probe, TableState
-from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
-from migrator.runtime.errors import StoppedError, TargetError
+from migrator.mapping.model.table import Index, TableDesign
+from migrator.runtime.errors import Interrupted, StoppedError, TargetError
 from migrator.runtime.retry import Backoff, Retry
+from migrator.settings.definition import (
+    IndexChanges,
+    addition,
+    creation_request,
+    extra_indexes,
+    index_changes,
+    indexes_of,
+    later_requests,
+    option_differences,
+    removal,
+    requests_after_import,
+    table_differences,
+    unsettled,
+    wanted_answers,
+)
 from migrator.settings.roles import TableRights
 from migrator.settings.source import TableOptions
 
 _READY_S = 300.0
+_POLL_S = 2.0
+_SAID_AGAIN_S = 60.0
+Tell = Callable[[str], None]
 _FIRST_CALL = Backoff(attempts=4, base_s=0.1, cap_s=1.0, limit_s=10.0)
 
 
@@ -62,13 +62,13 @@ class DynamoTableAdmin:
         if description is None:
             return None
         ttl = self._ttl(design.name)
-        differences = list(_differences(design, description, ttl))
+        differences = list(table_differences(design, description, ttl))
         return TableState(
             _table_id(description),
             str(description["TableStatus"]),
             tuple(sentence for _, sentence in differences),
             parts=tuple(part for part, _ in differences),
-            extra=tuple(_extra(design, description)),
+            extra=tuple(extra_indexes(design, description)),
         )
 
     def existing(self, design: TableDesign) -> str:
@@ -139,7 +139,7 @@ class DynamoTableAdmin:
             raise TargetError(
                 f"there is no table {design.name}; run `migrator table create` with this job file"
             )
-        if any(part == "key" for part, _ in _differences(design, description, design.ttl)):
+        if any(part == "key" for part, _ in table_differences(design, description, design.ttl)):
             what = f"table {design.name} has another key than the mapping, and the key of a table cannot be altered"
             raise TargetError(f"{what}; name another table in the job")
         return index_changes(design, description)
@@ -164,16 +164,33 @@ class DynamoTableAdmin:
         self._settled(design.name, tell)
 
     def _settled(self, name: str, tell: Tell) -> None:
-        IndexWait(lambda: self._describe(name), self.sleep, self.retry.stop, tell).until_settled(name)
+        """Waits until no index is made or removed, as long as DynamoDB takes. `tell`: called with each new state, and
+        every minute. Raises: Interrupted, TargetError."""
+        said, said_at = "", 0.0
+        while True:
+            description = self._describe(name)
+            if description is None:
+                raise TargetError(f"there is no table {name} any more; find out what deletes it")
+            state = "; ".join(unsettled(description))
+            if not state:
+                return
+            if state != said or time.monotonic() - said_at >= _SAID_AGAIN_S:
+                said, said_at = state, time.monotonic()
+                tell(state)
+            if self.retry.stop():
+                raise Interrupted(
+                    f"stopped while {state}; DynamoDB goes on by itself, and the same command waits for it"
+                )
+            self.sleep(_POLL_S)
 
     def _has_index(self, table: str, name: str) -> bool:
-        return any(index["IndexName"] == name for index in _indexes(self._describe(table) or {}))
+        return any(index["IndexName"] == name for index in indexes_of(self._describe(table) or {}))
 
     def _stays(self, table: str, name: str) -> bool:
         """Whether the index is there, and nothing removes it."""
         return any(
             index["IndexName"] == name and index.get("IndexStatus") != "DELETING"
-            for index in _indexes(self._describe(table) or {})
+            for index in indexes_of(self._describe(table) or {})
         )
 
     def probe(self, design: TableDesign, *, write: bool, only: TableRights | None = None) -> list[Probe]:
@@ -223,7 +240,7 @@ class DynamoTableAdmin:
             description = self._describe(name) or {}
             states = {
                 description.get("TableStatus"),
-                *(index.get("IndexStatus", "ACTIVE") for index in _indexes(description)),
+                *(index.get("IndexStatus", "ACTIVE") for index in indexes_of(description)),
             }
             if states == {"ACTIVE"}:
                 return
@@ -295,92 +312,3 @@ def _table_id(description: dict[str, Any]) -> str:
     return str(
         description.get("TableId") or f"{description.get('TableArn')} {description.get('CreationDateTime')}"
     )
-
-
-def _indexes(description: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        *(description.get("GlobalSecondaryIndexes") or []),
-        *(description.get("LocalSecondaryIndexes") or []),
-    ]
-
-
-def _differences(
-    design: TableDesign, description: dict[str, Any], ttl: str | None
-) -> Iterator[tuple[str, str]]:
-    """(part, sentence): how the table differs from the mapping."""
-    types = {
-        definition["AttributeName"]: definition["AttributeType"]
-        for definition in description.get("AttributeDefinitions", [])
-    }
-    wanted, there = (
-        _shown_design(design.key[:1], design.key[1:]),
-        _shown(description.get("KeySchema", []), types),
-    )
-    if wanted != there:
-        yield "key", f"its key is {wanted} in the mapping and {there} in the table"
-    present = {definition["IndexName"]: definition for definition in _indexes(description)}
-    for index in design.indexes:
-        if index.name not in present:
-            yield f"index {index.name}", f"index {index.name} is missing in the table"
-            continue
-        yield from _index_differences(index, present.pop(index.name), types)
-    for name in sorted(present):
-        yield f"index {name}", _not_in_mapping(name)
-    if ttl != design.ttl:
-        yield "ttl", f"TTL is {_on(design.ttl)} in the mapping and {_on(ttl)} in the table"
-
-
-def _extra(design: TableDesign, description: dict[str, Any]) -> Iterator[str]:
-    """Indexes that no item of the mapping needs: another revision of it may. A local one bounds each item collection."""
-    wanted = {index.name for index in design.indexes}
-    for index in description.get("GlobalSecondaryIndexes") or []:
-        if index["IndexName"] not in wanted:
-            yield _not_in_mapping(index["IndexName"])
-
-
-def _not_in_mapping(name: str) -> str:
-    return f"index {name} is in the table and not in the mapping"
-
-
-def _index_differences(
-    index: Index, description: dict[str, Any], types: dict[str, str]
-) -> Iterator[tuple[str, str]]:
-    wanted, there = _shown_design(index.partition, index.sort), _shown(description["KeySchema"], types)
-    if wanted != there:
-        yield (
-            f"index {index.name}",
-            f"the key of index {index.name} is {wanted} in the mapping and {there} in the table",
-        )
-    ours, theirs = _projected(projection(index)), _projected(description.get("Projection", {}))
-    if ours != theirs:
-        yield (
-            f"index {index.name}",
-            f"index {index.name} projects {ours} in the mapping and {theirs} in the table",
-        )
-
-
-def _shown_design(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute, ...]) -> str:
-    keys = [
-        (attribute, kind)
-        for kind, attributes in (("HASH", partition), ("RANGE", sort))
-        for attribute in attributes
-    ]
-    return ", ".join(f"{attribute.name} ({kind} {TYPES[attribute.type]})" for attribute, kind in keys)
-
-
-def _shown(schema: list[dict[str, str]], types: dict[str, str]) -> str:
-    return ", ".join(
-        f"{element['AttributeName']} ({element['KeyType']} {types.get(element['AttributeName'], '?')})"
-        for element in schema
-    )
-
-
-def _projected(projected: dict[str, Any]) -> str:
-    kind = str(projected.get("ProjectionType", "ALL"))
-    return (
-        f"INCLUDE {', '.join(sorted(projected.get('NonKeyAttributes', [])))}" if kind == "INCLUDE" else kind
-    )
-
-
-def _on(attribute: str | None) -> str:
-    return f"on {attribute}" if attribute else "off"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from migrator.dynamodb.admin.create import import_parameters
 from migrator.dynamodb.admin.imports import DynamoImports
 from migrator.dynamodb.files import S3Files
 from migrator.features.bulk.imports import Records
 from migrator.journal.memory import SqlMemory
 from migrator.journal.run_starts import count_as_done
 from migrator.mapping.model.journal import Run, RunIdentity
+from migrator.settings.definition import import_parameters
 from migrator.settings.job import Job
 from migrator.stages.core.adoption import KeysOfItems
 from migrator.stages.live.relay import live_entities, remembered

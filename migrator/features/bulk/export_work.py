@@ -25,7 +25,6 @@ from migrator.cli.options import (
 from migrator.cli.runs import RunEnd
 from migrator.cli.runs_text import print_backfill
 from migrator.cli.text import SHOWN, print_findings, usd
-from migrator.dynamodb.admin.create import definition
 from migrator.dynamodb.client import EMBEDDED
 from migrator.dynamodb.files import FolderFiles, S3Files
 from migrator.features.bulk import edges as bulk_wiring
@@ -47,6 +46,7 @@ from migrator.mapping.model.journal import Run
 from migrator.mapping.model.results import BackfillResult
 from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError
 from migrator.runtime.logs import get_logger
+from migrator.settings.definition import definition
 from migrator.settings.job import Job
 from migrator.settings.transforms import price_of
 from migrator.stages.backfill.stage import Backfill, BackfillOptions

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.dynamodb.admin.create import definition
 from migrator.features.exports.cloudformation import TEMPLATE, cdk_python, cdk_typescript, cloudformation_file
 from migrator.features.exports.file import Definition, comment, head_of
 from migrator.features.exports.iam import MARK, Place, Rights, policy
@@ -27,6 +26,7 @@ from migrator.mapping.language.redaction import redaction_of
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
+from migrator.settings.definition import definition
 from migrator.settings.job import Job
 from migrator.settings.roles import ROLES, SQL_ROLES, old_rights_of, rights_of
 from migrator.settings.transforms import checked_on, sound_mapping

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from migrator.dynamodb.admin.create import definition
 from migrator.features.exports.cloudformation import (
     cdk_python,
     cdk_typescript,
@@ -16,6 +15,7 @@ from migrator.features.exports.cloudformation import (
 )
 from migrator.features.exports.terraform import terraform, terraform_file
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.settings.definition import definition
 from migrator.settings.source import TableOptions, Units
 
 PK = KeyAttribute("PK")

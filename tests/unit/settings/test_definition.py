@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from migrator.dynamodb.admin.create import creation_request, later_requests
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.settings.definition import creation_request, later_requests
 from migrator.settings.source import TableOptions, Units
 
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),))
