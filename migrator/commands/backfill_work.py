@@ -53,7 +53,6 @@ from migrator.stages.process.session import (
     divided,
     dry_edges,
     identity_of,
-    keep_installation,
     leased_edges,
     need_bucket,
     pages_of,
@@ -121,7 +120,7 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         bill = _bill(session, edges, entities, flags, identity, after, path_choice.source(session))
         need_allowed(read, bill, Allowed(flags.max_cost, flags.yes or flags.dry_run))
         run = _begin(edges, identity, flags, after)
-        keep_installation(edges.journal, run, path_choice.installation)
+        edges.journal.keep_installation(run, path_choice.installation)
         stage = _stage(session, edges, flags, path_choice)
         if edges.target is not None and run.state != "done":
             works = _Works(session, flags, address)

@@ -45,7 +45,6 @@ from migrator.stages.live.capture import of_another
 from migrator.stages.process.session import (
     divided,
     identity_of,
-    keep_installation,
     need_bucket,
     pages_of,
     processes_of,
@@ -156,7 +155,7 @@ def _drive(
         stage = _with_others(stack, stage, session, run, asked, words)
     with RunEnd(journal.end_run, run, read.hooks), stage.progress:
         if sample is None:
-            keep_look(session.changes_counted, partial(session.keep_look, run))
+            keep_look(session.changes_counted, partial(session.journal.keep_look, run))
         result = stage.run(run, entities)
     _print(result, session, as_json=options["as_json"], whole_keys=options["whole_keys"])
     if captured and _marked(session, result, captured, options) and sample is None:
@@ -262,10 +261,10 @@ def begun_run(
     session: JobSession, identity: RunIdentity, installation: Installation | None, *, again: bool
 ) -> Run:
     """The run, with the installation of capture that it began beside."""
-    begun = begin(session.journal, identity, session.newest(), session.idle_s, again=again)
+    begun = begin(session.journal, identity, session.newest(), session.journal.idle_s, again=again)
     if begun.told:
         say(begun.told)
-    keep_installation(session.journal, begun.run, "" if installation is None else installation.id)
+    session.journal.keep_installation(begun.run, "" if installation is None else installation.id)
     return begun.run
 
 

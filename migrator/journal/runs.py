@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -20,6 +21,7 @@ from sqlalchemy import (
     false,
     func,
     insert,
+    literal,
     not_,
     or_,
     select,
@@ -36,7 +38,7 @@ from migrator.journal.database import (
     repeatable,
     seconds,
 )
-from migrator.journal.schema import page, page_claim, page_part, plan, run
+from migrator.journal.schema import page, page_claim, page_part, plan, run, run_capture, verified_look
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.durations import moment
 from migrator.mapping.model.journal import (
@@ -49,6 +51,7 @@ from migrator.mapping.model.journal import (
     SegmentState,
     Tally,
 )
+from migrator.mapping.model.live import ActivityCounts
 from migrator.runtime.errors import MigratorError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Retry
@@ -213,6 +216,9 @@ def reopen(connection: Connection, job: str, table_id: str, entities: Sequence[s
 _CHUNK = 1000
 _PARTS_AT_ONCE = 32
 _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "different")
+
+
+_COUNT_FIELDS = ("tables", "whole", "source", "blind")
 
 
 class SqlJournal:
@@ -590,6 +596,91 @@ class SqlJournal:
         with self.database.begin() as connection:
             memory.release(connection, table_id, given_up)
 
+    # ── what a run began with ──
+
+    @repeatable
+    def keep_look(self, run: Run, look: ActivityCounts) -> None:
+        """Keeps what the source had counted of changes when the run began; one that is resumed has read rows since then."""
+        row = {"run_id": run.id, "look": json.dumps({name: getattr(look, name) for name in _COUNT_FIELDS})}
+        with self.database.begin() as connection:
+            connection.execute(insert_or_ignore(connection, verified_look), row)
+
+    @repeatable
+    def look_before(self, run: Run) -> ActivityCounts | None:
+        """The counts that the run began with; None where there were none."""
+        query = select(verified_look.c.look).where(verified_look.c.run_id == run.id)
+        with self.database.begin() as connection:
+            text = connection.execute(query).scalar()
+        kept = None if text is None else json.loads(text)
+        return None if kept is None else ActivityCounts(**{name: kept[name] for name in _COUNT_FIELDS})
+
+    @repeatable
+    def idle_s(self, run: Run) -> float:
+        """Seconds since a run was last seen at work, by the journal's clock."""
+        query = select(func.max(page.c.done_at)).where(page.c.run_id == run.id)
+        with self.database.begin() as connection:
+            last_page = connection.execute(query).scalar()
+            last_seen = max(run.started_at, run.ended_at or "", last_page or "")
+            return seconds(connection) - datetime.fromisoformat(last_seen).timestamp()
+
+    @repeatable
+    def keep_installation(self, run: Run, installation: str) -> None:
+        """Keeps which installation of capture ('' for none) a run began with: one that is resumed has read rows since."""
+        row = {"run_id": run.id, "installation": installation}
+        with self.database.begin() as connection:
+            connection.execute(insert_or_ignore(connection, run_capture), row)
+
+    @repeatable
+    def installation_of(self, run: Run) -> str | None:
+        """What keep_installation kept; None where it kept nothing."""
+        query = select(run_capture.c.installation).where(run_capture.c.run_id == run.id)
+        with self.database.begin() as connection:
+            installation: str | None = connection.execute(query).scalar()
+        return installation
+
+    @repeatable
+    def unverified_run(self, job: str, installation: str) -> int | None:
+        """The last backfill into the job's table that began without this installation of capture, and that no full verify
+        beside it has looked at since; None where there is none, or where nothing of it is left."""
+        begun = select(
+            run.c.id, run.c.kind, run.c.table_id, run.c.state, run.c.scope, run_capture.c.installation
+        )
+        query = begun.join(run_capture, run_capture.c.run_id == run.c.id).where(run.c.job == job)
+        with self.database.begin() as connection:
+            rows = connection.execute(query.order_by(run.c.id.desc())).all()
+            backfills = [candidate for candidate in rows if candidate.kind == "backfill"]
+            before = [
+                candidate
+                for candidate in backfills
+                if candidate.table_id == backfills[0].table_id and candidate.installation != installation
+            ]
+            done = select(page.c.run_id).where(page.c.done_at.is_not(None)).distinct()
+            written = set(
+                connection.execute(
+                    done.where(page.c.run_id.in_([candidate.id for candidate in before]))
+                ).scalars()
+            )
+        last = next((candidate for candidate in before if candidate.id in written), None)
+        if last is None:
+            return None
+        verified = [
+            candidate.id
+            for candidate in rows
+            if (candidate.kind, candidate.state, candidate.scope) == ("verify", "done", "")
+            and (candidate.table_id, candidate.installation) == (last.table_id, installation)
+        ]
+        return None if verified and verified[0] > last.id else int(last.id)
+
+    @repeatable
+    def count_as_done(self, exported: Run, identity: RunIdentity, installation: str) -> None:
+        """Makes a backfill of that identity which is done, with the pages and claims of an export, unless it is there."""
+        there = select(run.c.id).where(
+            run.c.table_id == identity.table_id, run.c.kind == identity.kind, run.c.job == identity.job
+        )
+        with self.database.begin() as connection:
+            if connection.execute(there).first() is None:
+                _count_as_done(connection, exported, identity, installation)
+
 
 def _now(connection: Connection) -> str:
     """By the journal's clock: what ended on one host is judged by its age on another."""
@@ -628,3 +719,26 @@ def _page_columns(run: Run, page: Page) -> dict[str, Any]:
         "after_key": page.after,
         "upto_key": page.upto,
     }
+
+
+def _count_as_done(connection: Connection, exported: Run, identity: RunIdentity, installation: str) -> None:
+    now = moment(seconds(connection))
+    fields = ("kind", "job", "table_id", "revision", "scope")
+    values = {name: getattr(identity, name) for name in fields}
+    ended = {"state": "done", "started_at": exported.started_at, "ended_at": now}
+    key = connection.execute(insert(run).values(**values, **ended)).inserted_primary_key
+    assert key is not None
+    for table in (plan, page):
+        copied = [literal(int(key[0])) if column.name == "run_id" else column for column in table.columns]
+        rows = select(*copied).where(table.c.run_id == exported.id)
+        connection.execute(insert(table).from_select(list(table.columns.keys()), rows))
+    connection.execute(insert(run_capture).values(run_id=int(key[0]), installation=installation))
+    _move_claims(connection, exported.identity.table_id, identity.table_id)
+
+
+def _move_claims(connection: Connection, before: str, now: str) -> None:
+    """Claims are the table's from now on: where a row is forgotten, they are looked for there."""
+    number = memory.number_of(connection, now)
+    connection.execute(delete(schema.claim).where(schema.claim.c.table_number == number))
+    here = schema.claim.c.table_number == memory.number_of(connection, before)
+    connection.execute(update(schema.claim).where(here).values(table_number=number))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -25,9 +24,6 @@ from migrator.cli.options import (
 from migrator.cli.runs import RunEnd
 from migrator.cli.runs_text import print_backfill
 from migrator.cli.text import SHOWN, print_findings, usd
-from migrator.dynamodb.client import EMBEDDED
-from migrator.dynamodb.files import FolderFiles, S3Files
-from migrator.features.bulk import edges as bulk_wiring
 from migrator.features.bulk.export import (
     BLOCKING,
     ExportPath,
@@ -44,22 +40,21 @@ from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.files import MANIFEST, Files, Manifest
 from migrator.mapping.model.journal import Run
 from migrator.mapping.model.results import BackfillResult
-from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError
+from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted
 from migrator.runtime.logs import get_logger
 from migrator.settings.definition import definition
-from migrator.settings.job import Job
 from migrator.settings.transforms import price_of
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims, FastPath, encoders_of
 from migrator.stages.live.writers import both
 from migrator.stages.process.session import begin, identity_of, need_bucket, pages_of, runs_before
 from migrator.stages.process.write_path import tell_unmarked
+from migrator.stages.session.files import files_at
 from migrator.stages.session.job import backoff_of, region_of
 from migrator.stages.session.session import JobSession
 
 _MB = 1024 * 1024
 _GB = 1024 * _MB
-_S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?")
 _PLACE_LENGTH = 240
 _UNCAPTURED = (
     "capture is not installed: right for a source that stands still. What changes from now on is not in the table that is"
@@ -114,20 +109,6 @@ def open_bulk(stack: ExitStack, session: JobSession, command: str, place: str, w
 def _need_going(stop: Event) -> None:
     if stop.is_set():
         raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
-
-
-def files_at(job: Job, place: str, stop: Callable[[], bool]) -> FolderFiles | S3Files:
-    """`place`: s3://bucket/prefix, or a folder. Raises: SettingsError."""
-    if not place.startswith("s3:"):
-        return FolderFiles(Path(place).absolute())
-    matched = _S3.fullmatch(place)
-    if matched is None:
-        raise SettingsError(f"{place} is no place in S3; write s3://bucket/prefix")
-    prefix = (matched["prefix"] or "").strip("/")
-    files = bulk_wiring.files_of_bucket(job, matched["bucket"], f"{prefix}/" if prefix else "", stop)
-    if job.target.endpoint == EMBEDDED:
-        files.make_bucket()
-    return files
 
 
 # ── `migrator table export` ──

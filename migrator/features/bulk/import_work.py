@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import print_folded, shown_live
 from migrator.cli.runs import RunEnd
-from migrator.dynamodb.admin.imports import DynamoImports
-from migrator.dynamodb.files import S3Files
-from migrator.features.bulk import edges as bulk_wiring
 from migrator.features.bulk.export import state_of
 from migrator.features.bulk.export_work import Opened, open_bulk
 from migrator.features.bulk.imports import (
     Export,
     Import,
+    Records,
     exported,
     need_absent,
     need_files,
@@ -28,12 +27,15 @@ from migrator.features.bulk.imports import (
     need_untouched,
 )
 from migrator.mapping.model.edges import TableState
-from migrator.mapping.model.files import PARTS, Imported, ImportState, Manifest
+from migrator.mapping.model.files import Imported, ImportState, Manifest
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.logs import get_logger
+from migrator.stages.core.adoption import KeysOfItems
+from migrator.stages.live.relay import live_entities, remembered
 from migrator.stages.process.session import begin, identity_of
+from migrator.stages.session.files import import_request, imports_of
 from migrator.stages.session.job import Target
 from migrator.stages.session.session import JobSession
 
@@ -69,13 +71,13 @@ def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
         if there is None:
             need_untouched(export, journal, opened.ticket)
             need_files(opened.files, export.manifest, read.tuning.workers, session.stop)
-        imports = _imports(opened, target)
         if dry_run:
-            return _print_request(imports, export.manifest, as_json=as_json)
+            request = import_request(read, target.design, opened.files)
+            return _print_request(request, export.manifest, as_json=as_json)
         run = begin(journal, _identity(opened, target.design), again=True, after=0)
         shown = _Shown(export.manifest.items)
         with RunEnd(journal.end_run, run, read.hooks), shown_live(lambda: shown.line):
-            imported = _stage(opened, target, export, imports, shown.see).run(run, export)
+            imported = _stage(opened, target, export, shown.see).run(run, export)
     return _print(imported, as_json=as_json)
 
 
@@ -101,36 +103,34 @@ def _is_done(opened: Opened, latest: Run | None, there: TableState) -> bool:
     return state_of(opened.session.journal, latest).get("table_id") == there.table_id
 
 
-def _imports(opened: Opened, target: Target) -> DynamoImports:
-    assert isinstance(opened.files, S3Files)
-    return bulk_wiring.imports_of(opened.session.job, target, opened.files, PARTS, opened.session.stop.is_set)
-
-
 def _stage(
     opened: Opened,
     target: Target,
     export: Export,
-    imports: DynamoImports,
     told: Callable[[ImportState], None],
 ) -> Import:
     session = opened.session
     backfill = partial(
         identity_of, "backfill", session, entities=opened.entities, installation=opened.installation
     )
-    writing = target.fenced(opened.check)
-    records = bulk_wiring.records_of(
-        session,
-        writing,
-        export.run,
-        lambda table_id: backfill(table_id=table_id),
-        opened.installation,
+    names = remembered(live_entities(session.checked.mapping, session.checked.entities, session.source))
+    records = Records(
+        job=session.job.name,
+        table=target.design.name,
+        identity=session.identity,
+        control=session.control_of(target.fenced(opened.check)),
+        on_record=session.on_record,
+        count=lambda table_id: session.journal.count_as_done(
+            export.run, backfill(table_id=table_id), opened.installation
+        ),
+        captured=bool(opened.installation),
     )
     return Import(
-        imports=imports,
+        imports=imports_of(session.job, target.design, opened.files, session.stop.is_set),
         files=opened.files,
         journal=session.journal,
         design=target.design,
-        keys=bulk_wiring.keys_of(session),
+        keys=lambda table_id: KeysOfItems(target.design, names, session.memory_of(table_id)),
         there=lambda: target.admin.state(target.design),
         pages=target.pages,
         ready=lambda: target.admin.wait(target.design),
@@ -162,12 +162,12 @@ class _Shown:
         )
 
 
-def _print_request(imports: DynamoImports, manifest: Manifest, *, as_json: bool) -> int:
+def _print_request(request: Mapping[str, Any], manifest: Manifest, *, as_json: bool) -> int:
     if as_json:
-        print_json({"request": imports.request, "items": manifest.items, "files": len(manifest.parts)})
+        print_json({"request": request, "items": manifest.items, "files": len(manifest.parts)})
         return 0
-    parameters = imports.request["TableCreationParameters"]
-    source = imports.request["S3BucketSource"]
+    parameters = request["TableCreationParameters"]
+    source = request["S3BucketSource"]
     place = f"s3://{source['S3Bucket']}/{source['S3KeyPrefix']}"
     what = f"would import {manifest.items:,} items of {len(manifest.parts):,} file(s) at {place}"
     print_folded(f"{what} into a new table {parameters['TableName']}; the files are as they were written")

@@ -39,7 +39,6 @@ from migrator.stages.live.writers import both, fence_off, outlive
 from migrator.stages.process.session import (
     begin,
     identity_of,
-    keep_installation,
     need_bucket,
     runs_before,
     scope_of_run,
@@ -292,7 +291,7 @@ class Revising:
             installation=installation.id,
         )
         run = begin(journal, identity, again=False, after=runs_before(journal, self.job.name))
-        keep_installation(journal, run, installation.id)
+        journal.keep_installation(run, installation.id)
         with self._writing() as check, ExitStack() as stack:
             path = ConditionalPath(edges.refresh(check), edges.open_findings, self._only())
             tuning = self.job.tuning
@@ -409,7 +408,7 @@ class Revising:
         stage = stage_of(session, self.lease, recheck, options)
         run = begun_run(session, identity, self._installation(), again=False)
         with RunEnd(session.journal.end_run, run, self.job.hooks), stage.progress:
-            keep_look(session.changes_counted, partial(session.keep_look, run))
+            keep_look(session.changes_counted, partial(session.journal.keep_look, run))
             result = stage.run(run, entities)
         return Verified(result.scanned, result.confirmed, result.findings)
 

@@ -59,12 +59,6 @@ class JobRecords(Protocol):
     def digests(self) -> Mapping[str, str]:
         """By the ids of the job's writers, the revisions that they work by."""
 
-    def installation_of(self, run: Run) -> str | None:
-        """The id of the capture that was installed when the run began, '' for none; None where that is not recorded."""
-
-    def look_before(self, run: Run) -> ActivityCounts | None:
-        """The source's counts of changes when the run began; None where they were not read."""
-
 
 class OpenTable(Protocol):
     """The job's table, opened for reading."""
@@ -316,12 +310,12 @@ class EvidenceGatherer:
         # Findings of a run that has not ended count, too.
         findings = sum(self._findings(run, pattern) for run in runs if run.id >= last.id)
         age_s = max(0.0, now_s - _begun_s(last))
-        return Verified(last.id, findings, age_s, self.records.look_before(last))
+        return Verified(last.id, findings, age_s, self.records.journal.look_before(last))
 
     def _is_of_this_capture(self, run: Run) -> bool:
         """Whether every change since the run began has left a mark."""
         here = self.installation
-        return here is None or self.records.installation_of(run) == here.id
+        return here is None or self.records.journal.installation_of(run) == here.id
 
     def _identity(self) -> RunIdentity:
         revision = columns_digest(self.checked.mapping.revision, self._plans)

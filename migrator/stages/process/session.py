@@ -9,7 +9,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from migrator.journal import run_starts
 from migrator.journal.operations import SqlShares
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
@@ -150,11 +149,6 @@ def runs_before(journal: SqlJournal, job: str) -> int:
     """The last run before the job went on, or back, to the mapping that it works by now; 0 for none."""
     newest = newest_of(journal.database, job)
     return 0 if newest is None else newest.runs_before
-
-
-def keep_installation(journal: SqlJournal, run: Run, installation: str) -> None:
-    """The id of the capture that is installed as the run begins; '' for none."""
-    run_starts.keep_installation(journal.database, run.id, installation)
 
 
 def pages_of(journal: SqlJournal, run: Run) -> tuple[int, int]:

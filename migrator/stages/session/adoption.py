@@ -6,7 +6,6 @@ from functools import partial
 
 from migrator.dynamodb.control import ControlItem, control_state
 from migrator.dynamodb.store import by_condition
-from migrator.journal.memory import SqlMemory
 from migrator.mapping.model.edges import ControlState
 from migrator.stages.core import adoption
 from migrator.stages.core import ownership as owner
@@ -41,7 +40,7 @@ def known_tickets(session: JobSession) -> list[int]:
     target = session.target
     return adoption.known_tickets(
         target.admin.state(target.design),
-        lambda table_id: SqlMemory(session.journal.database, table_id),
+        session.memory_of,
         partial(control_state, target.store),
     )
 

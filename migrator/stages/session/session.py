@@ -20,7 +20,6 @@ from migrator.journal.lease import JoinedLease, RunLease, is_doing, runs_as_they
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.operations import SqlProcesses, SqlShares
 from migrator.journal.phases import SqlEvidence, SqlPhases
-from migrator.journal.run_starts import idle_s, installation_of, keep_look, look_before, unverified_run
 from migrator.journal.runs import SqlJournal
 from migrator.journal.traces import SqlTraces
 from migrator.journal.writers import SqlInstances, SqlRevisions, SqlWriters, answers_of, digests_of, newest_of
@@ -311,7 +310,10 @@ class JobSession:
 
     @property
     def memory(self) -> SqlMemory:
-        return SqlMemory(self.journal.database, self.table_id)
+        return self.memory_of(self.table_id)
+
+    def memory_of(self, table_id: str) -> SqlMemory:
+        return SqlMemory(self.journal.database, table_id)
 
     @property
     def writers(self) -> SqlWriters:
@@ -362,19 +364,6 @@ class JobSession:
 
     def digests(self) -> Mapping[str, str]:
         return digests_of(self.journal.database, self.job.name)
-
-    def installation_of(self, run: Run) -> str | None:
-        return installation_of(self.journal.database, run.id)
-
-    def look_before(self, run: Run) -> ActivityCounts | None:
-        return look_before(self.journal.database, run.id)
-
-    def idle_s(self, run: Run) -> float:
-        """Since anything of the run was kept."""
-        return idle_s(self.journal.database, run)
-
-    def keep_look(self, run: Run, counts: ActivityCounts) -> None:
-        keep_look(self.journal.database, run.id, counts)
 
     # ── revisions of the mapping ──
 
@@ -444,7 +433,7 @@ class JobSession:
 
     def unverified(self, installation: Installation | None) -> str:
         """What the table may miss, and what to do; '' for nothing."""
-        return capture.unverified(installation, partial(unverified_run, self.journal.database, self.job.name))
+        return capture.unverified(installation, partial(self.journal.unverified_run, self.job.name))
 
     def changes_counted(self) -> ActivityCounts:
         """What the source counts of changes in the tables that entities read."""

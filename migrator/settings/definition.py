@@ -1,0 +1,416 @@
+"""The definition of a mapping's table: the requests that make it, and how a table that is there differs from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.settings.source import TableOptions, Units
+
+# ── The requests that make a mapping's table, with the options that the job asks for ──
+
+TYPES = {"text": "S", "number": "N", "binary": "B"}
+Request = tuple[str, dict[str, Any]]
+"""An operation of the client and its parameters."""
+
+
+def creation_request(design: TableDesign, options: TableOptions | None = None) -> dict[str, Any]:
+    """CreateTable's parameters: all indexes at once, and every option that CreateTable takes."""
+    wanted = options or TableOptions()
+    throughput = _throughput(wanted)
+    request: dict[str, Any] = {
+        "TableName": design.name,
+        "BillingMode": "PROVISIONED" if throughput else "PAY_PER_REQUEST",
+        "KeySchema": key_schema(design.key[:1], design.key[1:]),
+        "AttributeDefinitions": [
+            {"AttributeName": name, "AttributeType": TYPES[type_]}
+            for name, type_ in _attributes(design).items()
+        ],
+        **throughput,
+        **_settings(wanted),
+    }
+    for word, local in (("GlobalSecondaryIndexes", False), ("LocalSecondaryIndexes", True)):
+        own = {} if local else throughput
+        indexes = [_index_request(index) | own for index in design.indexes if index.local is local]
+        if indexes:
+            request[word] = indexes
+    return request
+
+
+def later_requests(design: TableDesign, options: TableOptions | None = None) -> list[Request]:
+    """Requests for what CreateTable does not take, to be sent when the table is ACTIVE."""
+    wanted, name = options or TableOptions(), {"TableName": design.name}
+    requests: list[Request] = []
+    if design.ttl:
+        specification = {"Enabled": True, "AttributeName": design.ttl}
+        requests.append(("update_time_to_live", {**name, "TimeToLiveSpecification": specification}))
+    if wanted.pitr:
+        pitr = {"PointInTimeRecoveryEnabled": True}
+        requests.append(("update_continuous_backups", {**name, "PointInTimeRecoverySpecification": pitr}))
+    if wanted.contributor_insights:
+        requests.append(("update_contributor_insights", {**name, "ContributorInsightsAction": "ENABLE"}))
+    return requests
+
+
+_OF_IMPORTS = (
+    "TableName",
+    "BillingMode",
+    "KeySchema",
+    "AttributeDefinitions",
+    "ProvisionedThroughput",
+    "GlobalSecondaryIndexes",
+)
+
+
+def import_parameters(design: TableDesign, options: TableOptions) -> dict[str, Any]:
+    """What ImportTable takes of CreateTable's parameters. Source: API reference, TableCreationParameters."""
+    request = creation_request(design, options)
+    return {name: request[name] for name in _OF_IMPORTS if name in request}
+
+
+def requests_after_import(
+    design: TableDesign, options: TableOptions, arn: str, missing: Collection[str]
+) -> Iterator[Request]:
+    """One for each option of CreateTable that ImportTable does not take. `missing`: options that the table lacks."""
+    settings, table = _settings(options), {"TableName": design.name}
+    words = {
+        "deletion_protection": "DeletionProtectionEnabled",
+        "stream": "StreamSpecification",
+        "table_class": "TableClass",
+        "warm_throughput": "WarmThroughput",
+    }
+    # UpdateTable takes one change at a time.
+    for option, word in words.items():
+        if option in missing:
+            yield "update_table", {**table, word: settings[word]}
+    if any(option.startswith("tag ") for option in missing):
+        yield "tag_resource", {"ResourceArn": arn, "Tags": settings["Tags"]}
+
+
+def definition(design: TableDesign, options: TableOptions) -> dict[str, Any]:
+    """The whole table as parameters of CreateTable, with those that other operations set."""
+    request = creation_request(design, options)
+    for _, later in later_requests(design, options):
+        request |= later
+    if request.pop("ContributorInsightsAction", None):
+        request["ContributorInsightsSpecification"] = {"Enabled": True}
+    return {**request, "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": options.pitr}}
+
+
+def key_schema(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute, ...]) -> list[dict[str, str]]:
+    return [{"AttributeName": attribute.name, "KeyType": "HASH"} for attribute in partition] + [
+        {"AttributeName": attribute.name, "KeyType": "RANGE"} for attribute in sort
+    ]
+
+
+def projection(index: Index) -> dict[str, Any]:
+    if isinstance(index.projection, tuple):
+        return {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(index.projection)}
+    return {"ProjectionType": {"all": "ALL", "keys": "KEYS_ONLY"}[index.projection]}
+
+
+def _settings(options: TableOptions) -> dict[str, Any]:
+    """The options beside keys, indexes and billing; one that is not asked for is left out."""
+    stream = {"StreamEnabled": True, "StreamViewType": (options.stream or "").upper()}
+    tags = [{"Key": name, "Value": value} for name, value in options.tags.items()]
+    wanted = {
+        "DeletionProtectionEnabled": options.deletion_protection or None,
+        "StreamSpecification": stream if options.stream else None,
+        "Tags": tags or None,
+        "TableClass": options.table_class and options.table_class.upper(),
+        "WarmThroughput": options.warm_throughput and _units(options.warm_throughput, "UnitsPerSecond"),
+    }
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _throughput(options: TableOptions) -> dict[str, Any]:
+    """Provisioned capacity, for the table and each global index alike; {} on demand."""
+    return (
+        {"ProvisionedThroughput": _units(options.provisioned, "CapacityUnits")} if options.provisioned else {}
+    )
+
+
+def _units(units: Units, word: str) -> dict[str, int]:
+    return {f"Read{word}": units.read, f"Write{word}": units.write}
+
+
+def _index_request(index: Index) -> dict[str, Any]:
+    return {
+        "IndexName": index.name,
+        "KeySchema": key_schema(index.partition, index.sort),
+        "Projection": projection(index),
+    }
+
+
+def _attributes(design: TableDesign) -> dict[str, str]:
+    keys = [*design.key, *(attribute for index in design.indexes for attribute in index.attributes)]
+    return {attribute.name: attribute.type for attribute in keys}
+
+
+# ── How a table's options differ from those that the job asks for ──
+
+_ON = ("ENABLED", "ENABLING")
+
+
+def option_differences(
+    options: TableOptions, description: dict[str, Any], answers: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """(option, sentence). `description`: of DescribeTable; `answers`: of the operations that `wanted_answers` names."""
+    for name, wanted, there in _pairs(options, description, answers):
+        if wanted != there:
+            yield name, f"{name} is {wanted} in the job and {there} in the table"
+
+
+def wanted_answers(options: TableOptions) -> list[str]:
+    """Operations whose answers are needed to compare; each needs a permission, so no more than needed."""
+    wanted = {
+        "describe_continuous_backups": True,
+        "describe_contributor_insights": options.contributor_insights,
+    }
+    wanted["list_tags_of_resource"] = bool(options.tags)
+    return [operation for operation, needed in wanted.items() if needed]
+
+
+def _pairs(
+    options: TableOptions, description: dict[str, Any], answers: dict[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """(option, as asked for, as it is); what the job does not name is left as it is."""
+    backups = answers.get("describe_continuous_backups", {}).get("ContinuousBackupsDescription", {})
+    pitr = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
+    yield "pitr", _switch(options.pitr), _switch(pitr in _ON)
+    yield "billing", *_billing(options, description)
+    if options.deletion_protection:
+        yield "deletion_protection", "on", _switch(bool(description.get("DeletionProtectionEnabled")))
+    if options.stream:
+        yield "stream", options.stream, _stream(description)
+    if options.contributor_insights:
+        insights = answers.get("describe_contributor_insights", {}).get("ContributorInsightsStatus")
+        yield "contributor_insights", "on", _switch(insights in _ON)
+    if options.table_class:
+        there = (description.get("TableClassSummary") or {}).get("TableClass", "STANDARD")
+        yield "table_class", options.table_class, str(there).lower()
+    if options.warm_throughput:
+        yield "warm_throughput", *_warm(options.warm_throughput, description.get("WarmThroughput") or {})
+    tags = {tag["Key"]: tag["Value"] for tag in answers.get("list_tags_of_resource", {}).get("Tags", [])}
+    for name, value in options.tags.items():
+        yield f"tag {name}", value, tags.get(name, "not set")
+
+
+def _billing(options: TableOptions, description: dict[str, Any]) -> tuple[str, str]:
+    there = (description.get("BillingModeSummary") or {}).get("BillingMode", "PROVISIONED")
+    wanted = "PROVISIONED" if options.provisioned else "PAY_PER_REQUEST"
+    return wanted.lower(), str(there).lower()
+
+
+def _stream(description: dict[str, Any]) -> str:
+    stream = description.get("StreamSpecification") or {}
+    return str(stream.get("StreamViewType", "off")).lower() if stream.get("StreamEnabled") else "off"
+
+
+def _warm(units: Units, throughput: dict[str, Any]) -> tuple[str, str]:
+    """As asked for, where the table is as warm or warmer: AWS only ever raises it."""
+    there = (int(throughput.get("ReadUnitsPerSecond", 0)), int(throughput.get("WriteUnitsPerSecond", 0)))
+    wanted = (units.read, units.write)
+    shown = there if there[0] < wanted[0] or there[1] < wanted[1] else wanted
+    return f"{wanted[0]}/{wanted[1]}", f"{shown[0]}/{shown[1]}"
+
+
+def _switch(on: bool) -> str:
+    return "on" if on else "off"
+
+
+# ── Global indexes of a table that is there: which to add and which to remove, one at a time ──
+
+
+@dataclass(frozen=True)
+class IndexChanges:
+    """`under_way`: indexes that DynamoDB is making or removing. `cannot`: by index, why it cannot be altered."""
+
+    add: tuple[Index, ...]
+    remove: tuple[str, ...]
+    under_way: tuple[str, ...]
+    cannot: dict[str, str]
+
+
+def index_changes(design: TableDesign, description: dict[str, Any]) -> IndexChanges:
+    """What becomes of the table's indexes so that they are the design's."""
+    there = {index["IndexName"]: index for index in description.get("GlobalSecondaryIndexes") or []}
+    local = {index["IndexName"] for index in description.get("LocalSecondaryIndexes") or []}
+    wanted = {index.name: index for index in design.indexes}
+    types = {
+        one["AttributeName"]: one["AttributeType"] for one in description.get("AttributeDefinitions", [])
+    }
+    # What an index that goes was alone to use is defined no more.
+    cannot = dict(_cannot(design, there, local, types))
+    leaving = {name for name, index in there.items() if index.get("IndexStatus") == "DELETING"}
+    return IndexChanges(
+        add=tuple(
+            index
+            for name, index in wanted.items()
+            if not index.local and name not in cannot and (name not in there or name in leaving)
+        ),
+        remove=tuple(sorted(there.keys() - wanted.keys() - leaving)),
+        under_way=tuple(
+            name for name, index in there.items() if index.get("IndexStatus", "ACTIVE") != "ACTIVE"
+        ),
+        cannot=cannot,
+    )
+
+
+_ALONE = "a local index is made with its table alone; make a global one, or create another table"
+_NEITHER = "neither can be altered; write the index under another name, let its patterns ask that one, and take this one out"
+
+
+def _cannot(
+    design: TableDesign, there: dict[str, dict[str, Any]], local: set[str], types: dict[str, str]
+) -> Iterator[tuple[str, str]]:
+    wanted = {index.name: index for index in design.indexes}
+    for name in sorted(local - wanted.keys()):
+        yield name, f"it is a local index, and the mapping has none of that name: {_ALONE}"
+    for name, index in wanted.items():
+        if index.local:
+            if name not in local:
+                yield name, f"it is missing: {_ALONE}"
+        elif name in there:
+            definition = there[name]
+            same_key = definition["KeySchema"] == key_schema(index.partition, index.sort)
+            if not same_key or _projected(definition["Projection"]) != _projected(projection(index)):
+                yield (
+                    name,
+                    f"its {'projection' if same_key else 'key'} is another one in the table: {_NEITHER}",
+                )
+        for one in index.attributes:
+            # DynamoDB takes such a definition, and goes on with the type that it knows.
+            known = types.get(one.name, TYPES[one.type])
+            if known != TYPES[one.type]:
+                what = f"{one.name} is of type {known} in the table, and {TYPES[one.type]} in the mapping"
+                yield name, f"{what}: an attribute has one type; take one of another name"
+
+
+def _projected(definition: dict[str, Any]) -> tuple[str, frozenset[str]]:
+    return str(definition.get("ProjectionType", "ALL")), frozenset(definition.get("NonKeyAttributes", []))
+
+
+def addition(design: TableDesign, index: Index, options: TableOptions) -> dict[str, Any]:
+    """UpdateTable's parameters. It takes definitions of the new index's attributes, and of no others."""
+    alone = replace(design, indexes=(index,))
+    request = creation_request(alone, options)
+    names = {attribute.name for attribute in index.attributes}
+    return {
+        "TableName": design.name,
+        "AttributeDefinitions": [
+            one for one in request["AttributeDefinitions"] if one["AttributeName"] in names
+        ],
+        "GlobalSecondaryIndexUpdates": [{"Create": request["GlobalSecondaryIndexes"][0]}],
+    }
+
+
+def removal(design: TableDesign, name: str) -> dict[str, Any]:
+    return {"TableName": design.name, "GlobalSecondaryIndexUpdates": [{"Delete": {"IndexName": name}}]}
+
+
+# ── How a table that is there differs from the mapping ──
+
+
+def indexes_of(description: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        *(description.get("GlobalSecondaryIndexes") or []),
+        *(description.get("LocalSecondaryIndexes") or []),
+    ]
+
+
+def table_differences(
+    design: TableDesign, description: dict[str, Any], ttl: str | None
+) -> Iterator[tuple[str, str]]:
+    """(part, sentence): how the table differs from the mapping."""
+    types = {
+        definition["AttributeName"]: definition["AttributeType"]
+        for definition in description.get("AttributeDefinitions", [])
+    }
+    wanted, there = (
+        _shown_design(design.key[:1], design.key[1:]),
+        _shown(description.get("KeySchema", []), types),
+    )
+    if wanted != there:
+        yield "key", f"its key is {wanted} in the mapping and {there} in the table"
+    present = {definition["IndexName"]: definition for definition in indexes_of(description)}
+    for index in design.indexes:
+        if index.name not in present:
+            yield f"index {index.name}", f"index {index.name} is missing in the table"
+            continue
+        yield from _index_differences(index, present.pop(index.name), types)
+    for name in sorted(present):
+        yield f"index {name}", _not_in_mapping(name)
+    if ttl != design.ttl:
+        yield "ttl", f"TTL is {_on(design.ttl)} in the mapping and {_on(ttl)} in the table"
+
+
+def extra_indexes(design: TableDesign, description: dict[str, Any]) -> Iterator[str]:
+    """Indexes that no item of the mapping needs: another revision of it may. A local one bounds each item collection."""
+    wanted = {index.name for index in design.indexes}
+    for index in description.get("GlobalSecondaryIndexes") or []:
+        if index["IndexName"] not in wanted:
+            yield _not_in_mapping(index["IndexName"])
+
+
+def _not_in_mapping(name: str) -> str:
+    return f"index {name} is in the table and not in the mapping"
+
+
+def _index_differences(
+    index: Index, description: dict[str, Any], types: dict[str, str]
+) -> Iterator[tuple[str, str]]:
+    wanted, there = _shown_design(index.partition, index.sort), _shown(description["KeySchema"], types)
+    if wanted != there:
+        yield (
+            f"index {index.name}",
+            f"the key of index {index.name} is {wanted} in the mapping and {there} in the table",
+        )
+    ours, theirs = _projection_shown(projection(index)), _projection_shown(description.get("Projection", {}))
+    if ours != theirs:
+        yield (
+            f"index {index.name}",
+            f"index {index.name} projects {ours} in the mapping and {theirs} in the table",
+        )
+
+
+def _shown_design(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute, ...]) -> str:
+    keys = [
+        (attribute, kind)
+        for kind, attributes in (("HASH", partition), ("RANGE", sort))
+        for attribute in attributes
+    ]
+    return ", ".join(f"{attribute.name} ({kind} {TYPES[attribute.type]})" for attribute, kind in keys)
+
+
+def _shown(schema: list[dict[str, str]], types: dict[str, str]) -> str:
+    return ", ".join(
+        f"{element['AttributeName']} ({element['KeyType']} {types.get(element['AttributeName'], '?')})"
+        for element in schema
+    )
+
+
+def _projection_shown(projected: dict[str, Any]) -> str:
+    kind = str(projected.get("ProjectionType", "ALL"))
+    return (
+        f"INCLUDE {', '.join(sorted(projected.get('NonKeyAttributes', [])))}" if kind == "INCLUDE" else kind
+    )
+
+
+def _on(attribute: str | None) -> str:
+    return f"on {attribute}" if attribute else "off"
+
+
+def unsettled(description: dict[str, Any]) -> Iterator[str]:
+    """States of the table and of its indexes that are not ACTIVE."""
+    for index in description.get("GlobalSecondaryIndexes") or []:
+        name, status = index["IndexName"], index.get("IndexStatus", "ACTIVE")
+        if status == "CREATING" and index.get("Backfilling"):
+            items = index.get("ItemCount", 0)
+            yield f"index {name} is filled by DynamoDB ({items:,} entries by its last count)"
+        elif status != "ACTIVE":
+            yield f"index {name} is {status}"
+    if description["TableStatus"] != "ACTIVE":
+        yield f"the table is {description['TableStatus']}"
