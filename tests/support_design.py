@@ -166,13 +166,18 @@ def read(sql: str, facts: SchemaFacts) -> list[Question | Unserved]:
 
 
 def proposed(
-    source: SqlSource, sql: str | Sequence[Question], *, max_indexes: int = 5, rows_exact: int = 1_000_000
+    source: SqlSource,
+    sql: str | Sequence[Question],
+    *,
+    max_indexes: int = 5,
+    rows_exact: int = 1_000_000,
+    strict: bool = False,
 ) -> Proposal:
     """What is proposed for the statements, checked as `migrator init` does it, but for the source's own word on the SQL."""
     facts = source.facts()
     made = read(sql, facts) if isinstance(sql, str) else list(sql)
     questions = [question for question in made if isinstance(question, Question)]
-    figures = figures_of(source.query, facts, wanted_of(questions, facts), rows_exact)
+    figures = figures_of(source.query, facts, wanted_of(questions, facts, nulls=not strict), rows_exact)
 
     def faults(text: str) -> Sequence[Fault]:
         return all_faults(text, facts)

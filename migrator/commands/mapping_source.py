@@ -13,8 +13,8 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.cli.row_keys import entity_named, row_key
 from migrator.cli.text import item_text, row_tree_lines
-from migrator.mapping.check.check import check_mapping
-from migrator.mapping.check.patterns import question_warnings
+from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.check.patterns import question_warnings, sparse_keys
 from migrator.mapping.inverse.rows import compile_inverse
 from migrator.mapping.inverse.tables import TableInverse
 from migrator.mapping.items.changes import unread_tables
@@ -24,7 +24,7 @@ from migrator.mapping.language.document import where_of
 from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.language.redaction import json_text
-from migrator.mapping.model.edges import Questions
+from migrator.mapping.model.edges import Questions, Source
 from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.questions import Clauses
@@ -55,7 +55,11 @@ def check_on_source(
         unread = unread_tables(facts, checked.plans, source.views())
         hidden = list(_hidden(source.hidden_fault, parsed, checked.plans))
         doubts += _zeros(cast("Questions", source), parsed, checked.plans, facts.dialect)
-    clauses = _clauses(checked.mapping, facts)
+        clauses = _clauses(checked.mapping, facts)
+        doubts += [
+            parsed.document.fault(("access_patterns", name, "sql"), what, warning=True)
+            for name, what in null_doubts(source, checked)
+        ]
     doubts += question_warnings(checked.mapping, parsed.document, checked.plans, clauses)
     faults = [
         parsed.document.fault(
@@ -98,18 +102,37 @@ def _zeros(
             column = tables[alias].column(name) if alias in tables else None
             if column is None or column.sql or column.kind.name != "integer":
                 continue
-            if _is_zero_somewhere(source, tables[alias], column, dialect):
+            if _has_row(source, tables[alias], column, "= 0", dialect):
                 what = f"'{column.name}' is 0 in some row, and its items count as expired and are not shown"
                 advice = "write ttl: {from: …, zero: never}, or zero: expired where they are"
                 at = ("entities", plan.entity.written, "items", item.type, "ttl")
                 yield parsed.document.fault(at, f"{what}; {advice}", warning=True)
 
 
-def _is_zero_somewhere(source: Questions, table: TableFacts, column: Column, dialect: str) -> bool:
+def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:
+    """(pattern, sentence) of each pattern whose index lacks rows that its SQL gives, because they have NULL in a column of
+    the key; nothing for old tables of DynamoDB's, which no SQL asks."""
+    if checked.mapping.documents:
+        return
+    facts = source.facts()
+    for name, index, table, column in sparse_keys(
+        checked.mapping, checked.plans, _clauses(checked.mapping, facts)
+    ):
+        if _has_row(cast("Questions", source), table, column, "IS NULL", facts.dialect):
+            what = f"its SQL returns rows with NULL in '{column.name}', and {index} does not hold them"
+            yield (
+                name,
+                f"{what}; ask with IS NOT NULL, write {{{column.name}|or:…}} into the key, or fill the column",
+            )
+
+
+def _has_row(source: Questions, table: TableFacts, column: Column, condition: str, dialect: str) -> bool:
     spell = Speller("", dialect).name
     place = ".".join(map(spell, filter(None, (table.schema, table.real))))
     try:
-        return bool(source.query(f"SELECT 1 FROM {place} WHERE {spell(column.real)} = 0 LIMIT 1", {}, None))
+        return bool(
+            source.query(f"SELECT 1 FROM {place} WHERE {spell(column.real)} {condition} LIMIT 1", {}, None)
+        )
     except MigratorError:
         return False  # a table that takes too long to look through, say
 

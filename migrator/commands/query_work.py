@@ -22,11 +22,13 @@ from migrator.cli.inert import plain
 from migrator.cli.options import (
     belonging,
     console_on,
+    say,
     stdout,
     stop_on_signals,
 )
 from migrator.cli.runs_text import SampleBars, SampleLines
 from migrator.cli.tables import FittedTable
+from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.language.redaction import json_ready, json_text, mask, value_texts
 from migrator.mapping.model import mapping as mappings
@@ -463,6 +465,10 @@ def replay(session: JobSession, names: tuple[str, ...], questions: int, workers:
         )
         begun_at = 0 if record is None else record.begin(stop.is_set)
         result = _run(stage, patterns)
+        different = {replay.pattern.name for replay in result.patterns if replay.different}
+        for name, what in null_doubts(session.source, session.checked) if different else ():
+            if name in different:
+                say(f"{name}: {what}")
         # Before it is kept: a journal that is gone by now takes nothing of it away.
         _show(result, as_json=flags["as_json"])
         if record is not None:

@@ -19,6 +19,7 @@ from migrator.cli.command_line import print_json, whole
 from migrator.cli.extensions import DEFINITIONS, PROBES
 from migrator.cli.options import print_folded, refuse_strange, say, shown_path, stdout
 from migrator.cli.tables import FittedTable
+from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.check.check import check_form
 from migrator.mapping.model.edges import Probe
 from migrator.mapping.model.mapping import Mapping
@@ -228,6 +229,11 @@ def _source(checkup: Checkup, stack: ExitStack, outer: JobSession, role: str | N
             check_hidden_rows(checkup, session.checked.entities, session.sql.hidden_fault)
     if rights.asks and session.checked.mapping.patterns:
         check_statements(checkup, session.source, session.checked.mapping)
+        for name, what in (
+            checkup.ask("NULLs", lambda: list(null_doubts(session.source, session.checked))) or ()
+        ):
+            fault, _, advice = what.partition("; ")
+            checkup.tell(f"index of {name}", fault, advice, "warning")
     if role is None or "UPDATE" in rights.mark:
         _marks(checkup, session)
 

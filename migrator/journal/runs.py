@@ -607,7 +607,7 @@ class SqlJournal:
 
     @repeatable
     def look_before(self, run: Run) -> ActivityCounts | None:
-        """The counts that the run began with; None where there were none."""
+        """The counts that the run began with; None if it kept none."""
         query = select(verified_look.c.look).where(verified_look.c.run_id == run.id)
         with self.database.begin() as connection:
             text = connection.execute(query).scalar()

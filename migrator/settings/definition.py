@@ -112,7 +112,7 @@ def projection(index: Index) -> dict[str, Any]:
 
 
 def _settings(options: TableOptions) -> dict[str, Any]:
-    """The options beside keys, indexes and billing; one that is not asked for is left out."""
+    """The options except keys, indexes and billing; those that the job does not set are left out."""
     stream = {"StreamEnabled": True, "StreamViewType": (options.stream or "").upper()}
     tags = [{"Key": name, "Value": value} for name, value in options.tags.items()]
     wanted = {
@@ -126,7 +126,7 @@ def _settings(options: TableOptions) -> dict[str, Any]:
 
 
 def _throughput(options: TableOptions) -> dict[str, Any]:
-    """Provisioned capacity, for the table and each global index alike; {} on demand."""
+    """Provisioned capacity, the same for the table and each global index; {} on demand."""
     return (
         {"ProvisionedThroughput": _units(options.provisioned, "CapacityUnits")} if options.provisioned else {}
     )

@@ -163,7 +163,7 @@ def sites() -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for path in sorted((ROOT / "migrator").rglob("*.py")):
         module = path.relative_to(ROOT / "migrator").with_suffix("").as_posix()
-        by_name = module.startswith("dynamodb/")
+        by_name = module.startswith(("dynamodb/", "settings/definition"))
         for place, node in _placed(ast.parse(path.read_text(encoding="utf-8")), f"{module}."):
             right = _called(node) or (_named(node) if by_name else None)
             if module == "features/exports/python/writes":

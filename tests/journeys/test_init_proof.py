@@ -123,3 +123,31 @@ def test_a_proof_that_is_stopped_leaves_the_files_and_no_server(trade: Project, 
     assert (tmp_path / "shop.yaml").exists()
     assert children
     assert not psutil.wait_procs(children, timeout=LIMIT_S)[1]
+
+
+def test_a_null_in_the_column_of_an_order_is_told_by_every_command_that_looks(
+    here: Callable[[str], Project], tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "source.db")) as connection:
+        connection.executescript(
+            "CREATE TABLE visit (id INTEGER PRIMARY KEY, page TEXT NOT NULL, at DATE);"
+            "INSERT INTO visit VALUES (1, 'a', '2026-01-01'), (2, 'a', '2026-01-02');"
+        )
+    (tmp_path / "log.sql").write_text("SELECT id FROM visit WHERE page = ? ORDER BY at DESC LIMIT 3;")
+    project = here(f"sqlite:///{tmp_path / 'source.db'}")
+    ended = proposed(project, "--statements", "log.sql", prove=True)
+    assert (ended.code, pins.said((tmp_path / "shop.yaml").read_text(), "served")) == (0, True)
+    project.done("table", "create", "shop.job.yaml")
+    with closing(sqlite3.connect(tmp_path / "source.db")) as connection:
+        connection.executescript("INSERT INTO visit VALUES (3, 'a', NULL)")
+    project.done("backfill", "shop.job.yaml")
+    source = project.environment["MIGRATOR_SOURCE_URL"]
+    for words in (
+        ("mapping", "check", "shop.yaml", "--source", source),
+        ("doctor", "shop.job.yaml"),
+        ("plan", "shop.job.yaml"),
+        ("shadow", "replay", "shop.job.yaml"),
+    ):
+        ended = project.run(*words)
+        assert pins.said(ended.out + ended.err, "null"), words
+    assert ended.code == 1

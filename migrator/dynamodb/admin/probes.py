@@ -118,7 +118,7 @@ _CREATE: _What = ("CreateTable", "")
 
 
 def _of_definitions(client: Any, design: TableDesign) -> dict[_What, Callable[[], Any]]:
-    """What is asked of the table's options, and of the table itself."""
+    """Requests about the table's options, and about the table itself."""
     table = {"TableName": design.name}
 
     def tags() -> None:
@@ -143,9 +143,9 @@ _NOT_TRIED = "not tried: without DeleteItem the item of the probe would stay"
 
 
 def _probe_insert(client: Any, design: TableDesign, key: dict[str, Any], *, may_delete: bool) -> Probe:
-    """An INSERT of PartiQL takes no condition, but an item that is there refuses it: the control item, where there is one.
+    """An INSERT of PartiQL takes no condition, but an existing item refuses it: the control item, if it exists.
 
-    Where there is none a random key is written, which is deleted again whatever the answer was.
+    Otherwise a random key is written, and deleted again after every answer.
     """
     own = {name: encode(value) for name, value in control_key(design).items()}
     try:

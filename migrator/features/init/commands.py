@@ -67,6 +67,11 @@ class _Url(click.types.StringParamType):
     metavar="TABLE",
     help="A table that the mapping must not contain; repeat it for more.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Serve no question that an index answers only as long as no row has NULL in a column that may have it.",
+)
 @force_option("Replace files that are there.")
 @click.option(
     "--prove/--no-prove",

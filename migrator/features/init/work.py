@@ -37,7 +37,7 @@ from migrator.mapping.language.workbench import LONGEST_BYTES, head_of_model
 from migrator.mapping.model.capacity import PatternReads
 from migrator.mapping.model.edges import Source
 from migrator.mapping.model.facts import SchemaFacts
-from migrator.mapping.model.questions import Figures, Question, Statement, Unserved
+from migrator.mapping.model.questions import Figures, Question, Statement, Unserved, Wanted
 from migrator.mapping.model.results import PatternReplay, Proof
 from migrator.runtime.errors import (
     CLEAN,
@@ -204,6 +204,7 @@ def init(
     max_indexes: int,
     rows_exact: int,
     leave_out: tuple[str, ...],
+    strict: bool,
     force: bool,
     prove: bool,
     as_json: bool,
@@ -220,7 +221,9 @@ def init(
     with ExitStack() as until:
         asking = _Asking.of(source, until, files.mapping.name, table or _table_name(out.stem))
         asking = asking.without(leave_out)
-        asked, sheet = asking.sheet(statements, listed, max_indexes=max_indexes, rows_exact=rows_exact)
+        asked, sheet = asking.sheet(
+            statements, listed, max_indexes=max_indexes, rows_exact=rows_exact, strict=strict
+        )
     files.write(sheet.proposal, worksheet(sheet))
     if prove:
         sheet = _proved(source, files, asked, sheet)
@@ -281,18 +284,25 @@ class _Asking:
         return replace(self, facts=self.facts.without(names))
 
     def sheet(
-        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
+        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int, strict: bool
     ) -> tuple[Asked, Sheet]:
         """What a proposal was made from, and the proposal with all that the worksheet says, without
         what cannot be read."""
-        words = (statements, listed)
+        sheet = partial(
+            _Asking._sheet,
+            statements=statements,
+            listed=listed,
+            max_indexes=max_indexes,
+            rows_exact=rows_exact,
+            strict=strict,
+        )
         try:
-            return self._sheet(*words, max_indexes=max_indexes, rows_exact=rows_exact)
+            return sheet(self)
         except SourceError:
             if not (broken := list(self._broken())):
                 raise
             rest = replace(self, facts=self.facts.without(broken, "reading it fails"))
-            return rest._sheet(*words, max_indexes=max_indexes, rows_exact=rows_exact)
+            return sheet(rest)
 
     def _broken(self) -> Iterator[str]:
         """Real names of views and foreign tables, which have no primary key, of which no row can be read."""
@@ -306,7 +316,7 @@ class _Asking:
                     yield table.real
 
     def _sheet(
-        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
+        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int, strict: bool
     ) -> tuple[Asked, Sheet]:
         if not self.facts.tables:
             lines = [f"  {name}: {why}" for name, why in sorted(self.facts.left_out.items())]
@@ -315,7 +325,8 @@ class _Asking:
         sent, in_words = self._asked(statements, listed)
         read = [question_of(statement, self.facts) for statement in sent]
         questions = [question for question in read if isinstance(question, Question)]
-        figures = self._figures(questions, rows_exact)
+        wanted = wanted_of(questions, self.facts, nulls=not strict)
+        figures = self._figures(wanted, rows_exact)
         asked = Asked(questions, self.facts, figures, self.table, max_indexes, self._faults)
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
@@ -323,11 +334,11 @@ class _Asking:
         reads, left_out = self._reads(proposal), self.facts.left_out
         return asked, Sheet(self.file, proposal, unserved, figures, reads=reads, left_out=left_out)
 
-    def _figures(self, questions: Sequence[Question], rows_exact: int) -> Figures:
+    def _figures(self, wanted: Wanted, rows_exact: int) -> Figures:
         """Raises: SettingsError where this user may not read some tables, with what lets it."""
         try:
             ask = partial(self.source.query, what="the figures of its tables")
-            return figures_of(ask, self.facts, wanted_of(questions, self.facts), rows_exact)
+            return figures_of(ask, self.facts, wanted, rows_exact)
         except SourceError:
             tables = [table for table in self.facts.tables.values() if table.primary_key]
             selects = (f"SELECT * FROM {self._quoted(table.real)}" for table in tables)

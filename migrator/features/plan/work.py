@@ -18,6 +18,7 @@ from migrator.cli.command_line import print_json
 from migrator.cli.cost import write_limit
 from migrator.cli.options import print_folded, say, stdout, stop_on_signals
 from migrator.cli.page import refuse_unwritable, write_page
+from migrator.commands.mapping_source import null_doubts
 from migrator.features.plan.text import (
     plan_data,
     plan_page,
@@ -80,6 +81,8 @@ def plan(
         # Faults of the second design are told before the rows of the first one are read.
         _ = [session.checked for session in sessions]
         capacities = [_capacity(session, asked) for session in sessions]
+        for name, what in null_doubts(sessions[0].source, sessions[0].checked):
+            say(f"warning: {name}: {what}")
         collections = _collections(sessions[0], asked) if html is not None else None
     if html is not None:
         write_page(html, plan_page(capacities, collections))

@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from migrator.mapping.check.values import is_closed
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language.document import Document, Path
-from migrator.mapping.model.facts import EntityPlan, Kind
+from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts
 from migrator.mapping.model.mapping import (
     Const,
     Expression,
@@ -521,6 +521,36 @@ def question_warnings(
         warnings = [] if own is None else chain(_filtered(pattern, said, own), _ordered(pattern, said, own))
         for what in chain(warnings, _cut(pattern, part, said)):
             yield document.fault(at, what, warning=True)
+
+
+def sparse_keys(
+    mapping: Mapping, plans: Sequence[EntityPlan], clauses: Dict[tuple[str, str], Clauses]
+) -> Iterator[tuple[str, str, TableFacts, Column]]:
+    """(pattern, index, table, column): the index holds no row with NULL in the column, which may be NULL, and the pattern's
+    statement gives such a row. `clauses`: as for question_warnings."""
+    by_entity = {plan.entity.written: plan for plan in plans}
+    for (name, part_name), said in clauses.items():
+        pattern = mapping.patterns[name]
+        index = mapping.table.asked(pattern.index)
+        part = next((one for one in pattern.parts if one.name == part_name), None)
+        if index is None or part is None or not pattern.index:
+            continue
+        for key in reachable_keys(mapping, pattern, index):
+            plan = by_entity.get(key.entity.written)
+            if plan is None or part.type not in ("", key.item.type):
+                continue
+            forms = [form for form in (*key.partition, *key.sort) if form is not None]
+            filled = {
+                path for form in forms for ref in form.refs for path in ref.paths if _gives_for_null(ref)
+            }
+            for column in plan.table.columns:
+                asked = (plan.table.name, column.name) in said.filters
+                if column.nullable and column.name in _named(forms) - filled and not asked:
+                    yield name, index.name, plan.table, column
+
+
+def _gives_for_null(ref: Ref) -> bool:
+    return any(FILTERS[used.name].null for used in ref.filters)
 
 
 class _Own:

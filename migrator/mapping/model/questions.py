@@ -14,6 +14,8 @@ from migrator.mapping.model.mapping import Aggregate
 Path = tuple[str, str]
 """(alias of a parent, '' for the row itself; the column's written name)."""
 
+NULLS_MOVED = "NULLS FIRST or NULLS LAST is not where the source puts NULL by default"
+
 Bound = Literal["=", "in", "<", "<=", ">", ">=", "is null", "is not null"]
 
 
@@ -73,7 +75,8 @@ class Question:
     """What one statement asks: rows of `table`, with values of their parents.
 
     `sql`: with `:name` for each parameter. `required`: columns of the row without which SQL leaves it out. `order`: (path,
-    whether the largest comes first); a total is the path ('', its alias). `limit`: a number or a parameter's name.
+    whether the largest comes first); a total is the path ('', its alias). `nulls_moved`: paths of the order whose NULLs the
+    statement puts at the other end than the source's default. `limit`: a number or a parameter's name.
     """
 
     statement: Statement
@@ -87,6 +90,7 @@ class Question:
     order: tuple[tuple[Path, bool], ...] = ()
     limit: str | None = None
     total: Total | None = None
+    nulls_moved: tuple[Path, ...] = ()
 
     def of(self, *bounds: Bound) -> tuple[Condition, ...]:
         return tuple(condition for condition in self.conditions if condition.bound in bounds)
@@ -289,20 +293,22 @@ class Span:
 class Figures:
     """What was measured of a source. `rows`: by table; `spans`: by table and column; `totals`: the largest by table, column
     and the columns that group; `fan_out`: the most rows of one parent, by table and columns; `exact`: tables that were
-    counted, the others were estimated."""
+    counted, the others were estimated; `filled`: columns that may be NULL, and are in no row of these tables."""
 
     rows: Dict[str, int] = field(default_factory=dict)
     spans: Dict[tuple[str, str], Span] = field(default_factory=dict)
     totals: Dict[tuple[str, str, tuple[str, ...]], Span] = field(default_factory=dict)
     fan_out: Dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
     exact: frozenset[str] = frozenset()
+    filled: frozenset[TableColumn] = frozenset()
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What is to be measured for a design: `spans`: columns by table; `totals`: (table, column, grouping columns);
-    `fan_out`: (table, columns)."""
+    `fan_out`: (table, columns); `filled`: columns by table of which it matters whether any row has NULL."""
 
     spans: Dict[str, tuple[str, ...]]
     totals: tuple[tuple[str, str, tuple[str, ...]], ...]
     fan_out: tuple[tuple[str, tuple[str, ...]], ...]
+    filled: Dict[str, tuple[str, ...]] = field(default_factory=dict)

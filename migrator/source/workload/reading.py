@@ -13,6 +13,7 @@ from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Aggregate
 from migrator.mapping.model.questions import (
     CUT,
+    NULLS_MOVED,
     Bound,
     Condition,
     Joined,
@@ -224,6 +225,7 @@ class _Reader:
         self.params: dict[int, tuple[str, str]] = {}
         self.aliases: dict[str, Path] = {}
         self.total: Total | None = None
+        self.nulls_moved: list[Path] = []
 
     def question(self) -> Question:
         text = self._text()
@@ -254,6 +256,7 @@ class _Reader:
             order=order,
             limit=limit,
             total=self.total,
+            nulls_moved=tuple(self.nulls_moved),
         )
 
     # ── the statement ──
@@ -415,12 +418,11 @@ class _Reader:
         made: list[tuple[Path, bool]] = []
         for ordered in order.expressions if order is not None else ():
             path, descends = self._ordered_by(ordered.this, outputs), bool(ordered.args.get("desc"))
-            if bool(ordered.args.get("nulls_first")) != self._puts_null_first(descends) and self._has_null(
-                path
-            ):
-                raise NoQuestion(
-                    "limit", "NULLS FIRST or NULLS LAST is not where the source puts NULL by default"
-                )
+            moved = bool(ordered.args.get("nulls_first")) != self._puts_null_first(descends)
+            if moved and self._has_null(path):
+                if path[0]:
+                    raise NoQuestion("limit", NULLS_MOVED)
+                self.nulls_moved.append(path)
             made.append((path, descends))
         return tuple(made)
 

@@ -30,7 +30,12 @@ def figures_of(ask: Ask, facts: SchemaFacts, wanted: Wanted, rows_exact: int) ->
         for name, columns in wanted.fan_out
         if name in small
     }
-    return Figures(measuring.rows, spans, totals, fan_out, frozenset(small))
+    filled = {
+        column
+        for name in small
+        for column in measuring.filled(facts.tables[name], wanted.filled.get(name, ()))
+    }
+    return Figures(measuring.rows, spans, totals, fan_out, frozenset(small), frozenset(filled))
 
 
 class _Measuring:
@@ -62,6 +67,14 @@ class _Measuring:
             (table.name, name): Span(_whole(values[2 * place]), _whole(values[2 * place + 1]))
             for place, name in enumerate(columns)
         }
+
+    def filled(self, table: TableFacts, columns: Sequence[str]) -> list[tuple[str, str]]:
+        """Those of the columns that are NULL in no row."""
+        if not columns:
+            return []
+        counts = ", ".join(f"COUNT(*) - COUNT({self._column(table, name)})" for name in columns)
+        nulls = self._first(f"SELECT {counts} FROM {self._table(table)} AS migrator_measured")
+        return [(table.name, name) for name, number in zip(columns, nulls, strict=True) if not number]
 
     def total(self, table: TableFacts, column: str, by: Sequence[str]) -> Span:
         """The least and the largest sum of the column over rows that are alike in `by`, which bounds MIN and MAX too."""

@@ -18,6 +18,7 @@ from migrator.features.init.design.keys import (
 from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Operation, Order
 from migrator.mapping.model.questions import (
+    NULLS_MOVED,
     Bound,
     Condition,
     Figures,
@@ -159,6 +160,9 @@ class Needs:
         notes = [f"the order is the application's to make: {reason}"] if reason else []
         if wanted and not reason and not total:
             notes = ["rows that the order takes for equal come in the order of their keys"]
+        if wanted and not reason:
+            filled = [path[1] for path, _ in wanted if self._is_filled(question, path)]
+            notes += [f"served while no row has NULL in {name}" for name in filled]
         return Need(
             (), tuple(pieces), (), "exact" if total else "any", descending and not reason, tuple(notes)
         )
@@ -182,8 +186,8 @@ class Needs:
                     return "a total may be negative"
                 continue
             column = self._column(question, path)
-            if column.nullable and path not in present:
-                return f"{column.name} may be NULL"
+            if column.nullable and path not in present and not self._is_filled(question, path):
+                return NULLS_MOVED if path in question.nulls_moved else f"{column.name} may be NULL"
             if sort_form(column, self._span(question, path), reverse=way != wanted[0][1]) is None:
                 what = (
                     "may be negative"
@@ -192,6 +196,12 @@ class Needs:
                 )
                 return f"{column.name} {what}"
         return ""
+
+    def _is_filled(self, question: Question, path: Path) -> bool:
+        """Whether no row that is there has NULL in the column, though it may. Without a LIMIT the application can sort, and
+        misses no row with NULL."""
+        first_rows = question.limit is not None
+        return first_rows and not path[0] and (question.table, path[1]) in self.figures.filled
 
     def _sorted(self, question: Question, path: Path, *, reverse: bool = False) -> Piece:
         if question.total is not None and path == ("", question.total.alias):

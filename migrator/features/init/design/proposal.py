@@ -49,8 +49,8 @@ class Asked:
     faults: Callable[[str], Sequence[Fault]]
 
 
-def wanted_of(questions: Sequence[Question], facts: SchemaFacts) -> Wanted:
-    """What a design of these questions goes by."""
+def wanted_of(questions: Sequence[Question], facts: SchemaFacts, *, nulls: bool) -> Wanted:
+    """What a design of these questions goes by. `nulls`: whether the rows there are may decide that no row has NULL."""
     columns: dict[str, set[str]] = {name: set(row_key(table)) for name, table in facts.tables.items()}
     for name, table in facts.tables.items():
         columns[name] |= {column for key in parent_keys(facts, table) for column in key.columns}
@@ -68,10 +68,16 @@ def wanted_of(questions: Sequence[Question], facts: SchemaFacts) -> Wanted:
         for question in questions
         if question.total is not None and question.order
     }
+    filled: dict[str, set[str]] = {}
+    for question in questions if nulls else ():
+        nullable = {column.name for column in facts.tables[question.table].columns if column.nullable}
+        ordered = {name for (alias, name), _ in question.order if not alias}
+        filled.setdefault(question.table, set()).update(ordered & nullable)
     fan_out = {
         (name, key.columns) for name, table in facts.tables.items() for key in parent_keys(facts, table)
     }
-    return Wanted(spans, tuple(sorted(totals)), tuple(sorted(fan_out)))
+    looked_at = {name: tuple(sorted(columns)) for name, columns in filled.items()}
+    return Wanted(spans, tuple(sorted(totals)), tuple(sorted(fan_out)), looked_at)
 
 
 def _is_number(table: TableFacts, name: str) -> bool:

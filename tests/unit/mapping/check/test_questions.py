@@ -179,3 +179,44 @@ def test_a_ttl_of_zero_of_which_the_mapping_says_nothing_is_named(
     assert ["zero: never" in fault.what for fault in faults if ".ttl" in fault.where] == (
         [True] if is_said else []
     )
+
+
+VISITS = """mapping: 1
+table: {name: Shop, key: [PK, SK], type: type, indexes: {ByPage: {key: [G1, G2]}}}
+entities:
+  visit:
+    items:
+      Visit: {key: ["VISIT#{id}", META], ByPage: ["PAGE#{page}", "%s"], keep: all}
+access_patterns:
+  latest:
+    params: {page: text}
+    query: {index: ByPage, key: ["PAGE#{page}"]}
+    returns: [id]
+    order: any
+    sql: SELECT id FROM visit WHERE page = :page %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "condition", "rows", "warned"),
+    [
+        ("{at|iso}#{id}", "", "(1, 'a', NULL)", ["at"]),
+        ("{at|iso}#{id}", "", "(1, 'a', '2026-01-01')", []),
+        ("{at|iso}#{id}", "AND at IS NOT NULL", "(1, 'a', NULL)", []),
+        ("{at|iso}#{id}", "AND at > '2026-01-01'", "(1, 'a', NULL)", []),
+        ("{at|or:1970-01-01|iso}#{id}", "", "(1, 'a', NULL)", []),
+        ("{id}", "", "(1, NULL, NULL)", []),  # asked by equality, which no NULL meets
+    ],
+)
+def test_rows_with_null_that_an_index_does_not_hold_are_warned_of(
+    key: str, condition: str, rows: str, warned: list[str], tmp_path: Path
+) -> None:
+    file, database = tmp_path / "m.yaml", tmp_path / "s.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.executescript(
+            f"CREATE TABLE visit (id INTEGER PRIMARY KEY, page TEXT, at DATE); INSERT INTO visit VALUES {rows};"
+        )
+    file.write_text(VISITS % (key, condition), encoding="utf-8")
+    faults, _ = check_on_source(f"sqlite:///{database}", read_mapping(file))
+    named = [fault.what.split("'")[1] for fault in faults if "with NULL" in fault.what]
+    assert named == warned

@@ -328,7 +328,7 @@ def test_every_form_of_a_condition_is_read_as_the_server_reads_it(
 @pytest.mark.parametrize(
     "words", ["", "NULLS FIRST", "NULLS LAST", "DESC", "DESC NULLS FIRST", "DESC NULLS LAST"]
 )
-def test_an_order_that_puts_null_elsewhere_than_the_source_is_no_question(
+def test_an_order_names_columns_whose_nulls_it_puts_elsewhere_than_the_source(
     words: str, dialect: str, facts: SchemaFacts
 ) -> None:
     statement = Statement(f"SELECT id FROM orders WHERE customer_id = ? ORDER BY shipped_at {words}")
@@ -336,6 +336,9 @@ def test_an_order_that_puts_null_elsewhere_than_the_source_is_no_question(
     nulls_are_large = dialect == "postgresql"
     first = nulls_are_large == words.startswith("DESC")
     is_own = "NULLS" not in words or words.endswith("FIRST") == first
-    assert isinstance(made, Question) == is_own
+    assert isinstance(made, Question)
+    assert made.nulls_moved == (() if is_own else (("", "shipped_at"),))
     on_a_column_without = Statement(statement.sql.replace("shipped_at", "placed_at"))
-    assert isinstance(question_of(on_a_column_without, replace(facts, dialect=dialect)), Question)
+    other = question_of(on_a_column_without, replace(facts, dialect=dialect))
+    assert isinstance(other, Question)
+    assert other.nulls_moved == ()

@@ -67,6 +67,38 @@ def test_other_blanks_and_another_case_of_keywords_give_the_same_text(shop: SqlS
     assert proposed(shop, lower, max_indexes=9).text == proposed(shop, QUESTIONS, max_indexes=9).text
 
 
+LATEST = "SELECT id FROM visit WHERE page = ? ORDER BY at DESC{} LIMIT 3"
+
+
+@pytest.mark.parametrize("words", ["", " NULLS LAST", " NULLS FIRST"])
+@pytest.mark.parametrize(
+    ("rows", "strict", "is_served"),
+    [
+        ("(1, 'a', '2026-01-01')", False, True),
+        ("(1, 'a', '2026-01-01')", True, False),
+        ("(1, 'a', '2026-01-01'), (2, 'a', NULL)", False, False),
+    ],
+)
+def test_a_column_that_may_be_null_orders_a_key_while_no_row_has_null(
+    rows: str, strict: bool, is_served: bool, words: str, tmp_path: Path
+) -> None:
+    table = "CREATE TABLE visit (id INTEGER PRIMARY KEY, page TEXT NOT NULL, at DATE)"
+    with source_with(tmp_path, f"{table}; INSERT INTO visit VALUES {rows};") as source:
+        made = proposed(source, LATEST.format(words), strict=strict)
+        assert [access.notes[-1] for access in made.design.accesses] == (
+            ["served while no row has NULL in at"] if is_served else []
+        )
+        assert [other.reason for other in made.unserved] == ([] if is_served else ["limit"])
+        assert all_faults(made.text, source.facts()) == ()
+
+
+def test_without_a_limit_a_column_that_may_be_null_stays_out_of_the_key(tmp_path: Path) -> None:
+    table = "CREATE TABLE visit (id INTEGER PRIMARY KEY, page TEXT NOT NULL, at DATE)"
+    with source_with(tmp_path, f"{table}; INSERT INTO visit VALUES (1, 'a', '2026-01-01');") as source:
+        made = proposed(source, "SELECT id FROM visit WHERE page = ? ORDER BY at")
+    assert "at|iso" not in made.text  # a row with NULL that comes later must not leave the index
+
+
 def test_a_row_is_got_by_its_key(shop: SqlSource) -> None:
     access = only(proposed(shop, "SELECT * FROM customers WHERE id = :k"))
     assert (access.name, access.operation, access.key, access.condition) == (
