@@ -51,14 +51,12 @@ class Ours:
 def is_job_text(text: str) -> bool:
     """Whether the text is a job file, as far as its words say; what is no YAML is none."""
     try:
-        data = YAML(typ="safe", pure=True).load(text)
+        node = _composed(text)
     except (YAMLError, ValueError, RecursionError):
         return False
-    return (
-        isinstance(data, dict)
-        and bool(_OWN_WORDS["job"] & data.keys())
-        and not _OWN_WORDS["mapping"] & data.keys()
-    )
+    pairs = node.value if isinstance(node, MappingNode) else ()
+    words = {key.value for key, _ in pairs if isinstance(key, ScalarNode)}
+    return bool(_OWN_WORDS["job"] & words) and not _OWN_WORDS["mapping"] & words
 
 
 _OWN_WORDS = {

@@ -21,10 +21,13 @@ _TIMES = frozenset({"timestamp", "date"})
 class Designs:
     def __init__(self, plans: Sequence[EntityPlan] = ()) -> None:
         self._of_type: dict[str, list[tuple[EntityPlan, Written]]] = defaultdict(list)
+        self._having: dict[str, list[tuple[EntityPlan, Written]]] = defaultdict(list)
         self._columns: dict[tuple[str, str], set[Behind]] = defaultdict(set)
         for plan in plans:
             for item in plan.entity.items:
                 written = _written(plan, item)
+                for name in written:
+                    self._having[name].append((plan, written))
                 for type_ in ("", item.type):
                     self._of_type[type_].append((plan, written))
                     for name, expression in written.items():
@@ -36,8 +39,14 @@ class Designs:
 
     def of_part(self, part: Part) -> Iterator[tuple[EntityPlan, Written]]:
         """Items that may be in the part: of its type, or of any that has all of its attributes."""
-        for plan, written in self._of_type.get(part.type, ()):
-            if part.type or written.keys() >= set(part.attributes):
+        if part.type:
+            yield from self._of_type.get(part.type, ())
+            return
+        wanted = set(part.attributes)
+        # Of many tables few have the rarest of the attributes.
+        candidates = (self._having.get(name, []) for name in wanted)
+        for plan, written in min(candidates, key=len, default=self._of_type[""]):
+            if written.keys() >= wanted:
                 yield plan, written
 
 
