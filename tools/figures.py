@@ -152,10 +152,12 @@ def _tables(code: dict[Path, ast.Module]) -> int:
 
 
 def _imports_an_edge(path: Path, tree: ast.Module) -> bool:
+    """A feature may use the journal, which holds its own tables."""
     part = path.relative_to(ROOT / "migrator").parts[0]
+    edges = [edge for edge in _EDGES if part != "features" or edge != "journal"]
     return part in ("cli", "commands", "features") and any(
         isinstance(node, ast.ImportFrom)
-        and (node.module or "").startswith(tuple(f"migrator.{edge}" for edge in _EDGES))
+        and (node.module or "").startswith(tuple(f"migrator.{edge}" for edge in edges))
         for node in ast.walk(tree)
     )
 

@@ -32,8 +32,6 @@ from migrator.settings.job import Job
 from migrator.settings.roles import ROLES, SQL_ROLES, SqlRole, rights_of
 from migrator.settings.source import TableOptions
 from migrator.settings.transforms import read_mapping, sound_mapping
-from migrator.source.engines.connect import engine_of, extra_for
-from migrator.source.grants import SqlGrants, readable
 from migrator.stages.doctor import (
     Checkup,
     check_bucket,
@@ -57,7 +55,14 @@ from migrator.stages.doctor import (
 )
 from migrator.stages.process.session import need_bucket
 from migrator.stages.session.adoption import try_table, try_tickets
-from migrator.stages.session.job import answered_by_table, design_for, jobs_of, open_target, read_job
+from migrator.stages.session.job import (
+    answered_by_table,
+    design_for,
+    extras_of,
+    jobs_of,
+    open_target,
+    read_job,
+)
 from migrator.stages.session.live import ONCE
 from migrator.stages.session.reverse import grants_of
 from migrator.stages.session.session import JobSession
@@ -148,25 +153,14 @@ def _never() -> bool:
 
 # ── The packages that a job needs, with their versions ──
 
-_EMBEDDED, _EXTRA_OF_EMBEDDED = "embedded", ("local", "ministack")
-"""How an endpoint begins that needs an extra; the extra, and the module that it brings."""
-
 
 def packages_for(job: Job | None) -> dict[str, str | None]:
     """Versions of Python and of the packages that matter; None under the name of an extra that the job lacks."""
     versions: dict[str, str | None] = {"Python": platform.python_version()}
     versions |= {"migrator": version("single-table-migrator")}
     versions |= {name: version(name) for name in ("boto3", "sqlalchemy")}
-    return versions | dict.fromkeys(extra for extra, module in _extras(job) if find_spec(module) is None)
-
-
-def _extras(job: Job | None) -> list[tuple[str, str]]:
-    if job is None:
-        return []
-    extras = {extra_for(job.source.url)}
-    if (job.target.endpoint or "").startswith(_EMBEDDED):
-        extras.add(_EXTRA_OF_EMBEDDED)
-    return sorted(extra for extra in extras if extra is not None)
+    extras = extras_of(job) if job is not None else ()
+    return versions | dict.fromkeys(extra for extra, module in extras if find_spec(module) is None)
 
 
 # ── `migrator doctor`: everything that a run needs, checked one by one before it starts ──
@@ -219,9 +213,9 @@ def _source(checkup: Checkup, stack: ExitStack, outer: JobSession, role: str | N
     is_database = not session.checked.mapping.documents
     if is_database:
         check_server(checkup, session.health)
-    if role is not None and is_database and not engine_of(session.source.dialect).is_file:
+    if role is not None and is_database and not session.is_file:
         grants = grants_of(session)
-        check_grants(checkup, lambda: _grants(grants, role))
+        check_grants(checkup, lambda: grants.lacking(role))
     if rights.rows:
         checkup.ask("bucket", lambda: need_bucket(session.job, session.checked.entities))
         check_entities(checkup, session.source, session.checked.entities)
@@ -258,15 +252,6 @@ def _marks(checkup: Checkup, session: JobSession) -> None:
 
 
 _EVERYTHING = SqlRole("", rows=True, asks=True)
-
-
-def _grants(grants: SqlGrants, role: str) -> dict[str, str]:
-    """Of each right of the role's what it is, and the GRANT that its user lacks, or ''."""
-    needed = grants.needed(role)
-    missing = grants.missing(needed)
-    return {
-        readable(grant): grants.statements([grant], "USER")[0] if grant in missing else "" for grant in needed
-    }
 
 
 def _target(checkup: Checkup, job: Job, mapping: Mapping, *, write: bool, role: str | None) -> None:

@@ -80,6 +80,15 @@ class SqlGrants:
 
         return self._writing.look("looking for what a role needs", work)
 
+    def lacking(self, role: str) -> dict[str, str]:
+        """By each right that the role needs the GRANT that gives it to its user; '' where the user has it."""
+        needed = self.needed(role)
+        missing = self.missing(needed)
+        return {
+            _readable(grant): self.statements([grant], "USER")[0] if grant in missing else ""
+            for grant in needed
+        }
+
     def _tables(self) -> Iterator[TableFacts]:
         for plan in self._plans:
             yield plan.table
@@ -128,7 +137,7 @@ def _of(connection: Connection) -> Granting:
     return kind.granting
 
 
-def readable(grant: Grant) -> str:
+def _readable(grant: Grant) -> str:
     """What a check of the grant is called."""
     if grant.kind == "attribute":
         return f"attribute {grant.right} of the user"

@@ -44,7 +44,13 @@ from migrator.settings.transforms import table_of
 from migrator.source.dynamodb.opening import open_document_source
 from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.engines.connect import SecretProviders, address_of, identity_of, journal_engine
+from migrator.source.engines.connect import (
+    SecretProviders,
+    address_of,
+    extra_for,
+    identity_of,
+    journal_engine,
+)
 from migrator.source.engines.reflect import refuse_documents
 from migrator.source.reader import SqlSource
 from migrator.stages.core import ownership as stage
@@ -281,6 +287,14 @@ def _objects(job: Job, design: TableDesign, backoff: Backoff, stop: Callable[[],
     if settings.endpoint == EMBEDDED:
         objects.make_bucket()
     return objects
+
+
+def extras_of(job: Job) -> list[tuple[str, str]]:
+    """The extras of the package that the job needs, each with the module that it brings."""
+    extras = {extra_for(job.source.url)}
+    if (job.target.endpoint or "").startswith(EMBEDDED):
+        extras.add(("local", "ministack"))
+    return sorted(extra for extra in extras if extra is not None)
 
 
 def client_of(job: Job, service: str) -> Any:

@@ -30,7 +30,6 @@ from migrator.source.dynamodb.capture.marks import StreamMarks
 from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.dynamodb.writing import Clients, OldDocuments
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.engines.connect import engine_of
 from migrator.stages.live.daemon import RelayLag
 from migrator.stages.live.instances import Heartbeat, Role, this_process
 from migrator.stages.live.relay import Relay
@@ -203,7 +202,7 @@ def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_Writ
     job = session.job
     refuse_strict(
         options.mode,
-        is_file=engine_of(session.sql.dialect).is_file,
+        is_file=session.is_file,
         max_connections=job.source.max_connections,
         sessions=options.sessions or 1,
     )

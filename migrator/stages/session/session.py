@@ -43,6 +43,7 @@ from migrator.runtime.retry import Backoff, Retry, running_s
 from migrator.settings.job import Job
 from migrator.settings.transforms import checked_on, read_mapping, with_writes
 from migrator.source.engines.base import ConnectionOptions, name_of
+from migrator.source.engines.connect import engine_of
 from migrator.source.engines.reflect import of_kind
 from migrator.source.reader import SqlSource
 from migrator.source.sql.server_facts import SourceHealth, source_health
@@ -311,6 +312,11 @@ class JobSession:
     @property
     def memory(self) -> SqlMemory:
         return self.memory_of(self.table_id)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the source is SQLite: a file, without users, with one writer at a time."""
+        return engine_of(self.sql.dialect).is_file
 
     def memory_of(self, table_id: str) -> SqlMemory:
         return SqlMemory(self.journal.database, table_id)
