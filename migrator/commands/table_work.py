@@ -168,12 +168,20 @@ def packages_for(job: Job | None) -> dict[str, str | None]:
 _COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 
-def doctor(job: Path, write: bool, role: str | None, probe: bool, yes: bool, as_json: bool) -> int:
+def doctor(
+    job: Path,
+    write: bool,
+    role: str | None,
+    probe: bool,
+    probe_bucket: str | None,
+    yes: bool,
+    as_json: bool,
+) -> int:
     """The exit code of `migrator doctor`."""
-    if probe:
+    if probe or probe_bucket is not None:
         if write or role is not None:
             raise click.UsageError("--probe goes without --write and --role")
-        return PROBES["dynamodb"](job, yes=yes, as_json=as_json)
+        return PROBES["dynamodb"](job, bucket=probe_bucket, yes=yes, as_json=as_json)
     checkup, journal = Checkup(), None
     with ExitStack() as stack:
         session = stack.enter_context(JobSession(job, patience=Backoff(attempts=1), live_patience=ONCE))

@@ -41,12 +41,14 @@ EMBEDDED, DYNOXIDE = "embedded", "dynoxide"
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role to act as. `life_s`: of each set of credentials, within what the role allows (900 s at least on AWS)."""
+    """A role to act as. `life_s`: of each set of credentials, within what the role allows (900 s at least on AWS).
+    `policy`: of the session, which may do what the role and this policy both allow; '' for all that the role may."""
 
     arn: str
     session_name: str
     external_id: str | None = None
     life_s: int = 3600
+    policy: str = ""
 
 
 def assume(session: boto3.Session, role: Role, region: str, endpoint: str | None) -> boto3.Session:
@@ -57,6 +59,8 @@ def assume(session: boto3.Session, role: Role, region: str, endpoint: str | None
     words: dict[str, Any] = {"RoleSessionName": role.session_name, "DurationSeconds": role.life_s}
     if role.external_id is not None:
         words["ExternalId"] = role.external_id
+    if role.policy:
+        words["Policy"] = role.policy
 
     def client(service: str, **keys: Any) -> Any:
         # Unchecked here, as with our other clients: STS itself says what it does not take.

@@ -83,6 +83,7 @@ SITES: Mapping[str, str] = {
     "dynamodb/writes.Transaction": _WRITES,
     "features/probe/work._delete": PROBE,
     "features/probe/work._table": PROBE,
+    "features/probe/work._without_import": PROBE,
     "features/exports/python/table._Table._read": "service-after",
     "features/exports/python/table._Table._batch": "service-after",
     "features/exports/python/table._Table._partition": "service-after",

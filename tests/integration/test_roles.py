@@ -17,6 +17,7 @@ from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import Role, dynamodb_client, service_client
 from migrator.dynamodb.objects import S3Objects
 from migrator.dynamodb.store import DynamoStore
+from migrator.features.probe.assumptions import ASSUMPTIONS, Probe, result_of
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.errors import StoppedError, TargetError
 from tests import pins
@@ -213,3 +214,53 @@ def test_credentials_that_run_out_in_mid_run_stop_it_and_it_can_go_on(
     time.sleep(2.5)
     with pins.refused(StoppedError):
         put_items(store, [{"PK": "Q", "SK": "S", "type": "T"}])
+
+
+@pytest.fixture
+def probing(endpoint: str) -> Probe:
+    """A table of its own, and clients that act as the role."""
+    name = f"T{secrets.token_hex(6)}"
+    all_of_it = client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))
+    DynamoTableAdmin(all_of_it).create(TableDesign(name, (KeyAttribute("pk"), KeyAttribute("sk")), "type"))
+
+    def acting(document: str) -> Any:
+        return client(endpoint, Role(ROLE, "migrator-shop", "the-shop", policy=document))
+
+    return Probe(all_of_it, None, name, lambda wait_s: None, acting=acting, local=True)
+
+
+RIGHTS = next(one for one in ASSUMPTIONS if one.name == "rights of each role's policy")
+
+
+def test_what_an_exported_policy_does_not_name_is_denied(probing: Probe) -> None:
+    result = result_of(RIGHTS, probing)
+    assert (result.state, result.seen) == ("holds", "as each policy says")
+
+
+def test_the_server_asks_another_right_for_an_insert_than_aws(probing: Probe) -> None:
+    """AWS asks for PartiQLInsert (Service Authorization Reference, "Amazon DynamoDB")."""
+    alone = next(one for one in ASSUMPTIONS if one.name.startswith("an insert with"))
+    result = result_of(alone, probing)
+    assert (result.state, result.seen) == ("differs", "AccessDeniedException")
+
+
+def test_a_policy_that_allows_or_denies_otherwise_is_found(probing: Probe) -> None:
+    acting = probing.acting
+    assert acting is not None
+
+    def other(document: str) -> Any:
+        return acting(document.replace("dynamodb:Scan", "dynamodb:DeleteItem"))
+
+    result = result_of(RIGHTS, replace(probing, acting=other))
+    assert result.state == "differs"
+    assert "backfill: Scan denied; backfill: DeleteItem taken" in result.seen
+
+
+def test_a_role_that_is_held_to_no_policy_is_found_on_aws(probing: Probe) -> None:
+    def all_of_it(_document: str) -> Any:
+        return probing.client
+
+    made = replace(probing, acting=all_of_it, local=False)
+    result = result_of(RIGHTS, made)
+    assert (result.state, "report: PutItem taken" in result.seen) == ("differs", True)
+    assert result_of(RIGHTS, replace(made, local=True)).state == "not there"

@@ -12,8 +12,7 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.features.exports.cloudformation import TEMPLATE, cdk_python, cdk_typescript, cloudformation_file
-from migrator.features.exports.file import Definition, comment, head_of
-from migrator.features.exports.iam import MARK, Place, Rights, policy
+from migrator.features.exports.file import REVISION_DIGITS, Definition, comment, head_of
 from migrator.features.exports.json_schema import json_schema
 from migrator.features.exports.model import Model, model_of
 from migrator.features.exports.python.expressions import UnsaidError, function_name
@@ -28,6 +27,7 @@ from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.settings.definition import definition
 from migrator.settings.job import Job
+from migrator.settings.policy import MARK, Place, Rights, policy
 from migrator.settings.roles import ROLES, SQL_ROLES, old_rights_of, rights_of
 from migrator.settings.transforms import checked_on, sound_mapping
 from migrator.stages.session.job import design_for, read_job
@@ -120,7 +120,7 @@ def _export_iam(
         old = old_rights_of(role, mapping)
         of_old = (old.tables, old.indexes, old.streams)
         rights = Rights(found.table, found.indexes, role.objects, role.files, role.logs, role.stream, *of_old)
-        files[f"iam-{name}.json"] = policy(name, rights, place, mapping.revision)
+        files[f"iam-{name}.json"] = policy(name, rights, place, mapping.revision[:REVISION_DIGITS])
     return _finish("iam", files, **asked)
 
 

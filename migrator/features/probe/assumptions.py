@@ -1,40 +1,75 @@
 """What migrator relies on of DynamoDB: each assumption with what is expected, and a function that shows what happens.
 
 Sources: Amazon DynamoDB API Reference and Developer Guide ("Service, account, and table quotas", "Expressions",
-"Transactions", "PartiQL", "Streams"), November 2026.
+"Transactions", "PartiQL", "Streams", "DynamoDB data import from Amazon S3"), IAM User Guide ("Session policies"),
+November 2026.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-State = Literal["holds", "differs", "not there"]
-MOST_REQUESTS = 500
+from migrator.settings.policy import Place, Rights, policy
+from migrator.settings.roles import ROLES
+
+State = Literal["holds", "differs", "not there", "not tried"]
+MOST_REQUESTS = 1_000
 """More than all assumptions send together with the waits for the stream."""
 INDEX = "by-gpk"
 WAIT_S = 120.0
 """How long a record of the stream is waited for."""
+IMPORT_WAIT_S = 400.0
+"""How long the end of an import is waited for."""
 _NOT_THERE = frozenset(
-    {"UnknownOperationException", "NotImplemented", "InvalidAction", "UnrecognizedClientException"}
+    {"UnknownOperationException", "NotImplemented", "InvalidAction", "UnrecognizedClientException", ""}
 )
+"""Codes by which a server names a request that it does not know; '' of one that does not know the service."""
 
 
 class ExhaustedError(Exception):
     """The bound on requests is reached."""
 
 
+class UntriedError(Exception):
+    """An assumption that cannot be tried: its state, and why."""
+
+    def __init__(self, state: State, why: str) -> None:
+        super().__init__(why)
+        self.state = state
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Where a file for ImportTable is put: `key` in the bucket `name`."""
+
+    client: Any
+    name: str
+    key: str
+
+
 @dataclass
 class Probe:
-    """The table under test. `call`: sends one request and counts it; it raises what boto3 raises."""
+    """The table under test. `call`: sends one request and counts it; it raises what boto3 raises.
+
+    `acting`: a client that may do what a policy allows, None without a role; `local`: whether the server is not AWS.
+    `begun`: the ARN of the import, '' before it; `is_put`: whether its file is in the bucket.
+    """
 
     client: Any
     streams: Any
     table: str
     wait: Callable[[float], None]
     sent: int = 0
+    bucket: Bucket | None = None
+    acting: Callable[[str], Any] | None = None
+    local: bool = False
+    begun: str = ""
+    is_put: bool = False
     _number: Iterator[int] = field(default_factory=lambda: iter(range(1, 1_000_000)))
 
     def call(self, operation: str, client: Any = None, **words: Any) -> Mapping[str, Any]:
@@ -47,10 +82,15 @@ class Probe:
     def on_table(self, operation: str, **words: Any) -> Mapping[str, Any]:
         return self.call(operation, TableName=self.table, **words)
 
-    def refusal(self, operation: str, **words: Any) -> Any:
+    @property
+    def imported(self) -> str:
+        """The table that ImportTable makes."""
+        return f"{self.table}-imported"
+
+    def refusal(self, operation: str, client: Any = None, **words: Any) -> Any:
         """The error that the request ends with; None where it is taken."""
         try:
-            self.call(operation, **words)
+            self.call(operation, client, **words)
         except self.client.exceptions.ClientError as error:
             return error
         return None
@@ -86,14 +126,18 @@ def result_of(assumption: Assumption, probe: Probe) -> Result:
     """Raises: ExhaustedError; what ends the connection."""
     try:
         seen = assumption.seen(probe)
+    except UntriedError as error:
+        return Result(assumption, str(error), error.state)
     except probe.client.exceptions.ClientError as error:
-        code = error.response["Error"]["Code"]
-        return Result(assumption, code, "not there" if code in _NOT_THERE else "differs")
+        code = _code(error)
+        return Result(
+            assumption, code or "an answer without a code", "not there" if code in _NOT_THERE else "differs"
+        )
     return Result(assumption, seen, "holds" if seen == assumption.expected else "differs")
 
 
 def _code(error: Any) -> str:
-    return "taken" if error is None else str(error.response["Error"]["Code"])
+    return "taken" if error is None else str(error.response.get("Error", {}).get("Code", ""))
 
 
 def _taken(*errors: Any) -> str:
@@ -374,7 +418,147 @@ def _records(probe: Probe, arn: str) -> Iterator[Mapping[str, Any]]:
         yield from probe.call("get_records", probe.streams, ShardIterator=iterator)["Records"]
 
 
+# ── what is imported: begun first and seen last, since it takes minutes on AWS ──
+
+_FILE = [{"pk": {"S": "i"}, "sk": {"S": f"{number}"}, "v": {"N": "1.5"}} for number in range(2)]
+
+
+def _begin_import(probe: Probe) -> str:
+    if (bucket := probe.bucket) is None:
+        raise UntriedError("not tried", "give --probe-bucket s3://bucket/prefix")
+    lines = "".join(f"{json.dumps({'Item': item})}\n" for item in _FILE)
+    body = gzip.compress(lines.encode())
+    probe.call("put_object", bucket.client, Bucket=bucket.name, Key=bucket.key, Body=body)
+    probe.is_put = True
+    begun = probe.call(
+        "import_table",
+        S3BucketSource={"S3Bucket": bucket.name, "S3KeyPrefix": bucket.key},
+        InputFormat="DYNAMODB_JSON",
+        InputCompressionType="GZIP",
+        TableCreationParameters={
+            "TableName": probe.imported,
+            "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+            "KeySchema": [
+                {"AttributeName": "pk", "KeyType": "HASH"},
+                {"AttributeName": "sk", "KeyType": "RANGE"},
+            ],
+            "BillingMode": "PAY_PER_REQUEST",
+        },
+    )["ImportTableDescription"]
+    probe.begun = begun["ImportArn"]
+    return "begun"
+
+
+def _end_import(probe: Probe) -> str:
+    if not probe.begun:
+        raise UntriedError("not tried", "no import was begun")
+    ends_at = time.monotonic() + IMPORT_WAIT_S
+    while True:
+        told = probe.call("describe_import", ImportArn=probe.begun)["ImportTableDescription"]
+        if told["ImportStatus"] != "IN_PROGRESS" or time.monotonic() > ends_at:
+            break
+        probe.wait(0.2 if probe.local else 5.0)
+    there = [
+        probe.call("get_item", TableName=probe.imported, Key={key: item[key] for key in ("pk", "sk")})
+        for item in (_FILE if told["ImportStatus"] == "COMPLETED" else ())
+    ]
+    same = [answer.get("Item") for answer in there] == _FILE
+    counts = f"{told.get('ImportedItemCount', 0)} of {told.get('ProcessedItemCount', 0)} items"
+    return f"{told['ImportStatus']}, {counts}, {'as in the file' if same else 'not as in the file'}"
+
+
+# ── what a policy allows ──
+
+_NOTHING = {"Version": "2012-10-17", "Statement": {"Effect": "Deny", "Action": "*", "Resource": "*"}}
+_DENIED = ("AccessDeniedException", "AccessDenied")
+
+
+def _asked(probe: Probe) -> dict[str, tuple[str, dict[str, Any]]]:
+    """By the right, a request that needs it and leaves nothing behind but an item."""
+    table, key = {"TableName": probe.table}, probe.key()
+    item = {"PutRequest": {"Item": key}}
+    return {
+        "DescribeTable": ("describe_table", table),
+        "DescribeTimeToLive": ("describe_time_to_live", table),
+        "GetItem": ("get_item", {**table, "Key": key}),
+        "BatchGetItem": ("batch_get_item", {"RequestItems": {probe.table: {"Keys": [key]}}}),
+        "Query": (
+            "query",
+            {
+                **table,
+                "KeyConditionExpression": "pk = :p",
+                "ExpressionAttributeValues": {":p": key["pk"]},
+            },
+        ),
+        "Scan": ("scan", {**table, "Limit": 1}),
+        "PutItem": ("put_item", {**table, "Item": key}),
+        "UpdateItem": ("update_item", {**table, "Key": key}),
+        "DeleteItem": ("delete_item", {**table, "Key": key}),
+        "BatchWriteItem": ("batch_write_item", {"RequestItems": {probe.table: [item]}}),
+    }
+
+
+def _need_policies(probe: Probe) -> None:
+    """Raises: UntriedError without a role, and on a server without policies of sessions."""
+    if probe.acting is None:
+        raise UntriedError("not tried", "the job has no role for it; write target: {role_arn: …}")
+    error = probe.refusal("describe_table", _acting(probe, _NOTHING), TableName=probe.table)
+    if probe.local and _code(error) not in _DENIED:
+        raise UntriedError("not there", "the server has no policies of sessions")
+
+
+def _acting(probe: Probe, policy: Mapping[str, Any]) -> Any:
+    """A client with the rights of a policy."""
+    assert probe.acting is not None
+    probe.sent += 1  # its first request is one of STS, too
+    return probe.acting(json.dumps(policy, separators=(",", ":")))
+
+
+def _policy(probe: Probe, name: str, *rights: str) -> Mapping[str, Any]:
+    """As `migrator export --as iam` writes it."""
+    place = Place(probe.table, probe.client.meta.region_name)
+    document: dict[str, Any] = json.loads(policy(name, Rights(rights), place, "probe"))
+    return document
+
+
+def _rights(probe: Probe) -> str:
+    """Of each role of the product: what its policy names is taken, all else denied, and all of another table."""
+    _need_policies(probe)
+    asked, other = _asked(probe), {"TableName": f"{probe.table}-other"}
+    found = []
+    for name, role in ROLES.items():
+        if not role.table:
+            continue
+        client = _acting(probe, _policy(probe, name, *role.table))
+        denied = {
+            right: _code(probe.refusal(operation, client, **words)) in _DENIED
+            for right, (operation, words) in asked.items()
+        }
+        found += [
+            f"{name}: {right} {'denied' if is_denied else 'taken'}"
+            for right, is_denied in denied.items()
+            if is_denied == (right in role.table)
+        ]
+        for operation in ("describe_table", "delete_table"):
+            code = _code(probe.refusal(operation, client, **other))
+            found += [] if code in _DENIED else [f"{name}: {operation} of another table: {code}"]
+    return "; ".join(found) or "as each policy says"
+
+
+def _insert_alone(probe: Probe) -> str:
+    _need_policies(probe)
+    client = _acting(probe, _policy(probe, "probe", "PartiQLInsert"))
+    key = probe.key()
+    statement = {
+        "Statement": f"INSERT INTO \"{probe.table}\" VALUE {{'pk': ?, 'sk': ?}}",
+        "Parameters": [key["pk"], key["sk"]],
+    }
+    (answer,) = probe.call("batch_execute_statement", client, Statements=[statement])["Responses"]
+    return str(answer.get("Error", {}).get("Code", "inserted"))
+
+
 ASSUMPTIONS = (
+    Assumption("an import of a file in S3", "begun", _begin_import),
     Assumption("a refused condition", "ConditionalCheckFailedException with the item", _condition),
     Assumption("a consistent read", "each write is read", _consistent),
     Assumption("batches of 25 and 26 items", "taken, refused", _batches),
@@ -412,4 +596,7 @@ ASSUMPTIONS = (
     Assumption("time to live", "on", _ttl),
     Assumption("point-in-time recovery", "on", _recovery),
     Assumption("a changed item in the stream", "both images", _stream),
+    Assumption("rights of each role's policy", "as each policy says", _rights),
+    Assumption("an insert with the right PartiQLInsert alone", "inserted", _insert_alone),
+    Assumption("the items of the import", "COMPLETED, 2 of 2 items, as in the file", _end_import),
 )

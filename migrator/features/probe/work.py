@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,26 +22,30 @@ from migrator.features.probe.assumptions import (
     ASSUMPTIONS,
     INDEX,
     MOST_REQUESTS,
+    Bucket,
     ExhaustedError,
     Probe,
     Result,
     result_of,
 )
 from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError, StoppedError
+from migrator.settings.job import Job
 from migrator.stages.session.job import client_of, read_job
 
 MOST_S = 600
 _DELETE_TRIES, _DELETE_WAIT_S = 30, 2.0
 _COSTS = (
-    f"the probe makes a table of its own, sends at most {MOST_REQUESTS} requests within {MOST_S // 60} minutes, and deletes"
-    " the table; on AWS it costs less than one US dollar"
+    f"the probe makes a table of its own, sends at most {MOST_REQUESTS:,} requests within {MOST_S // 60} minutes, and"
+    " deletes the table; on AWS it costs less than one US dollar"
 )
+_IMPORTS = "; it puts an object into the bucket, imports it into a second table, and deletes both"
 
 
-def probe(job: Path, *, yes: bool, as_json: bool) -> int:
-    """The exit code of `migrator doctor --probe`."""
+def probe(job: Path, *, bucket: str | None, yes: bool, as_json: bool) -> int:
+    """The exit code of `migrator doctor --probe`. `bucket`: where a file may be put for an import, as s3://bucket/prefix."""
     read = read_job(job, asks_source=False)
-    say(_COSTS)
+    place = _place(bucket) if bucket is not None else None
+    say(_COSTS + (_IMPORTS if place else ""))
     if read.target.endpoint is None and not yes:
         if not sys.stdin.isatty():
             raise SettingsError("the probe makes a table on AWS, and no terminal to ask at; say --yes")
@@ -48,7 +53,9 @@ def probe(job: Path, *, yes: bool, as_json: bool) -> int:
     client, streams = client_of(read, "dynamodb"), client_of(read, "dynamodbstreams")
     with stop_on_signals() as stop, _in_words(client), _table(client, stop) as name:
         probing = Probe(client, streams, name, lambda wait_s: _wait(stop, wait_s))
-        results = list(_results(probing, stop))
+        _give_edges(probing, read, place)
+        with _without_import(probing):
+            results = list(_results(probing, stop))
     differing = [result for result in results if result.state == "differs"]
     if as_json:
         print_json(
@@ -67,12 +74,43 @@ def probe(job: Path, *, yes: bool, as_json: bool) -> int:
         )
         return DIFFERENT if differing else CLEAN
     _print(results)
-    absent = sum(result.state == "not there" for result in results)
+    counts = Counter(result.state for result in results)
     print_folded(
-        f"{len(results) - len(differing) - absent} of {len(results)} assumptions hold, {len(differing)} differ, {absent} are"
-        f" not offered here; {probing.sent} requests"
+        f"{counts['holds']} of {len(results)} assumptions hold, {len(differing)} differ, {counts['not there']} are not"
+        f" offered here, {counts['not tried']} were not tried; {probing.sent} requests"
     )
     return DIFFERENT if differing else CLEAN
+
+
+def _place(bucket: str) -> tuple[str, str]:
+    """The bucket's name, and the prefix in it. Raises: SettingsError."""
+    scheme, _, path = bucket.partition("://")
+    name, _, prefix = path.strip("/").partition("/")
+    if scheme != "s3" or not name:
+        raise SettingsError(f"--probe-bucket {bucket} does not name a bucket; write s3://bucket/prefix")
+    return name, f"{prefix}/" if prefix else ""
+
+
+def _give_edges(probing: Probe, job: Job, place: tuple[str, str] | None) -> None:
+    """What only some assumptions need: the bucket for an import, and the job's role, held to a policy."""
+    probing.local = job.target.endpoint is not None
+    if job.target.role_arn is not None:
+        probing.acting = lambda policy: client_of(job, "dynamodb", policy)
+    if place is not None:
+        name, prefix = place
+        probing.bucket = Bucket(client_of(job, "s3"), name, f"{prefix}{probing.table}.json.gz")
+
+
+@contextmanager
+def _without_import(probing: Probe) -> Iterator[None]:
+    """What an import made and was made of is deleted however the block ends."""
+    try:
+        yield
+    finally:
+        if probing.begun:
+            _delete(probing.client, probing.imported)
+        if (bucket := probing.bucket) is not None and probing.is_put:
+            bucket.client.delete_object(Bucket=bucket.name, Key=bucket.key)
 
 
 @contextmanager

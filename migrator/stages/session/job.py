@@ -297,16 +297,17 @@ def extras_of(job: Job) -> list[tuple[str, str]]:
     return sorted(extra for extra in extras if extra is not None)
 
 
-def client_of(job: Job, service: str) -> Any:
-    """A client of another service of AWS, with the job's region, credentials and endpoint."""
-    settings = job.target
+def client_of(job: Job, service: str, policy: str = "") -> Any:
+    """A client of another service of AWS, with the job's region, credentials and endpoint. `policy`: of the
+    session of the job's role; '' for all that the role may."""
+    settings, role = job.target, _role(job)
     return service_client(
         service,
         region=settings.region,
         profile=settings.profile,
         endpoint=endpoint_of(settings.endpoint),
         connections=job.tuning.workers + 2,
-        role=_role(job),
+        role=replace(role, policy=policy) if role else None,
     )
 
 

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from migrator.features.exports.file import REVISION_DIGITS
-
 MARK = '"Sid": "Migrator'
 """What a policy of ours has in it: JSON has no comments, so the names of its statements say what it was made of."""
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
@@ -57,7 +55,7 @@ class Place:
 
 
 def policy(role: str, rights: Rights, place: Place, revision: str) -> str:
-    """The policy as JSON. `revision`: of the mapping."""
+    """The policy as JSON. `revision`: of the mapping, shortened."""
     of_table = [right for right in rights.table if right not in _OF_IMPORTS]
     of_imports = [right for right in rights.table if right in _OF_IMPORTS]
     indexes = [f"{place.table_arn}/index/{index}" for index in rights.indexes]
@@ -77,7 +75,7 @@ def policy(role: str, rights: Rights, place: Place, revision: str) -> str:
         ("OldStreams", list(rights.old_streams), [f"{table}/stream/*" for table in old_tables]),
     ]
     # Letters and digits alone are allowed in a Sid.
-    made = f"{role.title().replace('-', '')}{revision[:REVISION_DIGITS]}"
+    made = f"{role.title().replace('-', '')}{revision}"
     listed = [
         {"Sid": f"Migrator{what}{made}", "Effect": "Allow", "Action": actions, "Resource": places}
         for what, actions, places in statements
