@@ -67,7 +67,7 @@ class _Durations:
         dearest = sorted(self._tests.items(), key=lambda test: -dict(test[1] or {}).get("cpu_s", 0.0))  # type: ignore[call-overload]
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(json.dumps({"tests": dict(dearest)}, indent=1), encoding="utf-8")
-        if page := os.environ.get("MIGRATOR_TEST_TABLE"):
+        if self._outcomes and (page := os.environ.get("MIGRATOR_TEST_TABLE")):
             self._write_row(Path(page))
 
     def _write_row(self, page: Path) -> None:
