@@ -63,11 +63,14 @@ class _Durations:
         if report.when == "teardown":
             self._tests[report.nodeid] = dict(report.user_properties).get("seconds", {})
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
         dearest = sorted(self._tests.items(), key=lambda test: -dict(test[1] or {}).get("cpu_s", 0.0))  # type: ignore[call-overload]
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(json.dumps({"tests": dict(dearest)}, indent=1), encoding="utf-8")
-        if self._outcomes and (page := os.environ.get("MIGRATOR_TEST_TABLE")):
+        # One that was interrupted, or ran nothing, says nothing of a version.
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and (
+            page := os.environ.get("MIGRATOR_TEST_TABLE")
+        ):
             self._write_row(Path(page))
 
     def _write_row(self, page: Path) -> None:
