@@ -224,3 +224,18 @@ def test_an_insert_without_columns_gives_none_for_hidden_ones(each: Capturing) -
             connection.exec_driver_sql("INSERT INTO part VALUES (5, 1)")
             connection.exec_driver_sql("INSERT INTO part VALUES (6, 3) RETURNING *").all()
         assert_same(each, seen, 2)
+
+
+@pytest.mark.parametrize("each", [pytest.param("mariadb", marks=pytest.mark.mariadb)], indirect=True)
+def test_a_parent_that_is_not_captured_may_have_hidden_columns(each: Capturing) -> None:
+    each.run(
+        "CREATE TABLE account (name integer INVISIBLE DEFAULT 7, id integer PRIMARY KEY, n integer)",
+        "CREATE TABLE login (id integer PRIMARY KEY, account integer,"
+        " FOREIGN KEY (account) REFERENCES account (id) ON DELETE CASCADE)",
+        "INSERT INTO account VALUES (1, 2), (2, 1)",
+        "INSERT INTO login VALUES (1, 1), (2, 2)",
+    )
+    with heard(each, ["login"]) as (engine, seen):
+        with engine.begin() as connection:
+            connection.exec_driver_sql("REPLACE INTO account VALUES (1, 5)")
+        assert_same(each, seen, 1)

@@ -192,7 +192,13 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Capt
         tables[place] = (
             _captured(place, own, below, skips_generated=skips)
             if own
-            else _parent(inspector, place, below, skips_generated=skips)
+            else _parent(
+                inspector,
+                place,
+                below,
+                frozenset(engine.outcomes.hidden(connection, place.schema, place.name)),
+                skips_generated=skips,
+            )
         )
     folds = engine.outcomes.folds_tables(connection)
     if engine.outcomes.has_conflict_rules:
@@ -294,7 +300,12 @@ def _captured(
 
 
 def _parent(
-    inspector: sa.Inspector, place: Place, below: tuple[Below, ...], *, skips_generated: bool
+    inspector: sa.Inspector,
+    place: Place,
+    below: tuple[Below, ...],
+    hidden: frozenset[str],
+    *,
+    skips_generated: bool,
 ) -> CapturedTable:
     columns = inspector.get_columns(place.name, place.schema)
     key = tuple(inspector.get_pk_constraint(place.name, place.schema)["constrained_columns"])
@@ -312,7 +323,8 @@ def _parent(
             f"{what}; give it one, or let triggers leave the marks (`migrator capture install`)"
         )
     computed = frozenset(column["name"] for column in columns if skips_generated and column.get("computed"))
-    return CapturedTable(place, tuple(types), key, (), None, below, types, unfilled=computed)
+    unfilled = hidden | computed
+    return CapturedTable(place, tuple(types), key, (), None, below, types, hidden=hidden, unfilled=unfilled)
 
 
 def _with_parents(captured: Mapping[Place, Captured], acting: Sequence[tuple[Place, Below]]) -> list[Place]:

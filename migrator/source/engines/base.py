@@ -398,7 +398,8 @@ class Outcomes:
     generates a new one. `keeps_refused`: what stays of a refused statement: "nothing", "earlier" parameters, or what was
     "counted". `counts_twice`: a row that an upsert changes counts as two. `counts_late`: rows are counted only after
     returned rows were fetched. `locks_all`: no other writer comes in between. `folds_tables`: whether names of tables
-    ignore case. `links`: between tables, of these schemas. `knows_heirs`: with views and partitions.
+    ignore case. `links`: between tables, of these schemas. `hidden`: columns of a table (schema and name) that `*` does not
+    return. `knows_heirs`: with views and partitions.
     `has_conflict_rules`: tables may declare how conflicts are resolved.
     """
 
@@ -419,6 +420,7 @@ class Outcomes:
     locks_all: bool
     folds_tables: Callable[[Connection], bool]
     links: Callable[[Connection, Iterable[str | None]], Links]
+    hidden: Callable[[Connection, str | None, str], Iterable[str]]
     knows_heirs: bool
     has_conflict_rules: bool
 

@@ -64,6 +64,16 @@ def _links(connection: Connection, schemas: Iterable[str | None]) -> Links:
     return Links(_acting(sa.inspect(connection), schemas))
 
 
+_HIDDEN = sa.text("""
+    SELECT COLUMN_NAME FROM information_schema.COLUMNS
+    WHERE TABLE_SCHEMA = :schema AND TABLE_NAME = :name AND EXTRA LIKE '%INVISIBLE%'
+""")
+
+
+def _hidden(connection: Connection, schema: str | None, name: str) -> Sequence[str]:
+    return connection.execute(_HIDDEN, {"schema": schema, "name": name}).scalars().all()
+
+
 def _folds_tables(connection: Connection) -> bool:
     return bool(connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one())
 
@@ -155,6 +165,7 @@ OUTCOMES = Outcomes(
     locks_all=False,
     folds_tables=_folds_tables,
     links=_links,
+    hidden=_hidden,
     knows_heirs=False,
     has_conflict_rules=False,
 )

@@ -192,6 +192,7 @@ OUTCOMES = Outcomes(
     locks_all=False,
     folds_tables=lambda _: False,
     links=_links,
+    hidden=lambda *_: (),
     knows_heirs=True,
     has_conflict_rules=False,
 )

@@ -134,6 +134,7 @@ OUTCOMES = Outcomes(
     locks_all=True,
     folds_tables=lambda _: True,
     links=lambda connection, _: Links(_acting(connection)),
+    hidden=lambda *_: (),
     knows_heirs=False,
     has_conflict_rules=True,
 )
