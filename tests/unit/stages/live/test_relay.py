@@ -28,6 +28,16 @@ def test_marks_that_were_read_before_the_ids_began_again_are_not_finished() -> N
     assert ahead.done([root], ()) == []
 
 
+def test_marks_are_not_finished_when_ids_begin_again_before_their_read() -> None:
+    root, now = ("user", "[1]"), ["first"]
+    ahead = Ahead(MemoryMarks(), lambda mark: Reach({root: set()}), lambda: now[0])
+    ahead.add([Mark(1)])
+    now[0] = "second"
+    assert ahead.done([root], ()) == []
+    ahead.add([Mark(1)])
+    assert [mark.id for mark in ahead.done([root], ())] == [1]
+
+
 def test_a_parent_of_many_is_worked_in_pages_and_others_go_first() -> None:
     shop = Shop(roots=10, marks=1)
     shop.change("users", 1, name="Ann")

@@ -260,6 +260,28 @@ def test_a_row_that_comes_back_while_another_process_takes_it_away_stays(call: s
     assert shop.is_equal()
 
 
+def test_keys_are_kept_of_a_row_that_is_back_after_its_delete() -> None:
+    """The item is there again at the last reading: its keys say where to look, and only a row that is gone loses them."""
+    shop = Shop()
+    slow = _about_to_go(shop)
+    forgotten: list[Any] = []
+    forget = shop.journal.forget
+    shop.journal.forget = lambda rows: (forgotten.extend(rows), forget(rows))[1]  # type: ignore[method-assign]
+    write = shop.writer.write
+
+    def written(changes: Any, check: Any) -> Any:
+        refused = write(changes, check)
+        if not shop.rows["orders"]:
+            shop.put(order(7, 1, 6))
+        return refused
+
+    shop.writer.write = written  # type: ignore[method-assign]
+    slow.again(shop.clock() + 45, lambda: None)
+    assert [row["total"] for row in shop.rows["orders"]] == [6]
+    assert forgotten == []
+    assert shop.journal.keys_of([ROW])[ROW]
+
+
 @pytest.mark.parametrize("has_parent", [True, False])
 def test_what_another_process_forgets_meanwhile_is_known_all_the_same(has_parent: bool) -> None:
     """The keys of the row go right after the process that works the new item has remembered them; without a parent its row
