@@ -16,6 +16,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import (
+    Column,
+    ColumnElement,
     Connection,
     Double,
     Engine,
@@ -29,6 +31,7 @@ from sqlalchemy import (
     inspect,
     literal_column,
     select,
+    update,
 )
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
@@ -315,6 +318,15 @@ def seconds(connection: Connection) -> float:
     """The time by the database's clock, in seconds since 1970; later by TEST_CLOCK's."""
     ahead_s = float(os.environ.get(TEST_CLOCK, 0))
     return float(connection.execute(_CLOCKS[connection.dialect.name]).scalar_one()) + ahead_s
+
+
+def bring_back(connection: Connection, column: Column[Any], latest: float, *here: ColumnElement[bool]) -> None:
+    """Bring moments that no process can have written by this clock back to `latest`.
+
+    A journal on a server has one clock. Processes on a SQLite file use their hosts' clocks: without this, a lease of a
+    killed process lasts as many minutes longer as its clock was ahead. A live process renews its own lease."""
+    if connection.dialect.name == "sqlite":
+        connection.execute(update(column.table).where(column > latest, *here).values({column: latest}))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import delete, select, update
 
-from migrator.journal.database import insert_or_ignore, seconds
+from migrator.journal.database import bring_back, insert_or_ignore, seconds
 from migrator.journal.identity import JournalLocation
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import lease
@@ -57,6 +57,7 @@ class RunLease:
         self._ticker = Ticker("lease", self._renew, _not_renewed, lambda: self.heartbeat_s)
 
     def __enter__(self) -> RunLease:
+        self.journal.database.tried(self._bring_back, twice=True)
         while not self.journal.database.tried(self._acquire, twice=True):
             pass  # the holder let go between our two looks
         self._ticker.start()
@@ -75,6 +76,12 @@ class RunLease:
         """Raises StoppedError when the lease could not be renewed in time: another run may be at work."""
         if self.clock() >= self._valid_until:
             raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command goes on")
+
+    def _bring_back(self) -> None:
+        # A transaction of its own: the one that finds the lease held ends with an error.
+        with self.journal.database.begin() as connection:
+            latest = seconds(connection) + self.life_s
+            bring_back(connection, lease.c.expires_at, latest, lease.c.job == self.job)
 
     def _acquire(self) -> bool:
         """Whether the lease is ours; False when the lease's row has gone meanwhile.

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Table, delete, func, select, update
 
-from migrator.journal.database import Database, insert_or_ignore, insert_or_replace, repeatable, seconds
+from migrator.journal.database import Database, bring_back, insert_or_ignore, insert_or_replace, repeatable, seconds
 from migrator.journal.schema import reverse_key, reverse_row, reverse_stop
 from migrator.journal.schema import stream as streams
 from migrator.journal.schema import stream_reader as readers
@@ -229,6 +229,8 @@ class SqlStreamJournal:
             now = self._enter(connection, stream, owner, lease_s)
             if row is None or row.arn != stream:
                 return Checkpoints(now, ())
+            bring_back(connection, readers.c.alive_until, now + lease_s, readers.c.job == self.job)
+            bring_back(connection, shards.c.leased_until, now + lease_s, shards.c.job == self.job)
             alive = (readers.c.job == self.job, readers.c.arn == stream, readers.c.alive_until > now)
             number = connection.execute(select(func.count()).select_from(readers).where(*alive)).scalar_one()
             held = allotted(self._shards(connection, stream), owner, number, now)

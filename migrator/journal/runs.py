@@ -32,6 +32,7 @@ from sqlalchemy.engine import URL, Engine
 from migrator.journal import findings, memory, schema
 from migrator.journal.database import (
     Database,
+    bring_back,
     insert_or_ignore,
     insert_or_replace,
     once_only,
@@ -72,6 +73,7 @@ def claim(
     # One process after the other: two would find the same pages free.
     connection.execute(_OWN_RUN, {"run": run.id}).first()
     now = seconds(connection)
+    bring_back(connection, page_claim.c.leased_until, now + lease_s, page_claim.c.run_id == run.id)
     pages = {"run": run.id, "of": entity, "behind": after, "own": who, "now": now, "n": n}
     bound = {} if upto is None else {"upto": upto}
     found = connection.execute(_free_pages(is_bounded=bool(bound)), pages | bound)

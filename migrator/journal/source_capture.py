@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, insert, literal, select, update
 
-from migrator.journal.database import Database, insert_or_ignore, repeatable, seconds
+from migrator.journal.database import Database, bring_back, insert_or_ignore, repeatable, seconds
 from migrator.journal.schema import source_capture, source_mark
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.capture import Installation
@@ -163,6 +163,7 @@ class JournalMarks:
     def take(self, count: int, lease_s: float) -> list[Mark]:
         with self.database.begin() as connection:
             now = seconds(connection)
+            bring_back(connection, source_mark.c.leased_until, now + lease_s, self._own)
             chosen = self._free(now).order_by(source_mark.c.id).limit(count)
             # Rows of others are passed by, not waited for.
             rows = connection.execute(chosen.with_for_update(skip_locked=True)).all()

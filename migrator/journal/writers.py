@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, select, update
 from migrator.journal.changes import NEVER, keep_text, refuse_third
 from migrator.journal.database import (
     Database,
+    bring_back,
     insert_or_ignore,
     insert_or_replace,
     once_only,
@@ -56,6 +57,7 @@ class SqlWriters:
             if granted not in ("fast", "undo"):
                 self._close(connection)
             now = seconds(connection)
+            bring_back(connection, writers.c.alive_at, now, writers.c.table_id == self.table_id)
             forgotten = (writers.c.table_id == self.table_id, writers.c.alive_at < now - FORGOTTEN_S)
             connection.execute(delete(writers).where(*forgotten))
             row = {"id": name, "kind": granted, "since": now, "alive_at": now, "fenced": 0}
@@ -69,6 +71,7 @@ class SqlWriters:
         here = writers.c.id == writer.id
         with self.database.begin() as connection:
             now = seconds(connection)
+            bring_back(connection, writers.c.alive_at, now, writers.c.table_id == self.table_id)
             values = {"alive_at": now} | ({"since": now} if begins else {})
             connection.execute(update(writers).where(here).values(**values))
             row = connection.execute(select(writers).where(here)).first()

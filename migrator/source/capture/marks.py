@@ -67,6 +67,7 @@ _READ = (
 )
 _BROWSE = f"SELECT {_COLUMNS}, 0.0 AS age_s FROM {{mark}} WHERE id >= :begin ORDER BY id LIMIT :count"
 _LEASE = "leased_until = {now} + :s, lease_owner = :owner"
+_BRING_BACK = "UPDATE {mark} SET leased_until = {now} + :s WHERE leased_until > {now} + :s"
 
 
 _IDS_A_LIST = 500
@@ -158,6 +159,9 @@ class SqlMarks:
 
         def work(connection: Connection, ddl: Ddl) -> tuple[list[Mark], float]:
             started = self._clock()
+            if not begin and not self._capturing.locks_rows:
+                # Processes on a file use their hosts' clocks: no lease lasts longer than one taken now.
+                connection.execute(_text(_BRING_BACK, ddl), {"s": lease_s})
             # Rows of others are passed by, not waited for.
             chosen = _text(f"{_READ}{self._capturing.locks_rows}", ddl)
             rows = connection.execute(chosen, {"begin": begin, "count": count}).all()

@@ -1,0 +1,135 @@
+"""A process that was killed on a host whose clock is minutes ahead keeps the others waiting no longer than any other."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from migrator.journal.database import TEST_CLOCK
+from migrator.journal.lease import LIFE_S, RunLease
+from migrator.journal.reverse import SqlStreamJournal
+from migrator.journal.runs import SqlJournal
+from migrator.journal.schema import lease
+from migrator.journal.source_capture import JournalMarks
+from migrator.journal.writers import SqlWriters
+from migrator.mapping.model.journal import Page, RunIdentity
+from migrator.mapping.model.live import Mark
+from migrator.mapping.model.shards import Shard
+from migrator.runtime.errors import SettingsError
+from tests.support_capture import capturing, new_sqlite
+from tests.support_journal_file import journal_in_file
+
+AHEAD_S = 600.0
+PAGES = [Page("order", 1, "[0]", None)]
+STREAM = "arn:aws:dynamodb:eu:1:table/Shop/stream/1"
+At = Callable[[float], None]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[SqlJournal]:
+    made = journal_in_file(tmp_path / "shop.db")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> At:
+    return lambda seconds: monkeypatch.setenv(TEST_CLOCK, str(seconds))
+
+
+def test_run_lease_of_clock_ahead_ends_after_one_life(
+    journal: SqlJournal, at: At, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(AHEAD_S)
+    other = RunLease(journal, "shop", heartbeat_s=3600)
+    other.holder = other.holder.replace(socket.gethostname(), "another-host")
+    other._acquire()
+    at(0)
+    with pytest.raises(SettingsError):
+        RunLease(journal, "shop").__enter__()
+    at(LIFE_S + 1)
+    with RunLease(journal, "shop") as taken:
+        taken.check()
+
+
+def test_run_lease_of_clock_ahead_stands_while_it_is_renewed(journal: SqlJournal, at: At) -> None:
+    at(AHEAD_S)
+    with RunLease(journal, "shop", heartbeat_s=3600) as other:
+        for passed_s in (20.0, 40.0, 60.0):
+            at(passed_s)
+            with suppress(SettingsError):
+                RunLease(journal, "shop").__enter__()
+            at(passed_s + AHEAD_S)
+            other._renew()
+            other.check()
+
+
+def test_page_of_clock_ahead_is_claimed_after_one_lease(journal: SqlJournal, at: At) -> None:
+    run = journal.start_run(RunIdentity("backfill", "shop", "table-1", "rev1"))
+    journal.plan_pages(run, "order", PAGES)
+    at(AHEAD_S)
+    assert journal.claim_pages(run, "order", "a", 1, 60) == PAGES
+    at(0)
+    assert journal.claim_pages(run, "order", "b", 1, 60) == []
+    at(61)
+    assert journal.claim_pages(run, "order", "b", 1, 60) == PAGES
+
+
+def test_shard_of_clock_ahead_is_claimed_after_one_lease(journal: SqlJournal, at: At) -> None:
+    shards = SqlStreamJournal(journal.database, "shop", "Shop")
+    shards.begin(STREAM)
+    shards.list_shards(STREAM, [Shard("a")], 0)
+    at(AHEAD_S)
+    assert len(shards.claim(STREAM, "a", 60).shards) == 1
+    at(0)
+    assert len(shards.claim(STREAM, "b", 60).shards) == 0
+    at(61)
+    assert len(shards.claim(STREAM, "b", 60).shards) == 1
+
+
+def test_writer_of_clock_ahead_is_dead_after_its_silence(journal: SqlJournal, at: At) -> None:
+    writers = SqlWriters(journal.database, "table-1")
+    at(AHEAD_S)
+    writers.enter("fast")
+    at(0)
+    own = writers.enter("relay")
+    assert len(writers.living(60)) == 2
+    at(61)
+    assert [writer.id for writer in writers.living(60)] == []
+    writers.beat(own)
+    assert [writer.id for writer in writers.living(60)] == [own.id]
+
+
+def test_mark_in_the_journal_of_clock_ahead_is_taken_after_one_lease(journal: SqlJournal, at: At) -> None:
+    marks = JournalMarks(journal.database, "shop", lambda text: None)
+    marks.add({("order", "[1]"): []})
+    at(AHEAD_S)
+    assert len(marks.take(1, 60)) == 1
+    at(0)
+    assert marks.take(1, 60) == []
+    at(61)
+    assert len(marks.take(1, 60)) == 1
+
+
+def test_mark_in_a_file_of_clock_ahead_is_taken_after_one_lease(tmp_path: Path) -> None:
+    with capturing("sqlite", new_sqlite(tmp_path / "source.db")) as made:
+        made.install()
+        made.marks.add({("order", "[1]"): []})
+
+        def at(seconds: float) -> None:
+            made.run(f"UPDATE migrator_mark SET leased_until = leased_until + {seconds}")
+
+        def take() -> list[Mark]:
+            made.marks.from_the_first()
+            return made.marks.take(1, 60)
+
+        assert len(take()) == 1
+        at(AHEAD_S)
+        assert take() == []
+        at(-61)
+        assert len(take()) == 1
