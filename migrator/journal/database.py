@@ -320,7 +320,9 @@ def seconds(connection: Connection) -> float:
     return float(connection.execute(_CLOCKS[connection.dialect.name]).scalar_one()) + ahead_s
 
 
-def bring_back(connection: Connection, column: Column[Any], latest: float, *here: ColumnElement[bool]) -> None:
+def bring_back(
+    connection: Connection, column: Column[Any], latest: float, *here: ColumnElement[bool]
+) -> None:
     """Bring moments that no process can have written by this clock back to `latest`.
 
     A journal on a server has one clock. Processes on a SQLite file use their hosts' clocks: without this, a lease of a

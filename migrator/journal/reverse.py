@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Table, delete, func, select, update
 
-from migrator.journal.database import Database, bring_back, insert_or_ignore, insert_or_replace, repeatable, seconds
+from migrator.journal.database import (
+    Database,
+    bring_back,
+    insert_or_ignore,
+    insert_or_replace,
+    repeatable,
+    seconds,
+)
 from migrator.journal.schema import reverse_key, reverse_row, reverse_stop
 from migrator.journal.schema import stream as streams
 from migrator.journal.schema import stream_reader as readers

@@ -8,13 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
 from migrator.journal.database import TEST_CLOCK
 from migrator.journal.lease import LIFE_S, RunLease
 from migrator.journal.reverse import SqlStreamJournal
 from migrator.journal.runs import SqlJournal
-from migrator.journal.schema import lease
 from migrator.journal.source_capture import JournalMarks
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.model.journal import Page, RunIdentity
