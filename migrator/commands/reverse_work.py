@@ -161,7 +161,9 @@ def _unkept(session: JobSession) -> Unkept:
         return Unkept()
     edges = ReverseEdges(session, direct)
     with edges.stage() as stage, progress() as shown:
-        return edges.verify(stage, shown, 0.0).unkept()
+        unkept = edges.verify(stage, shown, 0.0).unkept()
+    remembered_of(session).save_unkept(unkept)
+    return unkept
 
 
 @belonging()
@@ -272,6 +274,8 @@ def verify(
                 for line in _waiting_lines(_status_of(session)):
                     say(line)
                 result = edges.verify(stage, shown, settle_s).run()
+        if direct and not result.is_cut:
+            remembered_of(session).save_unkept(result.unkept)
         _print_compared(result, session.mapping, as_json=as_json, whole_keys=whole_keys)
     return CLEAN if result.is_clean and not result.unkept else DIFFERENT
 

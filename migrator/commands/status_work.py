@@ -26,13 +26,16 @@ from migrator.cli.options import belonging, console_on, print_folded, shown_path
 from migrator.cli.relay_text import lag_line
 from migrator.cli.runs import known_revision, print_findings, print_instances
 from migrator.cli.tables import FittedTable
+from migrator.commands.reverse_work import unkept_data, unkept_lines
 from migrator.mapping.model.durations import age_text, moment
 from migrator.mapping.model.instances import Failure, Operations, ProcessState, ServiceRegistry, Throttle
 from migrator.mapping.model.journal import SCANS, Run
+from migrator.mapping.model.rows import Unkept
 from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.runtime.system import is_alive, visible_processes
 from migrator.stages.live.capture import CAPTURED
 from migrator.stages.session.live import ONCE
+from migrator.stages.session.reverse import remembered_of
 from migrator.stages.session.session import JobSession
 
 Standing = Literal["works", "idle", "slow", "stalled", "tries again", "held", "silent", "dead"]
@@ -399,12 +402,16 @@ class JobStatus:
     instances: ServiceRegistry
     revision: str | None
     table_away: str
+    unkept: Unkept
+    """Attributes of items that no row keeps, as the last `reverse check` or `reverse verify` counted them."""
+    unkept_age_s: float
 
     def data(self) -> dict[str, Any]:
         live = self.look.lag.data() | {
             "instances": instances_data(self.instances, self.revision),
             "table_away": self.table_away,
             "uncaptured": self.look.uncaptured,
+            "unkept": unkept_data(self.unkept),
         }
         operations = operations_data(self.look.operations, self.look.standing)
         return {
@@ -420,6 +427,10 @@ class JobStatus:
         if self.table_away:
             yield f"table: DynamoDB cannot be asked: {self.table_away}"
         yield from self.look.lag.warnings(self.revision)
+        if self.unkept:
+            ago = age_text(self.unkept_age_s)
+            yield f"attributes that no row keeps, counted {ago} ago; `migrator reverse check` counts them again:"
+            yield from unkept_lines(self.unkept)
         if not self.runs:
             elsewhere = "if something has, MIGRATOR_HOME was another, or the job file stood elsewhere"
             yield f"job {self.job}: nothing has run yet by this journal; {elsewhere}"
@@ -431,7 +442,9 @@ def status_of(session: JobSession, table_away: str = "") -> JobStatus:
     relays_work = any(one.is_at_work and one.process.kind == "relay" for one in look.standing)
     runs = [_run_data(session, run) for run in session.runs_as_they_stand(relays_work=relays_work)]
     revision = known_revision(job) if instances.known or look.lag.newest is not None else None
-    return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away)
+    # Without direct entities rows are the truth, and each item is made of its row.
+    unkept = remembered_of(session).unkept() if session.on_record().direct else (Unkept(), 0.0)
+    return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away, *unkept)
 
 
 # ── The command ──

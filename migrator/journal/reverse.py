@@ -18,12 +18,12 @@ from migrator.journal.database import (
     repeatable,
     seconds,
 )
-from migrator.journal.schema import reverse_key, reverse_row, reverse_stop
+from migrator.journal.schema import reverse_key, reverse_row, reverse_stop, reverse_unkept
 from migrator.journal.schema import stream as streams
 from migrator.journal.schema import stream_reader as readers
 from migrator.journal.schema import stream_shard as shards
 from migrator.mapping.items.wire import read_key, write_key
-from migrator.mapping.model.rows import RowId, WaitingRow
+from migrator.mapping.model.rows import RowId, Unkept, WaitingRow
 from migrator.mapping.model.shards import FORGOTTEN_S, Checkpoint, Checkpoints, Shard, allotted
 from migrator.mapping.model.table import ItemKey, item_key_text
 
@@ -133,6 +133,24 @@ class SqlReverseJournal:
         asked = select(reverse_stop.c.at).where(reverse_stop.c.job == self.job)
         with self.database.begin(reads=True) as connection:
             return float(connection.execute(asked).scalar() or 0.0)
+
+    @repeatable
+    def save_unkept(self, unkept: Unkept) -> None:
+        counts = [[(*name, number) for name, number in of.items()] for of in (unkept.extra, unkept.forms)]
+        with self.database.begin() as connection:
+            row = {"job": self.job, "counted_at": seconds(connection), "counts": json.dumps(counts)}
+            connection.execute(insert_or_replace(connection, reverse_unkept), row)
+
+    @repeatable
+    def unkept(self) -> tuple[Unkept, float]:
+        """What was last counted, and how many seconds ago; nothing if it never was."""
+        counted = select(reverse_unkept).where(reverse_unkept.c.job == self.job)
+        with self.database.begin(reads=True) as connection:
+            row, now = connection.execute(counted).first(), seconds(connection)
+        if row is None:
+            return Unkept(), 0.0
+        counts = ({(name[0], name[1]): name[2] for name in of} for of in json.loads(row.counts))
+        return Unkept(*counts), max(0.0, now - row.counted_at)
 
     @repeatable
     def now(self) -> float:

@@ -627,3 +627,12 @@ reverse_stop = Table(
     Column("job", String(64), primary_key=True),
     Column("at", Double, nullable=False),
 )
+
+# Attributes of items that no row keeps, as they were last counted: names and numbers as JSON, never a value.
+reverse_unkept = Table(
+    "migrator_reverse_unkept",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("counted_at", Double, nullable=False),
+    Column("counts", LONG_TEXT, nullable=False),
+)

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.journal.reverse import SqlReverseJournal
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.rows import ReverseJournal, RowId, WaitingRow
+from migrator.mapping.model.rows import ReverseJournal, RowId, Unkept, WaitingRow
 from migrator.mapping.model.table import ItemKey
 from tests.fakes.reverse import FakeReverseJournal
 
@@ -100,3 +100,15 @@ def test_rows_of_another_job_are_not_seen(journal: SqlJournal) -> None:
     own = SqlReverseJournal(journal.database, "shop", "Shop")
     assert own.rows_of([A]) == set()
     assert abs(own.now() - time.time()) < 60
+
+
+def test_counts_of_unkept_attributes_replace_each_other(journal: SqlJournal) -> None:
+    shop, zoo = (SqlReverseJournal(journal.database, job, "Shop") for job in ("shop", "zoo"))
+    assert shop.unkept() == (Unkept(), 0.0)
+    counted = Unkept({("User", 'é"😀'): 2**40}, {("User", "tags"): 1})
+    shop.save_unkept(counted)
+    kept, age_s = shop.unkept()
+    assert (kept, 0 <= age_s < 60) == (counted, True)
+    assert zoo.unkept() == (Unkept(), 0.0)
+    shop.save_unkept(Unkept())
+    assert not shop.unkept()[0]

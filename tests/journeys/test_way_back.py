@@ -294,7 +294,10 @@ def test_what_services_added_to_items_outlives_the_rollback_or_goes_by_a_word(sh
         {"type": "Invoice", "attribute": name, "items": 1, "why": "no column"}
         for name in ("nickname", "visits")
     ]
+    assert shop.run("status", job, "--json").data["live"]["unkept"] == []
     verified = shop.run("reverse", "verify", job, "--json")
+    assert shop.run("status", job, "--json").data["live"]["unkept"] == lost
+    assert "no row keeps Invoice.nickname: 1 items have it" in shop.run("status", job).out
     assert (verified.code, verified.data["clean"], verified.data["unkept"]) == (1, True, lost)
     assert shop.run("reverse", "check", job, "--json").data["unkept"] == lost
     assert shop.run("reverse", "status", job, "--attributes", "--json").data["unkept"] == lost
@@ -308,6 +311,7 @@ def test_what_services_added_to_items_outlives_the_rollback_or_goes_by_a_word(sh
     shop.done("cutover", "rollback", job, OTHER, *BACK, "--drop-attributes")
     history = shop.done("cutover", "status", "--history", job, OTHER, "--json").data
     assert "no row keeps Invoice.visits: --drop-attributes" in str(history)
+    assert "no row keeps" not in shop.run("status", job).out
     assert shop.run("verify", job, "--settle", "0", "--repair").code == 1
     changing(shop)(
         "UPDATE invoice SET total = 5 WHERE id = 2", "UPDATE customer SET name = 'Grace' WHERE id = 3"
