@@ -104,7 +104,7 @@ def test_writer_of_clock_ahead_is_dead_after_its_silence(journal: SqlJournal, at
 
 
 def test_mark_in_the_journal_of_clock_ahead_is_taken_after_one_lease(journal: SqlJournal, at: At) -> None:
-    marks = JournalMarks(journal.database, "shop", lambda text: None)
+    marks = JournalMarks(journal.database, "shop", lambda table, text: {})
     marks.add({("order", "[1]"): []})
     at(AHEAD_S)
     assert len(marks.take(1, 60)) == 1

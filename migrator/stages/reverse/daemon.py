@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-from migrator.mapping.check.values import SPELLED
 from migrator.mapping.inverse.rows import Inverse
 from migrator.mapping.items.changes import captured_name, captured_tables
 from migrator.mapping.items.items import CompiledEntity
@@ -94,22 +93,14 @@ def shared_tables(others: Sequence[EntityPlan], inverse: Inverse) -> Iterator[st
             yield f"{what} those rows, which are the truth; name {roots[name]} in writes.direct, too"
 
 
-def notes(
-    tables: Collection[WrittenTable], triggers: Mapping[str, Sequence[str]], *, loosely_typed: bool
-) -> Iterator[str]:
-    """`triggers`: by table those of the source's own that may write other values than an item says. `loosely_typed`: the
-    source keeps times and UUIDs as text."""
-    if circle := _fixed_circle([table.facts for table in tables]):
+def notes(tables: Sequence[TableFacts], triggers: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """`triggers`: by table those of the source's own that may write other values than an item says."""
+    if circle := _fixed_circle(tables):
         what = f"tables {', '.join(circle)} refer to each other by foreign keys that are NOT NULL and not deferrable"
         yield f"{what}; new rows of them that refer to each other wait until one column may be NULL or is DEFERRABLE"
     for name, names in triggers.items():
         what = f"table {name} has triggers of its own that may change what is written: {', '.join(names)}"
         yield f"{what}; where one does, `migrator reverse verify` finds the row different each time"
-    for table in tables if loosely_typed else ():
-        key = [column for one in table.key if (column := table.facts.column(one))]
-        if columns := [column.name for column in key if column.kind.name in SPELLED | {"number"}]:
-            what = f"table {table.facts.name} has times, UUIDs or decimals in its key ({', '.join(columns)})"
-            yield f"{what}; a row with another spelling of one than reverse writes is not found, and gets a second row"
 
 
 def _fixed_circle(tables: Sequence[TableFacts]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
 
+from migrator.mapping.check.values import SPELLED
 from migrator.mapping.inverse.rows import Inverse, Told, is_same, row_of, told_by
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.model.facts import EntityPlan, TableFacts
@@ -122,6 +123,70 @@ def _typed(table: TableFacts, name: str, value: Any) -> Any:
     return read(value) if read and isinstance(value, str) else value
 
 
+class PageReader(RowReader, Protocol):
+    def read_page(
+        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
+    ) -> list[RowTree]:
+        """Row trees with after < key <= upto, in the order of their keys; None is open."""
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """Keys of rows that the source has in another spelling than reverse writes: SQLite keeps any text of a time, UUID or
+    decimal. Only reverse writes these tables, so one reading finds all such rows."""
+
+    keys: Mapping[RowId, SourceKey] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, source: PageReader, entities: Sequence[CompiledEntity], page_rows: int) -> Spellings:
+        return cls(
+            {
+                (entity.plan.table.name, key): spelled
+                for entity in entities
+                if entity.plan.loosely_typed
+                and any(column.kind.name in {*SPELLED, "number"} for column in entity.plan.key)
+                for tree in _all_rows(source, entity, page_rows)
+                if (spelled := entity.source_key(tree)) != (key := row_key(entity, tree))
+            }
+        )
+
+    def written(self, table: WrittenTable, values: Row, tables: Mapping[str, WrittenTable]) -> Row:
+        """The values; the row's key, and keys of rows that it refers to, as the source has them."""
+        places = [(table.facts.name, table.key)]
+        for foreign in table.facts.foreign_keys if self.keys else ():
+            columns = dict(zip(foreign.referred, foreign.columns, strict=True))
+            parent = tables.get(foreign.table)
+            if parent is not None and columns.keys() == {*parent.key}:
+                places.insert(0, (foreign.table, tuple(columns[name] for name in parent.key)))
+        written = dict(values)
+        for name, columns_of in places:
+            key = [values.get(column) for column in columns_of]
+            if None not in key and (spelled := self.keys.get((name, item_key_text(key)))):
+                written |= zip(columns_of, decode_key(spelled), strict=True)
+        return written
+
+
+def _all_rows(source: PageReader, entity: CompiledEntity, page_rows: int) -> Iterator[RowTree]:
+    after, is_last = None, False
+    while not is_last:
+        trees = source.read_page(entity.plan, after, None, page_rows)
+        yield from trees
+        is_last = len(trees) < page_rows
+        after = None if is_last else entity.source_key(trees[-1])
+
+
+@dataclass(frozen=True)
+class SpelledRows:
+    """RowReader of rows by the keys that items have."""
+
+    source: RowReader
+    spellings: Spellings
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        known, table = self.spellings.keys, plan.table.name
+        return self.source.read_rows(plan, [known.get((table, key), key) for key in keys])
+
+
 def parents_first(tables: Collection[TableFacts]) -> list[str]:
     """Names of the tables, each behind those that its foreign keys refer to; within a circle by name."""
     left = {table.name: {key.table for key in table.foreign_keys} - {table.name} for table in tables}
@@ -171,6 +236,7 @@ class Reverse:
     journal: ReverseJournal
     items_by_row: ItemsByRow
     settle_s: float = SETTLE_S
+    spellings: Spellings = Spellings()
     worked: int = field(default=0, init=False)
 
     @cached_property
@@ -440,8 +506,10 @@ class Reverse:
 
     def _change(self, row: RowId, values: Row | None) -> RowChange:
         table = self.tables[row[0]]
-        key = table.row_key(row[1]) if values is None else {name: values[name] for name in table.key}
-        return RowChange(table.facts, key, values)
+        given = table.row_key(row[1]) if values is None else values
+        written = self.spellings.written(table, given, self.tables)
+        key = {name: written[name] for name in table.key}
+        return RowChange(table.facts, key, None if values is None else written)
 
     def _order(self, row: RowId) -> tuple[int, RowId]:
         return self._place[row[0]], row

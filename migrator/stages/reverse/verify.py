@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Event
 from typing import Any, Protocol
 
@@ -30,8 +31,10 @@ from migrator.mapping.patterns.diff import differences
 from migrator.runtime.errors import Interrupted, RowError
 from migrator.stages.reverse.stage import (
     ITEM_ALONE,
+    PageReader,
     Reverse,
     RowReader,
+    SpelledRows,
     State,
     WrittenTable,
     items_by_row,
@@ -48,12 +51,7 @@ _TOGETHER = 20_000
 TABLE = "(table)"
 
 
-class RowPages(RowReader, Protocol):
-    def read_page(
-        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
-    ) -> list[RowTree]:
-        """Row trees with after < key <= upto, in the order of their keys; None is open."""
-
+class RowPages(PageReader, Protocol):
     def rows_expected(self, plan: EntityPlan) -> int: ...
 
 
@@ -86,6 +84,10 @@ class RowVerify:
     _counts: Counter[tuple[str, RowDifferenceKind]] = field(default_factory=Counter, init=False)
     _extra: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
     _forms: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
+
+    @cached_property
+    def by_key(self) -> RowReader:
+        return SpelledRows(self.source, self.stage.spellings)
 
     def run(self) -> RowsVerified:
         """What differs at the first look and again `settle_s` later.
@@ -216,7 +218,7 @@ class RowVerify:
         made = {
             self.stage.inverse.table.key_of(item): item
             for table, rows in keys.items()
-            for of_row in items_by_row(self.source, self.entities, table, sorted(rows)).values()
+            for of_row in items_by_row(self.by_key, self.entities, table, sorted(rows)).values()
             for item in of_row
         }
         for key, item in stored.items():
@@ -266,7 +268,7 @@ class RowVerify:
     def _looked_at(self, doubts: Doubts) -> Iterator[RowDifference]:
         states = self.stage.known(doubts)
         rows = sorted(states)
-        there = rows_there(self.source, self.stage, rows)
+        there = rows_there(self.by_key, self.stage, rows)
         left_out = self._left_out([row for row in rows if states[row].waits == "gone" and row in there])
         for row in rows:
             told = None if row in left_out else _difference(states[row], there.get(row))
@@ -283,7 +285,7 @@ class RowVerify:
         return {
             (table, key)
             for table, keys in by_table.items()
-            for key in set(keys) - items_by_row(self.source, self.entities, table, keys).keys()
+            for key in set(keys) - items_by_row(self.by_key, self.entities, table, keys).keys()
         }
 
 

@@ -36,7 +36,15 @@ from migrator.stages.reverse.daemon import (
     status_of,
     unreadable,
 )
-from migrator.stages.reverse.stage import SETTLE_S, Reverse, WrittenTable, items_by_row, waiting_no_more
+from migrator.stages.reverse.stage import (
+    SETTLE_S,
+    Reverse,
+    SpelledRows,
+    Spellings,
+    WrittenTable,
+    items_by_row,
+    waiting_no_more,
+)
 from migrator.stages.reverse.verify import RowVerify
 from migrator.stages.session.job import backoff_of, client_of, secret_providers
 from migrator.stages.session.session import JobSession
@@ -131,7 +139,7 @@ class ReverseEdges:
         """What does not stand in the way, and may keep rows from being what their items say."""
         with closing(self.writer()) as rows:
             triggers = rows.changing_triggers([table.facts for table in self.tables.values()])
-        return list(notes(self.tables.values(), triggers, loosely_typed=self.source.facts().loosely_typed))
+        return list(notes([table.facts for table in self.tables.values()], triggers))
 
     def sql_writers(self, *, refuse: bool) -> SqlWriters:
         """`refuse`: makes the triggers that are missing."""
@@ -153,9 +161,11 @@ class ReverseEdges:
     def stage(self, settle_s: float = SETTLE_S) -> Iterator[Reverse]:
         target = self.session.target
         with closing(self.writer()) as rows:
-            made = partial(items_by_row, self.source, self.entities)
+            page_rows = self.session.job.tuning.page_rows
+            spellings = Spellings.read(self.source, self.entities, page_rows)
+            made = partial(items_by_row, SpelledRows(self.source, spellings), self.entities)
             edges = (target.store, rows, remembered_of(self.session), made)
-            yield Reverse(self.inverse, self.tables, *edges, settle_s)
+            yield Reverse(self.inverse, self.tables, *edges, settle_s, spellings)
 
     def verify(self, stage: Reverse, progress: Progress, settle_s: float) -> RowVerify:
         """Of the rows that `stage` writes; it ends with Interrupted after the session's `stop`."""

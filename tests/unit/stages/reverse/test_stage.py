@@ -5,12 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from migrator.mapping.check.check import check_mapping
+from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.mapping.model.table import Item
-from migrator.stages.reverse.stage import Reverse
+from migrator.stages.reverse.stage import Reverse, Spellings, WrittenTable
+from tests.fakes.source import MemorySource
+from tests.support_mapping import parse_mapping
 from tests.unit.stages.core.reverse_world import Shop, customer, hot, line, order
 from tests.unit.stages.core.stream_world import Killed, Steps
 
@@ -265,9 +270,8 @@ def test_keys_are_kept_of_a_row_that_is_back_after_its_delete() -> None:
     shop = Shop()
     slow = _about_to_go(shop)
     forgotten: list[Any] = []
-    forget = shop.journal.forget
-    shop.journal.forget = lambda rows: (forgotten.extend(rows), forget(rows))[1]  # type: ignore[method-assign]
     write = shop.writer.write
+    shop.journal.forget = forgotten.extend  # type: ignore[method-assign]
 
     def written(changes: Any, check: Any) -> Any:
         refused = write(changes, check)
@@ -395,3 +399,34 @@ def test_records_in_another_order_and_twice_end_the_same(seed: int) -> None:
         reverse.work(page[::-1], lambda: None)
     shop.drain(60)
     assert shop.is_equal()
+
+
+def _visits(rows: list[dict[str, Any]]) -> tuple[Spellings, dict[str, WrittenTable]]:
+    """Of a table that has a time as its key, and one that refers to it, in a source without types."""
+    at = Column("at", "at", Kind("timestamp"), nullable=False)
+    number = Column("no", "no", Kind("integer"), nullable=False)
+    visit = TableFacts("visit", "visit", (at,), ("at",))
+    step = TableFacts(
+        "step", "step", (at, number), ("at", "no"), foreign_keys=(ForeignKey(("at",), "visit", ("at",)),)
+    )
+    facts = SchemaFacts("memory", {"visit": visit, "step": step}, loosely_typed=True)
+    text = """
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type}
+entities:
+  visit: {items: {Visit: {key: ["V#{at|text|hash}", M], keep: [at]}}}
+"""
+    checked = check_mapping(parse_mapping(text, "visits.yaml"), facts)
+    spellings = Spellings.read(MemorySource(facts, {"visit": rows, "step": []}), checked.entities, 1)
+    return spellings, {table.name: WrittenTable(table, table.primary_key) for table in (visit, step)}
+
+
+def test_rows_keep_the_spelling_of_their_keys() -> None:
+    kept = ["2024-03-31T02:30", "2024-04-01 00:00:00.500", "2024-04-02 00:00:00"]
+    spellings, tables = _visits([{"at": text} for text in kept])
+    moments = [datetime.fromisoformat(text) for text in kept]
+    written = [spellings.written(tables["visit"], {"at": moment}, tables) for moment in moments]
+    assert written == [{"at": kept[0]}, {"at": kept[1]}, {"at": moments[2]}]
+    step = {"at": moments[0], "no": 1}
+    assert spellings.written(tables["step"], step, tables) == {"at": kept[0], "no": 1}
+    assert spellings.written(tables["step"], {"at": None, "no": 1}, tables) == {"at": None, "no": 1}
