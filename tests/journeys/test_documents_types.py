@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -114,7 +115,12 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if not isinstance(value, dict):
         return value
-    numbers = {"N": Decimal, "NS": lambda texts: sorted(map(Decimal, texts)), "SS": sorted, "BS": sorted}
+    numbers: dict[str, Callable[[Any], Any]] = {
+        "N": Decimal,
+        "NS": lambda texts: sorted(map(Decimal, texts)),
+        "SS": sorted,
+        "BS": sorted,
+    }
     return {name: numbers.get(name, _plain)(of) for name, of in value.items()}
 
 

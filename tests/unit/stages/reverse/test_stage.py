@@ -271,7 +271,7 @@ def test_keys_are_kept_of_a_row_that_is_back_after_its_delete() -> None:
     slow = _about_to_go(shop)
     forgotten: list[Any] = []
     write = shop.writer.write
-    shop.journal.forget = forgotten.extend  # type: ignore[method-assign]
+    shop.journal.forget = forgotten.extend  # type: ignore[method-assign,assignment]
 
     def written(changes: Any, check: Any) -> Any:
         refused = write(changes, check)
