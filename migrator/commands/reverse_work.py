@@ -32,7 +32,7 @@ from migrator.stages.reverse.daemon import (
 )
 from migrator.stages.reverse.stage import Reverse
 from migrator.stages.session.live import ONCE
-from migrator.stages.session.reverse import ReverseEdges, remembered_of, shards_of
+from migrator.stages.session.reverse import ReverseEdges, remembered_of, shards_of, unkept_of
 from migrator.stages.session.session import JobSession
 
 # ── What `migrator reverse verify` came to: lines for people ──
@@ -162,7 +162,7 @@ def _unkept(session: JobSession) -> Unkept:
     edges = ReverseEdges(session, direct)
     with edges.stage() as stage, progress() as shown:
         unkept = edges.verify(stage, shown, 0.0).unkept()
-    remembered_of(session).save_unkept(unkept)
+    unkept_of(session).save(unkept)
     return unkept
 
 
@@ -275,7 +275,7 @@ def verify(
                     say(line)
                 result = edges.verify(stage, shown, settle_s).run()
         if direct and not result.is_cut:
-            remembered_of(session).save_unkept(result.unkept)
+            unkept_of(session).save(result.unkept)
         _print_compared(result, session.mapping, as_json=as_json, whole_keys=whole_keys)
     return CLEAN if result.is_clean and not result.unkept else DIFFERENT
 

@@ -35,7 +35,7 @@ from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.runtime.system import is_alive, visible_processes
 from migrator.stages.live.capture import CAPTURED
 from migrator.stages.session.live import ONCE
-from migrator.stages.session.reverse import remembered_of
+from migrator.stages.session.reverse import unkept_of
 from migrator.stages.session.session import JobSession
 
 Standing = Literal["works", "idle", "slow", "stalled", "tries again", "held", "silent", "dead"]
@@ -443,7 +443,7 @@ def status_of(session: JobSession, table_away: str = "") -> JobStatus:
     runs = [_run_data(session, run) for run in session.runs_as_they_stand(relays_work=relays_work)]
     revision = known_revision(job) if instances.known or look.lag.newest is not None else None
     # Without direct entities rows are the truth, and each item is made of its row.
-    unkept = remembered_of(session).unkept() if session.on_record().direct else (Unkept(), 0.0)
+    unkept = unkept_of(session).last() if session.on_record().direct else (Unkept(), 0.0)
     return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away, *unkept)
 
 

@@ -31,6 +31,32 @@ _CHUNK = 400
 Piece = TypeVar("Piece")
 
 
+class SqlUnkept:
+    """What of a job's items no row keeps, as it was last counted. It needs no mapping."""
+
+    def __init__(self, database: Database, job: str) -> None:
+        self.database = database
+        self.job = job
+
+    @repeatable
+    def save(self, unkept: Unkept) -> None:
+        counts = [[(*name, number) for name, number in of.items()] for of in (unkept.extra, unkept.forms)]
+        with self.database.begin() as connection:
+            row = {"job": self.job, "counted_at": seconds(connection), "counts": json.dumps(counts)}
+            connection.execute(insert_or_replace(connection, reverse_unkept), row)
+
+    @repeatable
+    def last(self) -> tuple[Unkept, float]:
+        """What was last counted, and how many seconds ago; nothing if it never was."""
+        counted = select(reverse_unkept).where(reverse_unkept.c.job == self.job)
+        with self.database.begin(reads=True) as connection:
+            row, now = connection.execute(counted).first(), seconds(connection)
+        if row is None:
+            return Unkept(), 0.0
+        counts = ({(name[0], name[1]): name[2] for name in of} for of in json.loads(row.counts))
+        return Unkept(*counts), max(0.0, now - row.counted_at)
+
+
 class SqlReverseJournal:
     """model.reverse.rows.ReverseJournal of one job and the DynamoDB table of this name."""
 
@@ -133,24 +159,6 @@ class SqlReverseJournal:
         asked = select(reverse_stop.c.at).where(reverse_stop.c.job == self.job)
         with self.database.begin(reads=True) as connection:
             return float(connection.execute(asked).scalar() or 0.0)
-
-    @repeatable
-    def save_unkept(self, unkept: Unkept) -> None:
-        counts = [[(*name, number) for name, number in of.items()] for of in (unkept.extra, unkept.forms)]
-        with self.database.begin() as connection:
-            row = {"job": self.job, "counted_at": seconds(connection), "counts": json.dumps(counts)}
-            connection.execute(insert_or_replace(connection, reverse_unkept), row)
-
-    @repeatable
-    def unkept(self) -> tuple[Unkept, float]:
-        """What was last counted, and how many seconds ago; nothing if it never was."""
-        counted = select(reverse_unkept).where(reverse_unkept.c.job == self.job)
-        with self.database.begin(reads=True) as connection:
-            row, now = connection.execute(counted).first(), seconds(connection)
-        if row is None:
-            return Unkept(), 0.0
-        counts = ({(name[0], name[1]): name[2] for name in of} for of in json.loads(row.counts))
-        return Unkept(*counts), max(0.0, now - row.counted_at)
 
     @repeatable
     def now(self) -> float:

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from migrator.journal.reverse import SqlReverseJournal
+from migrator.journal.reverse import SqlReverseJournal, SqlUnkept
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.rows import ReverseJournal, RowId, Unkept, WaitingRow
 from migrator.mapping.model.table import ItemKey
@@ -103,12 +103,12 @@ def test_rows_of_another_job_are_not_seen(journal: SqlJournal) -> None:
 
 
 def test_counts_of_unkept_attributes_replace_each_other(journal: SqlJournal) -> None:
-    shop, zoo = (SqlReverseJournal(journal.database, job, "Shop") for job in ("shop", "zoo"))
-    assert shop.unkept() == (Unkept(), 0.0)
+    shop, zoo = (SqlUnkept(journal.database, job) for job in ("shop", "zoo"))
+    assert shop.last() == (Unkept(), 0.0)
     counted = Unkept({("User", 'é"😀'): 2**40}, {("User", "tags"): 1})
-    shop.save_unkept(counted)
-    kept, age_s = shop.unkept()
+    shop.save(counted)
+    kept, age_s = shop.last()
     assert (kept, 0 <= age_s < 60) == (counted, True)
-    assert zoo.unkept() == (Unkept(), 0.0)
-    shop.save_unkept(Unkept())
-    assert not shop.unkept()[0]
+    assert zoo.last() == (Unkept(), 0.0)
+    shop.save(Unkept())
+    assert not shop.last()[0]

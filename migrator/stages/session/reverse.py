@@ -9,7 +9,7 @@ from functools import cached_property, partial
 
 from migrator.dynamodb.store import reads_only
 from migrator.dynamodb.stream import DynamoStream
-from migrator.journal.reverse import SqlReverseJournal, SqlStreamJournal
+from migrator.journal.reverse import SqlReverseJournal, SqlStreamJournal, SqlUnkept
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.facts import EntityPlan
@@ -59,6 +59,10 @@ def shards_of(session: JobSession) -> SqlStreamJournal:
 
 def remembered_of(session: JobSession) -> SqlReverseJournal:
     return SqlReverseJournal(session.journal.database, session.job.name, session.design.name)
+
+
+def unkept_of(session: JobSession) -> SqlUnkept:
+    return SqlUnkept(session.journal.database, session.job.name)
 
 
 def inverse_of(session: JobSession, plans: Sequence[EntityPlan]) -> Inverse:
