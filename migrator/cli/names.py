@@ -89,5 +89,5 @@ def _mapping(ctx: click.Context) -> Mapping[str, Any]:
 def _words(file: Path) -> Mapping[str, Any]:
     from ruamel.yaml import YAML  # here, so that a help does not wait for it
 
-    words = YAML(typ="safe").load(file)
+    words = YAML(typ="safe", pure=True).load(file)
     return words if isinstance(words, dict) else {}
