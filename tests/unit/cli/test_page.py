@@ -9,6 +9,9 @@ import json
 import re
 from dataclasses import replace
 
+import pytest
+
+from migrator.cli.page import hours_text
 from migrator.features.report.terminal import report_data
 from migrator.features.report.work import html_page
 from tests import pins
@@ -107,3 +110,15 @@ def test_a_total_is_of_all_rows_and_counts_for_no_difference_of_an_item() -> Non
     rows = re.findall(r'<tr data-kind="sum".*?</tr>', html_page(model))
     assert rows
     assert all("all rows" in row and "no parameters" not in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (59, "less than a minute"),
+        (2 * 3_600 - 60, "119 minutes"),
+        (2 * 3_600, "2.0 hours"),
+    ],
+)
+def test_hours_turn_from_minutes_at_two_hours(seconds: int, text: str) -> None:
+    assert hours_text(seconds / 3_600) == text

@@ -283,6 +283,13 @@ def test_what_does_not_fit_old_tables_is_told(tmp_path: Path, text: str) -> None
         load_job(_job_file(tmp_path, text), {})
 
 
+def test_a_statement_may_run_for_a_day_at_most(tmp_path: Path) -> None:
+    text = "job: 1\nmapping: m.yaml\nsource: {url: 'sqlite:///shop.db', statement_timeout_s: %s}\n"
+    assert load_job(_job_file(tmp_path, text % "1d"), {}).source.statement_timeout_s == 86_400
+    with pytest.raises(MappingError):
+        load_job(_job_file(tmp_path, text % 86_401), {})
+
+
 def _job_file(folder: Path, text: str) -> Path:
     path = folder / "shop.yaml"
     path.write_text(text, encoding="utf-8")

@@ -64,6 +64,12 @@ def test_shadow_needs_the_table_and_the_marks() -> None:
     assert "no index GSI1" in lines(found, State("shadow"))["table"].found
 
 
+def test_a_mark_as_old_as_the_limit_allows_may_wait() -> None:
+    oldest_s = LIMITS.lag_max_s
+    assert failing(facts(marks=MarksState(1, oldest_s))) == {}
+    assert failing(facts(marks=MarksState(1, oldest_s + 0.001))) == {"lag": "no"}
+
+
 WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "no relay": ({"relays": 0}, {"relay": "no"}),
     "a journal that knows of no table": ({"relays": Unknown("away")}, {"relay": "unknown"}),

@@ -1,0 +1,31 @@
+"""Figures of tables at the limit up to which a table is read as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.mapping.model.questions import Span, Wanted
+from migrator.source.workload.statistics import figures_of
+from tests.support_design import source_with
+
+MUGS = (
+    "CREATE TABLE mug (id INTEGER PRIMARY KEY, price INTEGER); INSERT INTO mug VALUES (1, 5), (2, 7), (3, 9)"
+)
+
+
+@pytest.mark.parametrize(
+    ("rows_exact", "exact", "spans"),
+    [
+        (3, {"mug"}, {("mug", "id"): Span(1, 3), ("mug", "price"): Span(5, 9)}),
+        (2, set(), {("mug", "id"): Span(1, 3)}),
+    ],
+)
+def test_table_of_exactly_the_limit_is_read_whole(
+    tmp_path: Path, rows_exact: int, exact: set[str], spans: dict[tuple[str, str], Span]
+) -> None:
+    with source_with(tmp_path, MUGS) as source:
+        wanted = Wanted({"mug": ("id", "price")}, (), ())
+        figures = figures_of(source.query, source.facts(), wanted, rows_exact)
+    assert (figures.exact, figures.spans, figures.rows) == (exact, spans, {"mug": 3})
