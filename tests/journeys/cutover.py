@@ -22,6 +22,7 @@ from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.instances import this_process
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.session import JobSession
+from tests import support_worlds
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
 from tests.support_session import session_by
@@ -59,9 +60,17 @@ def cutover_shop(folder: Path, endpoint: str, more: str = CUTOVER) -> Project:
     return made
 
 
+FILLED = ("table create", "capture install", "backfill", "verify")
+
+
 def filled(made: Project) -> Project:
     """Its table made and filled, its changes captured, verified."""
-    return made.prepared("table create", "capture install", "backfill", "verify")
+    return made.prepared(*FILLED)
+
+
+def filled_copy(made: Project) -> Project:
+    """The same as a copy of one that an earlier test of this process filled."""
+    return support_worlds.prepared(made, *FILLED)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from tests.journeys.cutover import (
     compared,
     cutover_shop,
     desk_of,
-    filled,
+    filled_copy,
     force,
     live,
     obey,
@@ -35,7 +35,7 @@ OWN = {"_src", "_tk", "_rev"}
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     """Every pattern is live."""
-    return live(filled(cutover_shop(tmp_path, dynamodb_url)))
+    return live(filled_copy(cutover_shop(tmp_path, dynamodb_url)))
 
 
 def lines(shop: Project) -> dict[str, tuple[str, str]]:
@@ -57,7 +57,7 @@ def completed(shop: Project) -> None:
 
 
 def test_what_still_depends_on_sql_is_named(tmp_path: Path, dynamodb_url: str) -> None:
-    shop = filled(cutover_shop(tmp_path, dynamodb_url))
+    shop = filled_copy(cutover_shop(tmp_path, dynamodb_url))
     job = str(shop.job)
     change(shop, "CREATE TABLE audit_log (id INTEGER PRIMARY KEY)")
     change(shop, "CREATE VIEW names AS SELECT name FROM customer")

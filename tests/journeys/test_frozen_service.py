@@ -15,7 +15,17 @@ import pytest
 from tests import pins
 from tests.forking import Python
 from tests.journeys.command import Project
-from tests.journeys.cutover import OTHER, PATTERN, cutover_shop, desk_of, filled, live, obey, phase, reader
+from tests.journeys.cutover import (
+    OTHER,
+    PATTERN,
+    cutover_shop,
+    desk_of,
+    filled_copy,
+    live,
+    obey,
+    phase,
+    reader,
+)
 from tests.support_waiting import until
 
 SERVICE = """\
@@ -44,7 +54,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
-    return live(filled(cutover_shop(tmp_path, dynamodb_url)))
+    return live(filled_copy(cutover_shop(tmp_path, dynamodb_url)))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from tests.journeys.cutover import (
     compared,
     cutover_shop,
     desk_of,
-    filled,
+    filled_copy,
     journal_of,
     live,
     obey,
@@ -38,7 +38,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     job = made.job.read_text()
     assert "target: {" in job
     made.job.write_text(job.replace("target: {", "target: {options: {stream: new_and_old_images}, ", 1))
-    shop = live(filled(made))
+    shop = live(filled_copy(made))
     with desk_of(shop) as session:
         compared(session, shop, OTHER)
         obey(session, one := reader(session, shop))
