@@ -37,6 +37,8 @@ URL = {"endpoint_url": "http://h"}
         (refusal("ProvisionedThroughputExceededException"), True),
         (refusal("ThrottlingException"), True),
         (refusal("Whatever", 503), True),
+        (refusal("Whatever", 500), True),
+        (refusal("Whatever", 499), False),
         (refusal("InternalServerError", 500), True),
         (EndpointConnectionError(**URL), True),
         (ReadTimeoutError(**URL), True),
