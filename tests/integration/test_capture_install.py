@@ -378,33 +378,23 @@ def test_a_value_that_is_renamed_makes_capture_stale_until_the_next_install(
 def test_a_mapped_column_that_swaps_its_name_with_another_makes_capture_stale(
     shop: Capturing, marked_by: MarkedBy
 ) -> None:
-    shop.run(
-        "CREATE TABLE person (id integer PRIMARY KEY, n1 varchar(9), n2 varchar(9), n3 integer, n8 integer, n9 integer)"
-    )
+    shop.run("CREATE TABLE person (id integer PRIMARY KEY, n1 varchar(9), n2 varchar(9), n3 integer)")
 
     def state() -> str:
         with capturing(shop.engine, shop.url) as now:
-            tables = [captured(now.table("person"), ["id"], ["id", "n1", "n8", "n9"])]
+            tables = [captured(now.table("person"), ["id"], ["id", "n1"])]
             return now.capture.states(tables)[0].state
 
     def install() -> None:
         with capturing(shop.engine, shop.url) as now:
-            tables = [captured(now.table("person"), ["id"], ["id", "n1", "n8", "n9"])]
+            tables = [captured(now.table("person"), ["id"], ["id", "n1"])]
             for step in now.capture.install_steps(tables, "shop", marked_by):
                 now.capture.do(step)
             assert now.capture.install_steps(tables, "shop", marked_by) == []
 
     well = "captured" if marked_by == "triggers" else "services"
     install()
-    for harmless in (
-        "ADD COLUMN n4 integer",
-        "DROP COLUMN n3",
-        "RENAME COLUMN n4 TO n5",
-        # One that nothing reads, from the middle to the end.
-        "ADD COLUMN n6 integer",
-        "DROP COLUMN n2",
-        "ADD COLUMN n2 varchar(9)",
-    ):
+    for harmless in ("ADD COLUMN n4 integer", "DROP COLUMN n3", "RENAME COLUMN n4 TO n5"):
         shop.run(f"ALTER TABLE person {harmless}")
         assert state() == well
     shop.run(*(f"ALTER TABLE person RENAME COLUMN {names}" for names in ("n1 TO x", "n2 TO n1", "x TO n2")))

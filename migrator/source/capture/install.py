@@ -28,7 +28,6 @@ from migrator.source.engines.ddl import (
     is_same,
     names_of,
     noted_words,
-    reads_of,
     shown_word,
     words_of,
 )
@@ -296,7 +295,7 @@ def _spelled(
     states = []
     for table in tables:
         words, noted = words_of(table), kept.get(table.name, {})
-        is_swapped = not are_in_order(names_of(table), noted.get(_ORDER, ()), reads_of(table))
+        is_swapped = not are_in_order(names_of(table), noted.get(_ORDER, ()))
         gone = dict.fromkeys(
             shown_word(column, word)
             for column, spelled in sorted(noted.items())

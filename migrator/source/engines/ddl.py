@@ -18,7 +18,7 @@ VERSION = 1
 class Trigger:
     """One trigger of ours. `table`: as in Captured.name. `digest`: of the text of all triggers of its table.
 
-    `undo`: the statements that drop what `create` makes. `reads`: columns whose order counts, as a mapping writes them.
+    `undo`: the statements that drop what `create` makes.
     """
 
     table: str
@@ -26,7 +26,6 @@ class Trigger:
     digest: str
     create: tuple[str, ...] = ()
     undo: tuple[str, ...] = ()
-    reads: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,23 +112,10 @@ def names_of(captured: Captured) -> list[str]:
     return [column.name for column in captured.table.columns if column.sql is None]
 
 
-def reads_of(captured: Captured) -> frozenset[str]:
-    """The columns that its items follow from, or that say whether an update leaves a mark."""
-    return frozenset((*captured.columns, *(captured.watched or ())))
-
-
-def are_in_order(now: Sequence[str], before: Sequence[str], reads: frozenset[str]) -> bool:
-    """Whether columns of `reads` that were there before stand as they did: none has swapped its name with another.
-
-    A column that nothing reads may stand elsewhere: it was dropped and added again. Where just two have changed places,
-    that can be a swap of names as well, so it counts as one.
-    """
+def are_in_order(now: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether columns that were there before stand as they did: none has swapped its name with another."""
     in_both = {*now} & {*before}
-    ours, theirs = ([name for name in names if name in in_both] for names in (now, before))
-    differing = {name for name, other in zip(ours, theirs, strict=True) if name != other}
-    if len(differing) == 2:
-        return differing.isdisjoint(reads)
-    return [name for name in ours if name in reads] == [name for name in theirs if name in reads]
+    return [name for name in now if name in in_both] == [name for name in before if name in in_both]
 
 
 _COLUMNS = re.compile(r"-- columns: (\[.*\])$", re.MULTILINE)
@@ -143,7 +129,7 @@ def is_same(trigger: Trigger, other: ExistingTrigger) -> bool:
     if trigger.name.rpartition("_")[0] != other.name.rpartition("_")[0] or None in noted:
         return False
     (digest, *now), (digest_before, *before) = (json.loads(note[1]) for note in noted if note)
-    return bool(digest == digest_before and are_in_order(now, before, trigger.reads))
+    return bool(digest == digest_before and are_in_order(now, before))
 
 
 def words_note(captured: Captured) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
-from migrator.source.engines.ddl import REFUSES, VERSION, Side, Trigger, columns_note, reads_of, refusal
+from migrator.source.engines.ddl import REFUSES, VERSION, Side, Trigger, columns_note, refusal
 
 MARK_COLUMNS = f"""\
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -109,8 +109,7 @@ class MysqlDdl:
         table = f"{home}.{quoted(captured.table.real)}"
         create = f"CREATE TRIGGER {home}.{quoted(name)} {event} ON {table} FOR EACH ROW\n{body}"
         undo = f"DROP TRIGGER {home}.{quoted(name)}"
-        digest = name.rpartition("_")[2]
-        return Trigger(captured.name, name, digest, (create,), (undo,), reads_of(captured))
+        return Trigger(captured.name, name, name.rpartition("_")[2], (create,), (undo,))
 
     def quoted(self, name: str) -> str:
         return quoted(name)

@@ -20,7 +20,6 @@ from migrator.source.engines.ddl import (
     Side,
     Trigger,
     columns_note,
-    reads_of,
     refusal,
 )
 from migrator.source.engines.shared import OUR_TRIGGER
@@ -147,7 +146,7 @@ def _trigger(captured: Captured, event: str, body: str, digest: str) -> Trigger:
     timing, what = event.split(" ")[:2]
     name = trigger_name(captured.name, (timing[:1] + what[:1]).lower(), digest)
     create = f"CREATE TRIGGER {name} {event} ON {quoted(captured.table.real)}{body}"
-    return Trigger(captured.name, name, digest, (create,), (f"DROP TRIGGER {name}",), reads_of(captured))
+    return Trigger(captured.name, name, digest, (create,), (f"DROP TRIGGER {name}",))
 
 
 def trigger_name(table: str, event: str, digest: str) -> str:
