@@ -347,4 +347,5 @@ def hours_text(hours: float) -> str:
     seconds = hours * 3_600
     if seconds < 60:
         return "less than a minute"
-    return f"{seconds / 60:,.0f} minutes" if hours < 2 else f"{hours:,.1f} hours"
+    minutes = round(seconds / 60)
+    return f"{minutes} minute{'s' * (minutes > 1)}" if hours < 2 else f"{hours:,.1f} hours"

@@ -116,6 +116,7 @@ def test_a_total_is_of_all_rows_and_counts_for_no_difference_of_an_item() -> Non
     ("seconds", "text"),
     [
         (59, "less than a minute"),
+        (60, "1 minute"),
         (2 * 3_600 - 60, "119 minutes"),
         (2 * 3_600, "2.0 hours"),
     ],

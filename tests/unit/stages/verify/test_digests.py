@@ -270,6 +270,18 @@ def test_some_rows_of_a_page_go_by_items_for_though_all_match() -> None:
     assert (matched.items, matched.left) == (20, rows[:1])
 
 
+@pytest.mark.parametrize(("at_s", "counts"), [(-1, (1, 0, 1)), (0, (0, 1, 1)), (1, (0, 1, 1))])
+def test_an_item_expires_in_the_very_second_of_its_ttl(at_s: int, counts: tuple[int, int, int]) -> None:
+    """An item that expired is not missed in the table; row 0 goes by items_for() whatever was found."""
+    source = source_of([{**ROWS[0], "boolean_": False, "ends": datetime(2026, 1, 1)}], [])
+    (entity, _) = CHECKED.entities
+    rows = source.read_page(entity.plan, None, None)
+    encoder = compile_texts(entity, frozenset(), {})
+    assert encoder is not None
+    matched = digests.match_rows(encoder, RawPage(rows), digests.Digests(), NOW_S + at_s, array("I"))
+    assert (matched.items, matched.expired, len(matched.left)) == counts
+
+
 def test_only_what_differs_is_read_by_its_key_and_traced() -> None:
     source = source_of(ROWS, [])
     store = counted(source)
