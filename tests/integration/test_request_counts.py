@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 ROWS = 2000
 CALLS_A_ROW = 34
 """At most, those of C functions included: reading, encoding and sending it, and its share of the rest."""
-CALLS_A_CONDITIONAL_ROW = 62
+CALLS_A_CONDITIONAL_ROW = 58
 CALLS_A_VERIFIED_ROW = 28
 CALLS_A_MARK = 600
 """Of a row that was changed, by the command `relay`."""

@@ -206,7 +206,7 @@ class Reading:
             try:
                 return work(connection)
             except LongAnswerError:
-                # Nobody reads the rest of the answer, so no other statement can follow.
+                # The rest of the answer is not read, so no other statement can follow.
                 connection.invalidate()
                 raise
 
