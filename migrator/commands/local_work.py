@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.dynamodb import embedded
-
-
-def _folders() -> list[Path]:
-    return [embedded.folder(name) for name in embedded.NAMES]
+from migrator.stages.session import local as servers
 
 
 def local(stop: bool, as_json: bool) -> int:
@@ -20,17 +14,17 @@ def local(stop: bool, as_json: bool) -> int:
 
 
 def _status(as_json: bool) -> int:
-    server = next(filter(None, map(embedded.running, _folders())), None)
+    server, line = servers.running()
     if as_json:
         fields = {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
         print_json({"running": server is not None, **fields})
     else:
-        click.echo(embedded.status(server))
+        click.echo(line)
     return 0
 
 
 def _stop(as_json: bool) -> int:
-    stopped = True in [embedded.stop(home) for home in _folders()]
+    stopped = servers.stop()
     if as_json:
         print_json({"stopped": stopped})
     else:

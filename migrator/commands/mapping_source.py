@@ -25,17 +25,14 @@ from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.language.redaction import json_text
 from migrator.mapping.model.edges import Questions, Source
-from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
-from migrator.mapping.model.mapping import Mapping
-from migrator.mapping.model.questions import Clauses
+from migrator.mapping.model.facts import Column, EntityPlan, TableFacts
 from migrator.runtime.errors import CLEAN, DIFFERENT, Fault, MigratorError, RowError, SettingsError
 from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
-from migrator.source.sql.spelling import Speller
-from migrator.source.workload.clauses import clauses_of
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.session import job
+from migrator.stages.session.workload import Workload
 from migrator.stages.verify.scan import tables_read
 
 _TABLES_NAMED = 20
@@ -49,13 +46,13 @@ def check_on_source(
     with job.open_source(_settings(url), parsed) as source:
         checked = checked_on(source, parsed)
         # Old tables of DynamoDB's are declared, and checked without a source.
-        refused = list(statement_faults(cast("Questions", source), checked.mapping))
+        workload = Workload(cast("Questions", source), source.facts())
+        refused = list(statement_faults(workload.source, checked.mapping))
         doubts = volatile_warnings(source, parsed, checked)
-        facts = source.facts()
-        unread = unread_tables(facts, checked.plans, source.views())
+        unread = unread_tables(workload.facts, checked.plans, source.views())
         hidden = list(_hidden(source.hidden_fault, parsed, checked.plans))
-        doubts += _zeros(cast("Questions", source), parsed, checked.plans, facts.dialect)
-        clauses = _clauses(checked.mapping, facts)
+        doubts += _zeros(workload, parsed, checked.plans)
+        clauses = workload.clauses(checked.mapping)
         doubts += [
             parsed.document.fault(("access_patterns", name, "sql"), what, warning=True)
             for name, what in null_doubts(source, checked)
@@ -89,9 +86,7 @@ def _hidden(
             yield parsed.document.fault(("entities", plan.entity.written), what)
 
 
-def _zeros(
-    source: Questions, parsed: ParsedMapping, plans: Sequence[EntityPlan], dialect: str
-) -> Iterator[Fault]:
+def _zeros(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[Fault]:
     """A warning for each TTL column that is 0 in some row, where the mapping does not say what 0 means."""
     for plan in plans:
         for item in plan.entity.items:
@@ -102,7 +97,7 @@ def _zeros(
             column = tables[alias].column(name) if alias in tables else None
             if column is None or column.sql or column.kind.name != "integer":
                 continue
-            if _has_row(source, tables[alias], column, "= 0", dialect):
+            if _has_row(workload, tables[alias], column, "= 0"):
                 what = f"'{column.name}' is 0 in some row, and its items count as expired and are not shown"
                 advice = "write ttl: {from: …, zero: never}, or zero: expired where they are"
                 at = ("entities", plan.entity.written, "items", item.type, "ttl")
@@ -114,11 +109,11 @@ def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:
     the key; nothing for old tables of DynamoDB's, which no SQL asks."""
     if checked.mapping.documents:
         return
-    facts = source.facts()
+    workload = Workload(cast("Questions", source), source.facts())
     for name, index, table, column in sparse_keys(
-        checked.mapping, checked.plans, _clauses(checked.mapping, facts)
+        checked.mapping, checked.plans, workload.clauses(checked.mapping)
     ):
-        if _has_row(cast("Questions", source), table, column, "IS NULL", facts.dialect):
+        if _has_row(workload, table, column, "IS NULL"):
             what = f"its SQL returns rows with NULL in '{column.name}', and {index} does not hold them"
             yield (
                 name,
@@ -126,26 +121,11 @@ def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:
             )
 
 
-def _has_row(source: Questions, table: TableFacts, column: Column, condition: str, dialect: str) -> bool:
-    spell = Speller("", dialect).name
-    place = ".".join(map(spell, filter(None, (table.schema, table.real))))
+def _has_row(workload: Workload, table: TableFacts, column: Column, condition: str) -> bool:
     try:
-        return bool(
-            source.query(f"SELECT 1 FROM {place} WHERE {spell(column.real)} {condition} LIMIT 1", {}, None)
-        )
+        return workload.has_row(table, column, condition)
     except MigratorError:
         return False  # a table that takes too long to look through, say
-
-
-def _clauses(mapping: Mapping, facts: SchemaFacts) -> dict[tuple[str, str], Clauses]:
-    """By pattern and part, what the clauses of its statement name, of SQL that can be read."""
-    read = {
-        (name, part): clauses_of(statement, facts)
-        for name, pattern in mapping.patterns.items()
-        for part, statement in pattern.statements.items()
-        if isinstance(statement, str)
-    }
-    return {of: clauses for of, clauses in read.items() if clauses is not None}
 
 
 def _settings(source: str) -> SourceSettings:

@@ -230,16 +230,6 @@ class Job:
     """Attributes that services set themselves, and that every write of ours leaves as they are."""
 
     @property
-    def url_apart(self) -> str:
-        """What tells the source from others, for the journal to keep; '' where the journal is in the source."""
-        return "" if self.journal == IN_SOURCE else self.source.url
-
-    @property
-    def tables_apart(self) -> str:
-        """The same of old tables of DynamoDB's; '' where the source is a database."""
-        return self.source.dynamodb.identity if self.source.dynamodb else ""
-
-    @property
     def pools_apart(self) -> int:
         """How many pools share the source's limit of connections with that of the reads."""
         return 2 if self.journal == IN_SOURCE else 1

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,6 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.cli.options import print_folded, progress, stop_on_signals
 from migrator.commands.query_work import replay_progress
-from migrator.dynamodb import embedded
 from migrator.features.init.design.documents import SampledTable, mapping_text, seen_in
 from migrator.features.init.design.placing import Design
 from migrator.features.init.design.proposal import (
@@ -37,7 +35,7 @@ from migrator.mapping.language.workbench import LONGEST_BYTES, head_of_model
 from migrator.mapping.model.capacity import PatternReads
 from migrator.mapping.model.edges import Source
 from migrator.mapping.model.facts import SchemaFacts
-from migrator.mapping.model.questions import Figures, Question, Statement, Unserved, Wanted
+from migrator.mapping.model.questions import Figures, Question, Statement, Unserved
 from migrator.mapping.model.results import PatternReplay, Proof
 from migrator.runtime.errors import (
     CLEAN,
@@ -50,17 +48,9 @@ from migrator.runtime.errors import (
     StoppedError,
     TooSlowError,
 )
-from migrator.runtime.retry import Retry
 from migrator.runtime.system import how_to_install
-from migrator.settings.job import Job, TargetSettings, Tuning, load_job
-from migrator.settings.source import DocumentSettings, SourceSettings
-from migrator.source.dynamodb.opening import open_reader, sample_of
-from migrator.source.engines.connect import engine_of
-from migrator.source.workload.files import STATEMENTS_TAKE, file_text, statements_of
-from migrator.source.workload.listed import listed_questions
-from migrator.source.workload.reading import question_of
-from migrator.source.workload.statements import merged, recorded_statements
-from migrator.source.workload.statistics import figures_of
+from migrator.settings.job import Job, Tuning, load_job
+from migrator.settings.source import SourceSettings
 from migrator.stages.backfill.estimate import sends_nothing
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.design.sizing import Bounds, Sizing
@@ -68,8 +58,9 @@ from migrator.stages.patterns.question import statement_faults
 from migrator.stages.patterns.replay import Replay, ReplayOptions
 from migrator.stages.process.session import RunEdges, identity_of
 from migrator.stages.process.write_path import PathChoice
-from migrator.stages.session.job import open_database
-from migrator.stages.session.session import JobSession
+from migrator.stages.session.job import open_database, sampled
+from migrator.stages.session.session import JobSession, open_alone
+from migrator.stages.session.workload import Workload
 
 # ── `migrator init JOB`: a mapping for a job's old tables of DynamoDB's ──
 
@@ -88,19 +79,19 @@ def init_documents(job: Job, out: Path, table: str, *, force: bool, as_json: boo
         raise SettingsError(
             f"{out}: there already; name another file with --out, or add --force to replace it"
         )
-    sampled = list(_sampled(job.source.dynamodb))
-    text = mapping_text(table, sampled)
+    tables = [SampledTable(*one) for one in sampled(job.source.dynamodb, SAMPLED)]
+    text = mapping_text(table, tables)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise SettingsError(f"{out}: cannot be written ({error.strerror})") from None
     faults = _faults(text, str(out))
-    varying = {one.name: varies(one) for one in sampled}
+    varying = {one.name: varies(one) for one in tables}
     if as_json:
-        print_json({"files": [str(out)], "tables": _figures(sampled, varying), "faults": faults})
+        print_json({"files": [str(out)], "tables": _figures(tables, varying), "faults": faults})
         return CLEAN
     print_folded(f"{out}: written")
-    for one in sampled:
+    for one in tables:
         told = f"; varies: {', '.join(varying[one.name])}" if varying[one.name] else ""
         print_folded(
             f"{one.name}: {len(one.items):,} document(s) looked at, {len(seen_in(one)):,} places{told}"
@@ -109,20 +100,12 @@ def init_documents(job: Job, out: Path, table: str, *, force: bool, as_json: boo
     return CLEAN
 
 
-def _sampled(settings: DocumentSettings) -> Iterator[SampledTable]:
-    reader, most = open_reader(settings, 1, Retry())
-    with closing(reader.client):
-        for name, real in settings.real_names.items():
-            described = reader.describe(real)
-            yield SampledTable(name, described.key, sample_of(reader, real, most, SAMPLED))
-
-
 def varies(table: SampledTable) -> list[str]:
     """Paths whose type is not always the same one."""
     return [path for path, seen in seen_in(table).items() if len(set(seen.types) - {"NULL"}) > 1]
 
 
-def _figures(sampled: Sequence[SampledTable], varying: dict[str, list[str]]) -> list[dict[str, object]]:
+def _figures(tables: Sequence[SampledTable], varying: dict[str, list[str]]) -> list[dict[str, object]]:
     return [
         {
             "table": one.name,
@@ -130,7 +113,7 @@ def _figures(sampled: Sequence[SampledTable], varying: dict[str, list[str]]) -> 
             "places": len(seen_in(one)),
             "varies": varying[one.name],
         }
-        for one in sampled
+        for one in tables
     ]
 
 
@@ -267,21 +250,28 @@ class _Asking:
     """The questions that a proposal asks a source. `file`: the mapping's name; `table`: its own name for its table."""
 
     source: Source
-    facts: SchemaFacts
+    workload: Workload
     file: str
     table: str
+
+    @property
+    def facts(self) -> SchemaFacts:
+        return self.workload.facts
 
     @classmethod
     def of(cls, url: str, until: ExitStack, file: str, table: str) -> _Asking:
         source = until.enter_context(open_database(SourceSettings.model_construct(url=url)))
-        return cls(source, source.facts(), file, table)
+        return cls(source, Workload(source, source.facts()), file, table)
 
     def without(self, names: Sequence[str]) -> _Asking:
         """Raises: SettingsError for a table that the source does not have."""
         known = {name for table in self.facts.tables.values() for name in (table.name, table.real)}
         if unknown := [name for name in names if name not in known and name not in self.facts.left_out]:
             raise SettingsError(f"--leave-out: the source has no table {', '.join(map(repr, unknown))}")
-        return replace(self, facts=self.facts.without(names))
+        return self._without(names)
+
+    def _without(self, names: Sequence[str], *why: str) -> _Asking:
+        return replace(self, workload=replace(self.workload, facts=self.facts.without(names, *why)))
 
     def sheet(
         self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int, strict: bool
@@ -299,21 +289,9 @@ class _Asking:
         try:
             return sheet(self)
         except SourceError:
-            if not (broken := list(self._broken())):
+            if not (broken := self.workload.broken()):
                 raise
-            rest = replace(self, facts=self.facts.without(broken, "reading it fails"))
-            return sheet(rest)
-
-    def _broken(self) -> Iterator[str]:
-        """Real names of views and foreign tables, which have no primary key, of which no row can be read."""
-        for table in self.facts.tables.values():
-            if not table.primary_key:
-                try:
-                    self.source.query(
-                        f"SELECT * FROM {self._quoted(table.real)} LIMIT 1", {}, what=table.real
-                    )
-                except SourceError:
-                    yield table.real
+            return sheet(self._without(broken, "reading it fails"))
 
     def _sheet(
         self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int, strict: bool
@@ -323,10 +301,10 @@ class _Asking:
             what = "\n".join(["no table can be read:", *lines]) if lines else "it has no table"
             raise SettingsError(f"source: {what}; name a database or a schema that has some")
         sent, in_words = self._asked(statements, listed)
-        read = [question_of(statement, self.facts) for statement in sent]
+        read = list(map(self.workload.question, sent))
         questions = [question for question in read if isinstance(question, Question)]
         wanted = wanted_of(questions, self.facts, nulls=not strict)
-        figures = self._figures(wanted, rows_exact)
+        figures = self.workload.figures(wanted, rows_exact)
         asked = Asked(questions, self.facts, figures, self.table, max_indexes, self._faults)
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
@@ -334,42 +312,18 @@ class _Asking:
         reads, left_out = self._reads(proposal), self.facts.left_out
         return asked, Sheet(self.file, proposal, unserved, figures, reads=reads, left_out=left_out)
 
-    def _figures(self, wanted: Wanted, rows_exact: int) -> Figures:
-        """Raises: SettingsError where this user may not read some tables, with what lets it."""
-        try:
-            ask = partial(self.source.query, what="the figures of its tables")
-            return figures_of(ask, self.facts, wanted, rows_exact)
-        except SourceError:
-            tables = [table for table in self.facts.tables.values() if table.primary_key]
-            selects = (f"SELECT * FROM {self._quoted(table.real)}" for table in tables)
-            if faults := [fault for select in selects if (fault := self.source.query_fault(select, {}))]:
-                raise SettingsError("\n".join(faults)) from None
-            raise
-
-    def _quoted(self, name: str) -> str:
-        quote = engine_of(self.facts.dialect).sql.quote
-        return quote + name.replace(quote, quote * 2) + quote
-
     def _asked(self, statements: str | None, listed: Path | None) -> tuple[list[Statement], list[Unserved]]:
         """Statements, and questions of a team's list that are told in words."""
         if listed is None:
             return self._statements(statements or "auto"), []
-        questions = listed_questions(
-            file_text(listed, "--worksheet takes CSV or Markdown"), listed, self.facts.dialect
-        )
+        questions = self.workload.listed(listed)
         others = self._statements(statements) if statements is not None else []
-        return merged((*questions.statements, *others), self.facts.dialect), questions.in_words
+        return self.workload.merged([*questions.statements, *others]), questions.in_words
 
     def _statements(self, where: str) -> list[Statement]:
         if where == "none":
-            return default_statements(self.facts, self._quoted)
-        if where == "auto":
-            ask = partial(self.source.query, what="the statements that it recorded")
-            return recorded_statements(ask, self.facts.dialect)
-        statements = statements_of(file_text(Path(where)), self.facts.dialect)
-        if not statements:
-            raise SettingsError(f"{where}: there is no statement in it; {STATEMENTS_TAKE}")
-        return statements
+            return default_statements(self.facts, self.workload.quoted)
+        return self.workload.recorded() if where == "auto" else self.workload.of_file(Path(where))
 
     def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
         """What a call of each pattern reads, of items made of some rows of each table."""
@@ -411,26 +365,18 @@ def proof_of(url: str, mapping: Path, design: Design, figures: Figures) -> Proof
 
     Raises: StoppedError and SourceError where an edge gave up; Interrupted.
     """
-    if not embedded.is_installed():
-        return Proof(missing=f"the embedded DynamoDB is not installed; {how_to_install('local')}")
     with ExitStack() as until:
         stop = until.enter_context(stop_on_signals())
-        endpoint = until.enter_context(embedded.for_a_while())
-        job = _job(url, mapping, endpoint)
-        session = until.enter_context(JobSession(job, "init", stop=stop))
+        tuning = Tuning(workers=_CONNECTIONS, give_up_after_s=60)
+        session = until.enter_context(open_alone("init", url, mapping, tuning, stop))
+        if session is None:
+            return Proof(missing=f"the embedded DynamoDB is not installed; {how_to_install('local')}")
         large = {name for name in design.homes if _is_large(name, figures)}
         return _Proving.of(until, session, design).proof(large)
 
 
 def _is_large(table: str, figures: Figures) -> bool:
     return table not in figures.exact or figures.rows.get(table, 0) > ROWS
-
-
-def _job(url: str, mapping: Path, endpoint: str) -> Job:
-    table = f"proof-{secrets.token_hex(4)}"
-    target = TargetSettings(table=table, endpoint=endpoint, region="us-east-1")
-    source = SourceSettings.model_construct(url=url)
-    return Job("init", mapping, mapping, source, target, Tuning(workers=_CONNECTIONS, give_up_after_s=60))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -34,18 +33,15 @@ from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsErr
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
-from migrator.source.engines.connect import identity_of
-from migrator.source.workload.fan_outs import fan_outs
-from migrator.source.workload.files import file_text, statements_of
-from migrator.source.workload.writes import told_writes
 from migrator.stages.design.capacity import Around, capacity_of
 from migrator.stages.design.shown import Showing
 from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.design.views import Views
 from migrator.stages.process.session import MOST_UNASKED, usable_cores
-from migrator.stages.session.job import read_job, region_of, secret_providers
+from migrator.stages.session.job import read_job, region_of, source_name
 from migrator.stages.session.live import ONCE
 from migrator.stages.session.session import JobSession
+from migrator.stages.session.workload import Workload
 
 _TRIGGER = re.compile(r"\bCREATE (?:OR REPLACE )?TRIGGER\b")
 _OURS = '<meta name="generator" content="migrator '
@@ -116,8 +112,7 @@ def _job_of(path: Path, asked: Asked) -> Job:
 
 
 def _refuse_other_source(jobs: Sequence[Job]) -> None:
-    names = [identity_of(job.source.url, secret_providers(job.path.parent)) for job in jobs]
-    if len(set(names)) > 1:
+    if len({source_name(job) for job in jobs}) > 1:
         what = f"{jobs[1].path} reads another source than {jobs[0].path}"
         raise SettingsError(f"{what}: two designs can be compared of the same rows alone; name one source")
 
@@ -171,8 +166,7 @@ def _capacity(session: JobSession, asked: Asked) -> Capacity:
     sized = Sizing(source, checked.mapping, checked.entities, bounds, time.time()).sized()
     if checked.mapping.documents:
         return capacity_of(checked, sized, around)
-    ask = partial(session.sql.query, what="how many rows a change concerns")
-    counted = fan_outs(ask, source.facts().dialect, checked.plans, sized.rows, asked.rows_exact)
+    counted = _workload(session).fan_outs(checked.plans, sized.rows, asked.rows_exact)
     return capacity_of(checked, sized, replace(around, fan_outs=counted))
 
 
@@ -217,5 +211,8 @@ def _triggers(session: JobSession) -> tuple[int, list[str]]:
 def _writes(session: JobSession, asked: Asked) -> Writes:
     if asked.statements is None:
         return Writes(why="no file of SQL with rates is given: --statements FILE")
-    facts = session.source.facts()
-    return told_writes(statements_of(file_text(asked.statements), facts.dialect), facts)
+    return _workload(session).writes(asked.statements)
+
+
+def _workload(session: JobSession) -> Workload:
+    return Workload(session.sql, session.source.facts())

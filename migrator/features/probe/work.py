@@ -17,7 +17,6 @@ from rich.text import Text
 from migrator.cli.command_line import print_json
 from migrator.cli.options import need_yes, print_folded, say, stdout, stop_on_signals
 from migrator.cli.tables import FittedTable
-from migrator.dynamodb.failures import in_words
 from migrator.features.probe.assumptions import (
     ASSUMPTIONS,
     INDEX,
@@ -30,7 +29,7 @@ from migrator.features.probe.assumptions import (
 )
 from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError, StoppedError
 from migrator.settings.job import Job
-from migrator.stages.session.job import client_of, read_job
+from migrator.stages.session.job import client_of, own_words, read_job
 
 MOST_S = 600
 _DELETE_TRIES, _DELETE_WAIT_S = 30, 2.0
@@ -51,7 +50,7 @@ def probe(job: Path, *, bucket: str | None, yes: bool, as_json: bool) -> int:
             raise SettingsError("the probe makes a table on AWS, and no terminal to ask at; say --yes")
         need_yes("make this table?")
     client, streams = client_of(read, "dynamodb"), client_of(read, "dynamodbstreams")
-    with stop_on_signals() as stop, _in_words(client), _table(client, stop) as name:
+    with stop_on_signals() as stop, own_words(client, "migrator-probe-…"), _table(client, stop) as name:
         probing = Probe(client, streams, name, lambda wait_s: _wait(stop, wait_s))
         _give_edges(probing, read, place)
         with _without_import(probing):
@@ -111,18 +110,6 @@ def _without_import(probing: Probe) -> Iterator[None]:
             _delete(probing.client, probing.imported)
         if (bucket := probing.bucket) is not None and probing.is_put:
             bucket.client.delete_object(Bucket=bucket.name, Key=bucket.key)
-
-
-@contextmanager
-def _in_words(client: Any) -> Iterator[None]:
-    """Raises: StoppedError, TargetError for an error of boto's that ends the probe."""
-    try:
-        yield
-    except Exception as error:
-        if not type(error).__module__.startswith("botocore") and not hasattr(error, "operation_name"):
-            raise
-        operation = getattr(error, "operation_name", "a request of the probe")
-        raise in_words(error, operation, "migrator-probe-…", client.meta.endpoint_url) from None
 
 
 def _results(probing: Probe, stop: Event) -> Iterator[Result]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from migrator.dynamodb.client import (
     service_client,
 )
 from migrator.dynamodb.control import DynamoStripping, control_state
+from migrator.dynamodb.failures import in_words
 from migrator.dynamodb.objects import S3Objects
 from migrator.dynamodb.store import DynamoStore, reads_only
 from migrator.dynamodb.throttle import Sent, WriteLimit
@@ -30,18 +31,18 @@ from migrator.journal.lease import refuse_absent
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.language.parse import ParsedMapping
-from migrator.mapping.model.edges import NameKind
+from migrator.mapping.model.edges import NameKind, WiredItem
 from migrator.mapping.model.evidence import ROUTES
-from migrator.mapping.model.mapping import Mapping
+from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime import logs
 from migrator.runtime.errors import MigratorError
 from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.runtime.system import HOME
 from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
-from migrator.settings.source import SourceSettings
+from migrator.settings.source import DocumentSettings, SourceSettings
 from migrator.settings.transforms import table_of
-from migrator.source.dynamodb.opening import open_document_source
+from migrator.source.dynamodb.opening import open_document_source, open_reader, sample_of
 from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import (
@@ -101,6 +102,16 @@ def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Wo
     refuse_documents(mapping)
     with open_database(settings, mapping.schemas_read, work) as source:
         yield source
+
+
+def sampled(
+    settings: DocumentSettings, number: int
+) -> Iterator[tuple[str, Mapping[str, str], list[WiredItem]]]:
+    """Name, key and `number` documents at most of each of the old tables."""
+    reader, most = open_reader(settings, 1, Retry())
+    with closing(reader.client):
+        for name, real in settings.real_names.items():
+            yield name, reader.describe(real).key, sample_of(reader, real, most, number)
 
 
 @contextmanager
@@ -186,8 +197,15 @@ def answered_by_table(job: Job) -> list[str]:
 
 def _names(job: Job) -> dict[NameKind, str]:
     """What the job's table and source are called, '' where that cannot be known. Neither is asked."""
-    source = job.tables_apart or identity_of(job.url_apart, secret_providers(job.path.parent))
-    return {"table": table_of(job), "source": source}
+    # A journal in the source goes where the source goes: it need not tell it from others.
+    return {"table": table_of(job), "source": "" if job.journal == IN_SOURCE else source_name(job)}
+
+
+def source_name(job: Job) -> str:
+    """What only this source is called; "" if that cannot be known. The source is not read."""
+    if job.source.dynamodb:
+        return job.source.dynamodb.identity
+    return identity_of(job.source.url, secret_providers(job.path.parent))
 
 
 def _journal_in_source(job: Job, retry: Retry) -> SqlJournal:
@@ -311,6 +329,21 @@ def client_of(job: Job, service: str, policy: str = "") -> Any:
     )
 
 
+@contextmanager
+def own_words(client: Any, table: str) -> Iterator[None]:
+    """For a block that sends its own requests by a client of client_of. `table`: what it calls the table.
+
+    Raises: StoppedError, TargetError for an error of boto's.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("botocore") and not hasattr(error, "operation_name"):
+            raise
+        operation = getattr(error, "operation_name", "a request")
+        raise in_words(error, operation, table, client.meta.endpoint_url) from None
+
+
 def _role(job: Job) -> Role | None:
     settings = job.target
     if settings.role_arn is None:
@@ -343,6 +376,6 @@ def on_record(job: Job, journal: SqlJournal) -> OnRecord:
     return stage.on_record(identity.journal_id(), phases.all(), journal.runs(job.name))
 
 
-def write_ownership(job: Job, mapping: Mapping, journal: SqlJournal) -> WriteOwnership:
+def write_ownership(job: Job, mapping: MappingModel, journal: SqlJournal) -> WriteOwnership:
     phases = SqlPhases(journal.database, job.name)
     return WriteOwnership(mapping, job.direct, phases, lambda: on_record(job, journal).direct)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
+from migrator.dynamodb import embedded
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import ControlItem, control_state
 from migrator.dynamodb.store import by_condition
@@ -40,7 +42,8 @@ from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import MappingError
 from migrator.runtime.retry import Backoff, Retry, running_s
-from migrator.settings.job import Job
+from migrator.settings.job import Job, TargetSettings, Tuning
+from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping, with_writes
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import engine_of
@@ -561,6 +564,24 @@ class JobSession:
             workers=tuning.workers,
             stop=self.stop,
         )
+
+
+@contextmanager
+def open_alone(
+    name: str, url: str, mapping: Path, tuning: Tuning, stop: Event
+) -> Iterator[JobSession | None]:
+    """A session from a database into a server of its own, of which nothing stays; None if none can be started.
+
+    Raises: StoppedError where it does not come up.
+    """
+    if not embedded.is_installed():
+        yield None
+        return
+    with embedded.for_a_while() as endpoint:
+        target = TargetSettings(table=f"{name}-{secrets.token_hex(4)}", endpoint=endpoint, region="us-east-1")
+        source = SourceSettings.model_construct(url=url)
+        with JobSession(Job(name, mapping, mapping, source, target, tuning), name, stop=stop) as session:
+            yield session
 
 
 def _never() -> bool:

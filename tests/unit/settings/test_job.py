@@ -255,8 +255,8 @@ def test_old_tables_stand_in_place_of_a_database(tmp_path: Path) -> None:
     job = load_job(_job_file(tmp_path, OLD), {})
     assert job.source.dynamodb is not None
     assert job.source.dynamodb.real_names == {"Users": "Users", "Orders": "Orders"}
-    assert job.tables_apart == "dynamodb embedded Orders,Users"
-    assert not job.url_apart
+    assert job.source.dynamodb
+    assert job.source.dynamodb.identity == "dynamodb embedded Orders,Users"
 
 
 def test_old_tables_may_have_other_names_in_the_account(tmp_path: Path) -> None:

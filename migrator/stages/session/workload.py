@@ -1,0 +1,121 @@
+"""`Workload`: statements that services send to a database, from files or its server's record, and figures of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from migrator.mapping.model.capacity import FanOut, Writes
+from migrator.mapping.model.edges import Questions
+from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.questions import Clauses, Figures, Question, Statement, Unserved, Wanted
+from migrator.runtime.errors import SettingsError, SourceError
+from migrator.source.sql.spelling import Speller
+from migrator.source.workload.clauses import clauses_of
+from migrator.source.workload.fan_outs import fan_outs
+from migrator.source.workload.files import STATEMENTS_TAKE, file_text, statements_of
+from migrator.source.workload.listed import Listed, listed_questions
+from migrator.source.workload.reading import question_of
+from migrator.source.workload.statements import merged, recorded_statements
+from migrator.source.workload.statistics import figures_of
+from migrator.source.workload.writes import told_writes
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Reads statements by the schema, `facts`, and asks the source for figures of its rows."""
+
+    source: Questions
+    facts: SchemaFacts
+
+    # ── statements ──
+
+    def of_file(self, path: Path) -> list[Statement]:
+        """Raises: SettingsError if the file has none."""
+        statements = statements_of(file_text(path), self.facts.dialect)
+        if not statements:
+            raise SettingsError(f"{path}: the file has no statement; {STATEMENTS_TAKE}")
+        return statements
+
+    def recorded(self) -> list[Statement]:
+        """What the server recorded. Raises: SettingsError if it does not record, or not for this user."""
+        ask = partial(self.source.query, what="the statements that it recorded")
+        return recorded_statements(ask, self.facts.dialect)
+
+    def listed(self, path: Path) -> Listed:
+        """Of a team's list. Raises: SettingsError."""
+        text = file_text(path, "--worksheet takes CSV or Markdown")
+        return listed_questions(text, path, self.facts.dialect)
+
+    def merged(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Each form of them once."""
+        return merged(statements, self.facts.dialect)
+
+    def question(self, statement: Statement) -> Question | Unserved:
+        return question_of(statement, self.facts)
+
+    def writes(self, path: Path) -> Writes:
+        """What a file of statements with rates says of changes."""
+        return told_writes(statements_of(file_text(path), self.facts.dialect), self.facts)
+
+    def clauses(self, mapping: MappingModel) -> dict[tuple[str, str], Clauses]:
+        """By pattern and part, what the clauses of its statement name, of SQL that can be read."""
+        read = {
+            (name, part): clauses_of(statement, self.facts)
+            for name, pattern in mapping.patterns.items()
+            for part, statement in pattern.statements.items()
+            if isinstance(statement, str)
+        }
+        return {of: clauses for of, clauses in read.items() if clauses is not None}
+
+    # ── rows ──
+
+    def figures(self, wanted: Wanted, rows_exact: int) -> Figures:
+        """Raises: SettingsError where this user may not read some tables, with what lets it."""
+        try:
+            ask = partial(self.source.query, what="the figures of its tables")
+            return figures_of(ask, self.facts, wanted, rows_exact)
+        except SourceError:
+            tables = [table for table in self.facts.tables.values() if table.primary_key]
+            selects = (f"SELECT * FROM {self.quoted(table.real)}" for table in tables)
+            if faults := [fault for select in selects if (fault := self.source.query_fault(select, {}))]:
+                raise SettingsError("\n".join(faults)) from None
+            raise
+
+    def fan_outs(
+        self, plans: Sequence[EntityPlan], rows: Mapping[str, int], rows_exact: int
+    ) -> Sequence[FanOut]:
+        """How many rows of each entity a change of a captured table concerns."""
+        ask = partial(self.source.query, what="how many rows a change concerns")
+        return fan_outs(ask, self.facts.dialect, plans, rows, rows_exact)
+
+    def has_row(self, table: TableFacts, column: Column, condition: str) -> bool:
+        spell = self._speller.name
+        place = ".".join(map(spell, filter(None, (table.schema, table.real))))
+        select = f"SELECT 1 FROM {place} WHERE {spell(column.real)} {condition} LIMIT 1"
+        return bool(self.source.query(select, {}))
+
+    def broken(self) -> list[str]:
+        """Real names of views and foreign tables, which have no primary key, of which no row can be read."""
+        return [
+            table.real
+            for table in self.facts.tables.values()
+            if not table.primary_key and not self._is_readable(table.real)
+        ]
+
+    def _is_readable(self, name: str) -> bool:
+        try:
+            self.source.query(f"SELECT * FROM {self.quoted(name)} LIMIT 1", {}, what=name)
+        except SourceError:
+            return False
+        return True
+
+    def quoted(self, name: str) -> str:
+        return self._speller.quoted(name)
+
+    @property
+    def _speller(self) -> Speller:
+        return Speller("", self.facts.dialect)
