@@ -35,6 +35,7 @@ from migrator.features.recover.commands import recover
 from migrator.features.removal.commands import clean, decommission
 from migrator.features.report.commands import report
 from migrator.features.revisions.commands import migrate_mapping
+from migrator.mapping.items.native import EXECUTOR
 from migrator.runtime.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 
 SECTIONS = {
@@ -52,7 +53,11 @@ SECTIONS = {
     sections={heading: [str(one.name) for one in commands] for heading, commands in SECTIONS.items()},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.version_option(package_name="single-table-migrator", prog_name="migrator")
+@click.version_option(
+    package_name="single-table-migrator",
+    prog_name="migrator",
+    message=f"%(prog)s, version %(version)s, items by the {EXECUTOR} executor",
+)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Move a live relational database into one DynamoDB table.

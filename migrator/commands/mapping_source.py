@@ -18,8 +18,8 @@ from migrator.mapping.check.patterns import question_warnings, sparse_keys
 from migrator.mapping.inverse.rows import compile_inverse
 from migrator.mapping.inverse.tables import TableInverse
 from migrator.mapping.items.changes import unread_tables
-from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import CompiledEntity, items_for
+from migrator.mapping.items.program import compile_program, program_lines
 from migrator.mapping.language.document import where_of
 from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import ParsedMapping
@@ -164,15 +164,15 @@ def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
     return [parsed.document.fault(("entities",), f"{what}; {advice}", warning=True)]
 
 
-def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], show_code: bool, as_json: bool) -> int:
+def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], program: bool, as_json: bool) -> int:
     """The exit code of `migrator mapping try`."""
     parsed = read_mapping(file)
-    if not keys and not show_code:
-        raise SettingsError("name a row: --key 42, or --key a=1 --key b=2; or give --show-code")
+    if not keys and not program:
+        raise SettingsError("name a row: --key 42, or --key a=1 --key b=2; or give --program")
     with job.open_source(_settings(source), parsed) as opened:
         compiled = entity_named(checked_on(opened, parsed), entity)
-        if show_code:
-            return _show_code(compiled, as_json=as_json)
+        if program:
+            return _print_program(compiled, as_json=as_json)
         rows = opened.read_rows(compiled.plan, [row_key(compiled, keys)])
     if not rows:
         raise SettingsError(f"{entity}: there is no row with this key (or its where: leaves it out)")
@@ -194,16 +194,15 @@ def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], show_code:
     return 0
 
 
-def _show_code(entity: CompiledEntity, *, as_json: bool) -> int:
-    encoder = compile_encoder(entity)
-    code = None if encoder is None else encoder.code
+def _print_program(entity: CompiledEntity, *, as_json: bool) -> int:
+    program = compile_program(entity.mapping, entity.plan)
+    lines = [] if isinstance(program, str) else list(program_lines(program))
     if as_json:
-        print_json({"entity": entity.name, "code": code})
-    elif code is None:
-        why = "a transform, objects in S3, or attributes that are keys of an index by their names"
-        click.echo(f"{entity.name} has no such function: its items need {why}; items_for() makes them")
+        print_json({"entity": entity.name, "program": lines})
+    elif isinstance(program, str):
+        click.echo(f"{entity.name} has no program: {program}; items_for() makes its items")
     else:
-        click.echo(code, nl=False)
+        click.echo("\n".join(lines))
     return 0
 
 

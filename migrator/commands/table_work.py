@@ -21,6 +21,7 @@ from migrator.cli.options import print_folded, refuse_strange, say, shown_path, 
 from migrator.cli.tables import FittedTable
 from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.check.check import check_form
+from migrator.mapping.items.native import IS_NATIVE, PYTHON_ADVICE
 from migrator.mapping.model.edges import Probe
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.results import Check, CheckState
@@ -187,6 +188,10 @@ def doctor(
         session = stack.enter_context(JobSession(job, patience=Backoff(attempts=1), live_patience=ONCE))
         read = checkup.ask("job", lambda: session.job, "the job file is right")
         check_packages(checkup, packages_for(read))
+        if IS_NATIVE:
+            checkup.tell("item programs", "run by the native executor")
+        else:
+            checkup.tell("item programs", "run by Python", PYTHON_ADVICE, "warning")
         if read is not None:
             parsed = checkup.ask("mapping file", lambda: sound_mapping(read.mapping), "its form is right")
             if role not in _WITHOUT_SOURCE:

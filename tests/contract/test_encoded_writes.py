@@ -18,8 +18,7 @@ from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.exchange import BOTOCORE
 from migrator.dynamodb.store import DynamoStore
-from migrator.mapping.items.encoder_values import base64_text
-from migrator.mapping.items.wire import decode_item, encode_item
+from migrator.mapping.items.wire import base64_text, decode_item, encode_item
 from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from tests.support_fence import no_fence
 from tests.support_items import put_items, write_items

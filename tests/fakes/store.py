@@ -13,8 +13,7 @@ import orjson
 
 from migrator.dynamodb.control import control_item, control_key, state_of, with_kept
 from migrator.mapping.items.encoder import encoded_of, item_of
-from migrator.mapping.items.encoder_values import base64_text
-from migrator.mapping.items.wire import encode_item, item_bytes, write_units
+from migrator.mapping.items.wire import base64_text, encode_item, item_bytes, write_units
 from migrator.mapping.model.edges import (
     ControlState,
     Found,

@@ -133,7 +133,7 @@ def alike(
             item.get(str(compiled.table.ttl)) for item in wanted
         ]
         assert encoder is not None
-        if encoder.code:
+        if not isinstance(encoder.program, str):
             _alike_as_texts(compiled, encoder, page, encoded.items)
     return made
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from migrator.mapping.check.keys import result_kind, types_read
 from migrator.mapping.items.filters import FILTERS
-from migrator.mapping.items.items import watched_names
+from migrator.mapping.items.program import parts_of
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, column_of, kept_columns, kind_of
 from migrator.mapping.model.mapping import (
     Condition,
@@ -278,7 +278,7 @@ def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType
             if (index := table.asked(entry.index)) is not None
         ),
         tuple(_attribute(plan, name, value, sure) for name, value in {**kept, **written}.items()),
-        frozenset(watched_names(plan, table, item)),
+        parts_of(mapping, plan, item).index_keys,
         item.when,
         item.expiry,
     )

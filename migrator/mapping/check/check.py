@@ -19,7 +19,8 @@ from migrator.mapping.check.values import (
     unproved_items,
     value_faults,
 )
-from migrator.mapping.items.items import CompiledEntity, attribute_names, compile_entity
+from migrator.mapping.items.items import CompiledEntity, compile_entity
+from migrator.mapping.items.program import parts_of
 from migrator.mapping.items.transforms import Transform
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.language.documents import TYPE_NAMES, facts_of, held_as, key_type
@@ -410,7 +411,7 @@ class Checked:
         """Names of all that items of `read` may have."""
         table = self.mapping.table
         designs = [(plan, design) for plan in self.read_plans for design in plan.entity.items]
-        names = {name for plan, design in designs for name in attribute_names(plan, table, design)}
+        names = {name for plan, design in designs for name in parts_of(self.mapping, plan, design).names}
         return frozenset(names | {*table.own_attributes, *([table.ttl] if table.ttl else [])})
 
     @property

@@ -1,8 +1,9 @@
-"""Rows as the JSON of DynamoDB's items: a function generated for each entity, and items_for() for what it has no code for.
+"""Rows as the JSON of DynamoDB's items: by an entity's program, and by items_for() for what it does not do.
 
-The generated function makes what `encode_item(items_for(entity, row))` makes, without the dicts in between. It raises for
-every value that it has no code for, and that row goes through `items_for`, which also says why a row is refused. Its text
-holds names and constants of the mapping, never a value of a row.
+Both executors make the same: the native one (native.c) what `encode_item(items_for(entity, row))` makes, without the dicts
+in between. It leaves every row with a value that its operations do not take to `items_for`, which also says why a row is
+refused.
+Without a compiler the package has no native executor, and items_for() makes all.
 """
 
 from __future__ import annotations
@@ -15,24 +16,25 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from migrator.mapping.items.encoder_text import FunctionText, Orders
-from migrator.mapping.items.encoder_values import base64_text
 from migrator.mapping.items.items import (
     CompiledEntity,
     items_for,
     objects_for,
     row_key,
     stamp,
-    watched_names,
 )
-from migrator.mapping.items.wire import decode_item, encode_sized, number_bytes, text_bytes
+from migrator.mapping.items.native import _native
+from migrator.mapping.items.program import Orders, Program, compile_program
+from migrator.mapping.items.wire import base64_text, decode_item, encode_sized, number_bytes, text_bytes
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.table import (
+    ITEM_BYTES,
     EncodedItem,
     Item,
     RowTree,
     TableDesign,
+    encode_key,
 )
 from migrator.runtime.errors import RowError
 
@@ -40,20 +42,40 @@ Row: TypeAlias = tuple[Any, ...]
 """A row tree, or a row with raw texts at the places of `Encoder.raw`."""
 
 Left: TypeAlias = Callable[[Row], None]
-Encode: TypeAlias = Callable[[Sequence[Row], int, str, int, list[EncodedItem], Left], None]
-"""Of rows, their ticket, the JSON that ends an item (its ticket), by how much its bytes are more than that, where to put the
-items, and what takes a row that it has no code for."""
+"""Takes a row that the native executor leaves."""
+
+_LEAVING = (RowError, TypeError, ValueError, AttributeError, ArithmeticError, LookupError)
+"""What a value can raise in a function of a program. UnicodeError is a ValueError."""
+
+
+def _executable(program: Program) -> _native.Program | None:
+    """The program as the native executor takes it."""
+    if _native is None:
+        return None
+    key = (f"{program.entity}:".encode(), program.key_place, program.key_places, encode_key)
+    items = tuple((item.type, item.when, tuple(map(_operation, item.operations))) for item in program.items)
+    return _native.Program(program.columns, key, items, EncodedItem, _LEAVING, ITEM_BYTES)
+
+
+def _operation(operation: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Lists hold the program of their children."""
+    more = tuple(_executable(one) if isinstance(one, Program) else one for one in operation[4])
+    return (*operation[:4], more)
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """What makes an entity's items. `raw`: the places of its rows that are to be read raw. `code`: the text of its generated
-    function; '' if items_for() makes all of its items."""
+    """What makes an entity's items. `program`: or why items_for() makes all of them. `native`: what runs it, where it is
+    installed."""
 
     entity: CompiledEntity
-    encode: Encode
-    raw: frozenset[int] = frozenset()
-    code: str = ""
+    program: Program | str
+    native: _native.Program | None
+
+    @property
+    def raw(self) -> frozenset[int]:
+        """Places of its rows that are to be read raw."""
+        return frozenset() if isinstance(self.program, str) or self.native is None else self.program.raw
 
 
 @dataclass(frozen=True)
@@ -71,7 +93,7 @@ class EncodedPage:
 def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> EncodedPage:
     """The items of the rows, with their ticket; a row that items_for() refuses is a finding, and the others go on."""
     entity = encoder.entity
-    end, more = _ending(entity, ticket)
+    end, end_bytes = _ending(entity, ticket)
     encoded = EncodedPage(len(page.rows), [], [], [], {})
     items = encoded.items
 
@@ -84,10 +106,11 @@ def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> E
         except RowError as error:
             encoded.refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
 
-    if page.raw == encoder.raw:
-        encoder.encode(page.rows, ticket, end, more, items, left)
+    if encoder.native is not None and page.raw == encoder.raw:
+        encoder.native.encode(page.rows, ticket, end, end_bytes, items, left)
     else:
-        leave(page.rows, ticket, end, more, items, left)
+        for row in page.rows:
+            left(row)
     if entity.table.ttl is not None:
         encoded.expired[:] = (item for item in items if item.expiry is not None and item.expiry <= now_s)
         if encoded.expired:
@@ -95,19 +118,11 @@ def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> E
     return encoded
 
 
-def leave(
-    rows: Sequence[Row], ticket: int, end: str, more: int, items: list[EncodedItem], left: Left
-) -> None:
-    """Leaves all rows to items_for()."""
-    for row in rows:
-        left(row)
-
-
-def _ending(entity: CompiledEntity, ticket: int) -> tuple[str, int]:
-    """The JSON that ends an item, and how many bytes DynamoDB counts for it beyond those of the text."""
+def _ending(entity: CompiledEntity, ticket: int) -> tuple[bytes, int]:
+    """The JSON that ends an item, and the bytes that DynamoDB counts for it."""
     name = entity.table.ticket_attribute
-    end = f',{json.dumps(name)}:{{"N":"{ticket}"}}}}'
-    return end, text_bytes(name) + number_bytes(ticket) - len(end.encode())
+    end = f',{json.dumps(name, ensure_ascii=False)}:{{"N":"{ticket}"}}}}'
+    return end.encode(), text_bytes(name) + number_bytes(ticket)
 
 
 def _by_reference(entity: CompiledEntity, row: RowTree, ticket: int) -> list[EncodedItem]:
@@ -143,16 +158,11 @@ EncodedText: TypeAlias = tuple[bytes, int | None]
 
 
 @dataclass(frozen=True)
-class TextEncoder:
-    """As Encoder. `may_have_maps`: whether its items may hold maps beside those of lists, which are in no certain order;
-    `names_in_lists`: those of the maps of lists, by type and list."""
+class TextEncoder(Encoder):
+    """As Encoder, of items' texts."""
 
-    entity: CompiledEntity
-    encode: Callable[[Sequence[Row], list[EncodedText], Left], None]
-    raw: frozenset[int]
+    program: Program
     orders: Orders
-    may_have_maps: bool
-    names_in_lists: Orders
 
 
 @dataclass(frozen=True)
@@ -176,8 +186,8 @@ def encode_texts(encoder: TextEncoder, page: RawPage) -> EncodedTexts:
         except RowError as error:
             refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
 
-    if page.raw == encoder.raw:
-        encoder.encode(page.rows, items, left)
+    if encoder.native is not None and page.raw == encoder.raw:
+        encoder.native.texts(page.rows, items, left)
     else:
         for row in page.rows:
             left(row)
@@ -201,43 +211,12 @@ def _in_order(values: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
 
 
 def compile_texts(entity: CompiledEntity, offered: AbstractSet[int], orders: Orders) -> TextEncoder | None:
-    """As `compile_encoder`."""
-    text = _function(entity, offered, orders)
-    if text is None:
-        return None
-    return TextEncoder(
-        entity, _executed(entity, text), text.raw, orders, text.may_have_maps, text.names_in_lists
-    )
-
-
-# ── The generated function ──
+    """As `compile_encoder`; None for an entity without a program."""
+    program = compile_program(entity.mapping, entity.plan, offered, orders)
+    return None if isinstance(program, str) else TextEncoder(entity, program, _executable(program), orders)
 
 
 def compile_encoder(entity: CompiledEntity, offered: AbstractSet[int] = frozenset()) -> Encoder:
-    """The encoder of an entity. `offered`: places of its rows that can be read raw.
-
-    items_for() makes all items if no code is made for what they need: a transform, objects in S3, plain attributes that
-    are keys of an index.
-    """
-    text = _function(entity, offered, None)
-    if text is None:
-        return Encoder(entity, leave)
-    return Encoder(entity, _executed(entity, text), text.raw, text.code)
-
-
-def _function(
-    entity: CompiledEntity, offered: AbstractSet[int], orders: Orders | None
-) -> FunctionText | None:
-    plan, mapping, table = entity.plan, entity.mapping, entity.table
-    if plan.transformed or plan.entity.transform or entity.contents:
-        return None
-    if any(watched_names(plan, table, design) for design in plan.entity.items):
-        return None
-    text = FunctionText(mapping, plan, offered, orders)
-    return text if text.code else None
-
-
-def _executed(entity: CompiledEntity, text: FunctionText) -> Any:
-    names = dict(text.names)
-    exec(compile(text.code, f"<items of {entity.name}>", "exec"), names)
-    return names["encode"]
+    """The encoder of an entity. `offered`: places of its rows that can be read raw."""
+    program = compile_program(entity.mapping, entity.plan, offered)
+    return Encoder(entity, program, None if isinstance(program, str) else _executable(program))

@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from migrator.mapping.items.changes import decided_elsewhere
-from migrator.mapping.items.filters import FilterContext, epoch_seconds
+from migrator.mapping.items.filters import FilterContext
+from migrator.mapping.items.program import (
+    Attribute,
+    Entry,
+    Expires,
+    Fixed,
+    ItemParts,
+    Key,
+    Source,
+    base_key,
+    parts_of,
+)
 from migrator.mapping.items.rows import (
     Compiled,
     Content,
     Places,
     Row,
     compile_conditions,
+    compile_expiry,
     compile_key,
     compile_value,
-    compile_values,
     content_of,
     places_of,
 )
 from migrator.mapping.items.transforms import Transform, refused_row_decoder, row_decoder
-from migrator.mapping.items.values import attribute, fitting, stored
+from migrator.mapping.items.values import stored
 from migrator.mapping.items.wire import item_bytes, value_bytes
-from migrator.mapping.model.facts import EntityPlan, kept_columns
+from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Finding
-from migrator.mapping.model.mapping import Entity, IndexEntry, ItemDesign, Mapping, Stored
+from migrator.mapping.model.mapping import Entity, Mapping, Stored
 from migrator.mapping.model.table import (
     ITEM_BYTES,
-    PARTITION_KEY_BYTES,
-    SORT_KEY_BYTES,
-    Index,
     Item,
     ItemKey,
     KeyAttribute,
@@ -52,14 +59,9 @@ Step = Callable[[Row, Item], None]
 """Puts something of the row into the item. Raises: RowError."""
 
 
-def compile_base_key(table: TableDesign, design: ItemDesign, places: Places, around: FilterContext) -> Step:
+def compile_base_key(keys: Sequence[Key], places: Places, around: FilterContext) -> Step:
     """A step that puts the item's base key into it; it refuses a NULL, an empty key and one that is too long."""
-    parts = [
-        (attribute.name, compile_key(template, attribute, places, around), limit)
-        for attribute, template, limit in zip(
-            table.key, design.key, (PARTITION_KEY_BYTES, SORT_KEY_BYTES), strict=False
-        )
-    ]
+    parts = _getters(keys, places, around)
 
     def step(row: Row, item: Item) -> None:
         for name, get, limit in parts:
@@ -69,6 +71,10 @@ def compile_base_key(table: TableDesign, design: ItemDesign, places: Places, aro
             item[name] = checked_key(name, value, limit)
 
     return step
+
+
+def _getters(keys: Sequence[Key], places: Places, around: FilterContext) -> list[tuple[str, Compiled, int]]:
+    return [(key.name, compile_key(key.template, key.attribute, places, around), key.limit) for key in keys]
 
 
 def checked_key(name: str, value: Any, limit: int) -> Any:
@@ -194,10 +200,13 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
         decode=row_decoder(plan, transform),
         decode_refused=refused_row_decoder(plan, transform),
         key_places=tuple(places.columns[column.name] for column in plan.key),
-        makers=tuple(_maker(mapping, plan, item, places, around) for item in plan.entity.items),
+        makers=tuple(
+            _maker(plan.entity.name, parts_of(mapping, plan, item), places, around)
+            for item in plan.entity.items
+        ),
         contents=compile_contents(plan.entity, places, around),
         keys=tuple(
-            (decided_elsewhere(plan, item), compile_base_key(mapping.table, item, places, around))
+            (decided_elsewhere(plan, item), compile_base_key(base_key(mapping.table, item), places, around))
             for item in plan.entity.items
         ),
     )
@@ -207,18 +216,18 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
 
 
 def _maker(
-    mapping: Mapping, plan: EntityPlan, design: ItemDesign, places: Places, around: FilterContext
+    entity: str, parts: ItemParts, places: Places, around: FilterContext
 ) -> Callable[[Row, str], Item | None]:
     """A function from a decoded row and its `_src` to the item, or None where `when` does not hold."""
-    table = mapping.table
-    at = f"{plan.entity.name}.{design.type}"
-    when = compile_conditions(design.when, places)
-    base = compile_base_key(table, design, places, around)
-    entries = _entries(table, design, places, around)
-    attributes = _attributes(plan, design, places, around)
-    last = (_plain_keys(plan, table, design), _expiry(mapping, design, places))
-    steps = (*entries, attributes, *(step for step in last if step is not None))
-    fixed = {table.type_attribute: design.type, table.revision_attribute: mapping.revision}
+    at = f"{entity}.{parts.type}"
+    when = compile_conditions(parts.when, places)
+    base = compile_base_key(parts.base, places, around)
+    fixed = {part.name: part.value for part in parts.rest if isinstance(part, Fixed)}
+    (source_attribute,) = (part.name for part in parts.rest if isinstance(part, Source))
+    entries = [_entry(part, places, around) for part in parts.rest if isinstance(part, Entry)]
+    attributes = [part for part in parts.rest if isinstance(part, Attribute)]
+    expires = [_expiry(part, places, around) for part in parts.rest if isinstance(part, Expires)]
+    steps = (*entries, _attributes(attributes, places, around), *_typed(attributes), *expires)
 
     def make(row: Row, source: str) -> Item | None:
         if when is not None and not when(row):
@@ -227,7 +236,7 @@ def _maker(
         try:
             base(row, item)
             item.update(fixed)
-            item[table.source_attribute] = source
+            item[source_attribute] = source
             for step in steps:
                 step(row, item)
             _check_size(item)
@@ -238,52 +247,8 @@ def _maker(
     return make
 
 
-def attribute_names(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> tuple[str, ...]:
-    """Of all attributes that items of the design may have, but the ticket, in the order in which they are made."""
-    written = {**plan.entity.attributes, **design.attributes}
-    return (
-        *(attribute.name for attribute in table.key),
-        *(table.type_attribute, table.revision_attribute, table.source_attribute),
-        *(attribute.name for entry in design.entries for attribute in index_keys(table, entry)),
-        *(name for name in kept_columns(plan, design) if name not in written),
-        *written,
-        *([table.ttl] if design.expiry is not None and table.ttl else []),
-    )
-
-
-def index_keys(table: TableDesign, entry: IndexEntry) -> tuple[KeyAttribute, ...]:
-    """The attributes that an index entry writes: the index's own, without those of the table's key."""
-    index = next(index for index in table.indexes if index.name == entry.index)
-    return index.own_attributes(table)
-
-
-def _entries(
-    table: TableDesign, design: ItemDesign, places: Places, around: FilterContext
-) -> tuple[Step, ...]:
-    indexes = {index.name: index for index in table.indexes}
-    return tuple(
-        _entry(
-            table,
-            indexes[entry.index],
-            [
-                compile_key(template, attribute, places, around)
-                for attribute, template in zip(
-                    indexes[entry.index].own_attributes(table), entry.values, strict=True
-                )
-            ],
-            compile_conditions(entry.when, places),
-        )
-        for entry in design.entries
-    )
-
-
-def _entry(
-    table: TableDesign, index: Index, getters: Sequence[Compiled], when: Callable[[Row], bool] | None
-) -> Step:
-    parts = [
-        (attribute.name, get, _limit(index, attribute))
-        for attribute, get in zip(index.own_attributes(table), getters, strict=True)
-    ]
+def _entry(entry: Entry, places: Places, around: FilterContext) -> Step:
+    when, parts = compile_conditions(entry.when, places), _getters(entry.keys, places, around)
 
     def step(row: Row, item: Item) -> None:
         if when is not None and not when(row):
@@ -296,114 +261,52 @@ def _entry(
     return step
 
 
-def _limit(index: Index, attribute: KeyAttribute) -> int:
-    return PARTITION_KEY_BYTES if attribute in index.partition else SORT_KEY_BYTES
+def _attributes(parts: Sequence[Attribute], places: Places, around: FilterContext) -> Step:
+    getters = [(part, compile_value(part.value, places, around)) for part in parts]
+
+    def step(row: Row, item: Item) -> None:
+        for part, get in getters:
+            try:
+                value = get(row)
+            except RowError as error:
+                if part.kept:
+                    raise
+                raise RowError(f"{part.name}: {error}") from None
+            if value is not None:
+                item[part.name] = stored(value)
+
+    return step
 
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "number": (int, Decimal), "binary": (bytes,)}
 
 
-def _plain_keys(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> Step | None:
-    """Looks at plain attributes that are index keys by their name: DynamoDB takes no other type, and no empty one.
-
-    None where there are no such attributes.
-    """
-    names = watched_names(plan, table, design)
-    if not names:
-        return None
-    watched = [
-        (attribute.name, _PYTHON_TYPES[attribute.type], attribute.type, _limit(index, attribute))
-        for index in table.indexes
-        for attribute in index.own_attributes(table)
-        if attribute.name in names
-    ]
-
-    def step(row: Row, item: Item) -> None:
-        for name, types, called, limit in watched:
-            if name not in item:
-                continue
-            value = item[name]
-            if not isinstance(value, types) or isinstance(value, bool):
-                raise RowError(f"{name} is a key of an index, of type {called}; the value is of another type")
-            checked_key(name, value, limit)
-
-    return step
+def _typed(parts: Sequence[Attribute]) -> Iterator[Step]:
+    """Looks at plain attributes that are index keys by their name: DynamoDB takes no other type, and no empty one."""
+    for part in parts:
+        if part.key is not None:
+            yield partial(_need_type, part.name, *part.key)
 
 
-def watched_names(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> set[str]:
-    """Plain attributes of an item that are keys of an index by their names."""
-    written = {**plan.entity.attributes, **design.attributes}.keys() | set(kept_columns(plan, design))
-    return {one.name for index in table.indexes for one in index.own_attributes(table)} & written
+def _need_type(name: str, key: KeyAttribute, limit: int, _: Row, item: Item) -> None:
+    if name not in item:
+        return
+    value = item[name]
+    if not isinstance(value, _PYTHON_TYPES[key.type]) or isinstance(value, bool):
+        raise RowError(f"{name} is a key of an index, of type {key.type}; the value is of another type")
+    checked_key(name, value, limit)
 
 
-def _attributes(plan: EntityPlan, design: ItemDesign, places: Places, around: FilterContext) -> Step:
-    written = {**plan.entity.attributes, **design.attributes}
-    kept = [(name, places.columns[name]) for name in kept_columns(plan, design) if name not in written]
-    getters = compile_values(written, places, around)
-
-    def step(row: Row, item: Item) -> None:
-        for name, index in kept:
-            if row[index] is not None:
-                item[name] = stored(attribute(row[index]))
-        name = ""
-        try:
-            for name, get in getters:
-                value = get(row)
-                if value is not None:
-                    item[name] = stored(value)
-        except RowError as error:
-            raise RowError(f"{name}: {error}") from None
-
-    return step
-
-
-def _expiry(mapping: Mapping, design: ItemDesign, places: Places) -> Step | None:
-    """Puts the item's TTL into it; None where its design has none."""
-    get, name = compile_expiry(mapping, design, places), mapping.table.ttl
-    if get is None or name is None:
-        return None
+def _expiry(part: Expires, places: Places, around: FilterContext) -> Step:
+    """Puts the item's TTL into it."""
+    get = compile_expiry(part.expiry, places, around)
 
     def step(row: Row, item: Item) -> None:
         seconds = get(row)
         if seconds is not None:
-            item[name] = seconds
+            item[part.name] = seconds
 
     return step
-
-
-_YEAR_2200 = 7_258_118_400
-"""In seconds since 1970. A number beyond is of another unit, and its item would never expire."""
-
-
-def compile_expiry(
-    mapping: Mapping, design: ItemDesign, places: Places
-) -> Callable[[Row], int | None] | None:
-    """A function giving an item's TTL in epoch seconds, None where it has none; None where its design has none."""
-    expiry = design.expiry
-    if expiry is None or mapping.table.ttl is None:
-        return None
-    index = places.columns[expiry.path]
-    zone = ZoneInfo(mapping.timezone or "UTC")
-
-    def seconds(row: Row) -> int | None:
-        value = fitting(row[index])
-        if value is None:
-            return None
-        if not isinstance(value, int):
-            return epoch_seconds(value, zone) + expiry.days * 86_400
-        if value == 0 and expiry.zero == "never":
-            return None
-        if value // expiry.per_s >= _YEAR_2200:
-            what = "its TTL lies beyond the year 2200"
-            advice = (
-                "write unit: milliseconds if it counts those"
-                if expiry.per_s == 1
-                else "is it in milliseconds?"
-            )
-            raise RowError(f"{expiry.path}: {what}; {advice}")
-        return value // expiry.per_s + expiry.days * 86_400
-
-    return seconds
 
 
 def _check_size(item: Item) -> None:

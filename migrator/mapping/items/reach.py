@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from migrator.mapping.items.changes import image_places, needs_memory
 from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.items.items import Step, compile_base_key
+from migrator.mapping.items.program import base_key
 from migrator.mapping.items.rows import Places
 from migrator.mapping.items.scalars import NoFormError, Undecodable, of_column
 from migrator.mapping.items.values import Decoder, decoder
@@ -68,7 +69,7 @@ def _getter(
     decoders: Dict[str, Decoder],
     around: FilterContext,
 ) -> Callable[[Dict[str, Any]], ItemKey | None]:
-    base = compile_base_key(table, design, places, around)
+    base = compile_base_key(base_key(table, design), places, around)
     # Only the columns of this key: an undecodable column elsewhere must not refuse it.
     wanted = {path: decoders[path] for path in dict.fromkeys(paths_in(design.key))}
 

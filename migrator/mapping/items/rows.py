@@ -8,9 +8,10 @@ from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from migrator.mapping.items import values
-from migrator.mapping.items.filters import FILTERS, FilterContext
+from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds
 from migrator.mapping.items.scalars import NoFormError, Undecodable, of_column
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.items.values import Decoder, decoder, fitting, json_text
@@ -19,6 +20,7 @@ from migrator.mapping.model.mapping import (
     Condition,
     Const,
     Each,
+    Expiry,
     Expression,
     Filter,
     MapOf,
@@ -285,6 +287,36 @@ def _same(value: Any, allowed: Value) -> bool:
     if isinstance(value, (int, Decimal)) and isinstance(allowed, (int, Decimal)):
         return value == allowed
     return allowed is not None and values.text(value) == str(allowed)
+
+
+_YEAR_2200 = 7_258_118_400
+"""In seconds since 1970. A number beyond is of another unit, and its item would never expire."""
+
+
+def compile_expiry(expiry: Expiry, places: Places, around: FilterContext) -> Callable[[Row], int | None]:
+    """A function giving an item's TTL in epoch seconds, None where it has none."""
+    index = places.columns[expiry.path]
+    zone = ZoneInfo(around.timezone or "UTC")
+
+    def seconds(row: Row) -> int | None:
+        value = fitting(row[index])
+        if value is None:
+            return None
+        if not isinstance(value, int):
+            return epoch_seconds(value, zone) + expiry.days * 86_400
+        if value == 0 and expiry.zero == "never":
+            return None
+        if value // expiry.per_s >= _YEAR_2200:
+            what = "its TTL lies beyond the year 2200"
+            advice = (
+                "write unit: milliseconds if it counts those"
+                if expiry.per_s == 1
+                else "is it in milliseconds?"
+            )
+            raise RowError(f"{expiry.path}: {what}; {advice}")
+        return value // expiry.per_s + expiry.days * 86_400
+
+    return seconds
 
 
 def keeps_every_value(filters: tuple[Filter, ...]) -> bool:

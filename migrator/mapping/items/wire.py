@@ -170,6 +170,13 @@ _DECODERS: dict[str, Any] = {
 }
 
 
+def base64_text(value: Any) -> str:
+    """Binary values as JSON has them. Raises: TypeError for anything else."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(type(value).__name__)
+
+
 # ── How many bytes an item takes ──
 #
 # Source: AWS Developer Guide, "DynamoDB item sizes and formats".

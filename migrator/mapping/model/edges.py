@@ -67,7 +67,7 @@ class RowReader(Protocol):
     """Reads root rows by key, each call in its own snapshot, in part as the text of the server."""
 
     def raw_places(self, plan: EntityPlan) -> frozenset[int]:
-        """Places of the plan's slots that can be read raw (RAW_KINDS of mapping/items/encoder_columns.py)."""
+        """Places of the plan's slots that can be read raw (RAW_KINDS of mapping/items/program.py)."""
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the given keys, as many as there are, in any order."""

@@ -12,10 +12,10 @@ import orjson
 from migrator.mapping.capacity.collections import ItemCollections, Measured
 from migrator.mapping.capacity.design import narrower
 from migrator.mapping.capacity.reads import Call, CallReads, Reads, condition_text, reads_of
-from migrator.mapping.items.encoder_values import base64_text
 from migrator.mapping.items.items import CompiledEntity, project, stamp
 from migrator.mapping.items.wire import (
     ENTRY_OVERHEAD_BYTES,
+    base64_text,
     encode_item,
     entry_bytes,
     item_bytes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,9 @@ from migrator.mapping.difference.difference import Revision as Mapped
 from migrator.mapping.difference.faults import Compared, refusals
 from migrator.mapping.difference.steps import ANSWERED
 from migrator.mapping.items.encoder import compile_encoder
+from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.items.native import IS_NATIVE, PYTHON_ADVICE
+from migrator.mapping.items.program import python_alone
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import Rows
@@ -143,12 +146,23 @@ def choose_path(
         raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
     else:
         tell(_UNCAPTURED.format(why=unmarked[0], advice=unmarked[1]))
+    tell_by_python(session.checked.entities, tell)
     return PathChoice("" if installation is None else installation.id, edges, writer_lease)
 
 
 def _is_of_other_table(installation: Installation, session: JobSession) -> bool:
     job = installation.job
     return job != session.job.name and job not in control_state(session.target.store).jobs
+
+
+def tell_by_python(entities: Iterable[CompiledEntity], tell: Tell) -> None:
+    """Says which items the native executor does not make, and why."""
+    if not IS_NATIVE:
+        tell(f"items: made by Python, {PYTHON_ADVICE}")
+        return
+    for entity in entities:
+        if why := python_alone(entity.mapping, entity.plan):
+            tell(f"items of {entity.name}: made by Python, because {why}")
 
 
 def tell_unverified(session: JobSession, installation: Installation, tell: Tell) -> None:

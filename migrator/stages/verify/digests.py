@@ -24,10 +24,9 @@ from typing import Any, TypeAlias
 import orjson
 
 from migrator.mapping.items.encoder import TextEncoder, compile_texts, encode_texts, text_in_order
-from migrator.mapping.items.encoder_text import Orders
-from migrator.mapping.items.encoder_values import base64_text
-from migrator.mapping.items.items import CompiledEntity, attribute_names, row_key
-from migrator.mapping.items.wire import decode, decode_item, encode, encode_item
+from migrator.mapping.items.items import CompiledEntity, row_key
+from migrator.mapping.items.program import Orders, parts_of
+from migrator.mapping.items.wire import base64_text, decode, decode_item, encode, encode_item
 from migrator.mapping.model.edges import Found, ItemStore, RawPage, WiredItem
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.mapping import ItemDesign
@@ -67,8 +66,8 @@ class Canonical:
 
     def __init__(self, entity: CompiledEntity, design: ItemDesign, encoder: TextEncoder | None) -> None:
         table, plan = entity.table, entity.plan
-        names = (*attribute_names(plan, table, design), table.ticket_attribute)
-        lists = {} if encoder is None else encoder.names_in_lists
+        names = (*parts_of(entity.mapping, plan, design).names, table.ticket_attribute)
+        lists = {} if encoder is None else encoder.program.names_in_lists
         self._type = design.type
         self.orders: dict[tuple[str, ...], Sequence[str]] = {
             (design.type,): names,
@@ -77,7 +76,9 @@ class Canonical:
         self.summed = tuple(summed(plan, design))
         """The attributes that plain SQL adds up too."""
         in_lists = {name for inner in lists.values() for name in inner}
-        self.may_have_maps = encoder is None or encoder.may_have_maps or not in_lists.isdisjoint(self.summed)
+        self.may_have_maps = (
+            encoder is None or encoder.program.may_have_maps or not in_lists.isdisjoint(self.summed)
+        )
         self.is_learned = False
         self._lock = Lock()
         self._fixed = {
@@ -532,7 +533,7 @@ def match_rows(
     entity, source = encoder.entity, encoder.entity.table.source_attribute
     page = encode_texts(encoder, rows)
     texts = [text for text, _ in page.items]
-    if encoder.may_have_maps:
+    if encoder.program.may_have_maps:
         texts = list(map(sorted_where_maps, texts))
     missing = digests.match_all(digests.of_all(texts), places)
     has_ttl = entity.table.ttl is not None

@@ -26,7 +26,7 @@ from migrator.features.bulk.export import (
 )
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
-from migrator.mapping.items.encoder import Encoder, compile_encoder, leave
+from migrator.mapping.items.encoder import Encoder, compile_encoder
 from migrator.mapping.model.files import MANIFEST, Manifest
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.table import source_text
@@ -99,7 +99,8 @@ class Shop:
         by_name = {entity.name: entity for entity in entities}
         claims = Claims(journal, self.source, by_name, self.checked.unproved, "place", memory=None)
         encoders = {
-            entity.name: compile_encoder(entity) if encodes else Encoder(entity, leave) for entity in entities
+            entity.name: compile_encoder(entity) if encodes else Encoder(entity, "", None)
+            for entity in entities
         }
         alone = FastPath(ItemLines(), claims, encoders, time.time, no_fence, None, None, frozenset())
         path = ExportPath(alone, files, pages_folder(self.run()))

@@ -1,14 +1,11 @@
-"""The generated function of an entity: what it looks like, and what it leaves to items_for(). Equality: tests/golden/heart.py."""
+"""The program of an entity: what it looks like, and what its native executor leaves to items_for(). Equality: tests/golden/heart.py."""
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import random
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -21,8 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
-from migrator.mapping.items.encoder_columns import RAW_KINDS
-from migrator.mapping.items.encoder_values import piece
+from migrator.mapping.items.program import RAW_KINDS, program_lines
 from migrator.mapping.model.edges import RawPage
 from migrator.runtime.errors import MappingError, RowError
 from tests import pins
@@ -47,9 +43,10 @@ NOW_S = 1.0e9
 
 
 def left_by(made: Encoder, row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """The row where the function has no code for it."""
+    """The row where the native executor leaves it."""
     left: list[tuple[Any, ...]] = []
-    made.encode([row], 0, "}", 0, [], left.append)
+    assert made.native is not None
+    made.native.encode([row], 0, b"}", 0, [], left.append)
     return left
 
 
@@ -61,11 +58,10 @@ def encoder() -> Encoder:
     return compile_encoder(heart.entity(TEXT, USERS))
 
 
-def test_the_code_is_readable_and_names_columns() -> None:
-    code = encoder().code
-    assert code == pins.text()
-    for line in ('# "name"', "f'USER#{t0.zfill(6)}'", """f',"SK":{{"S":"NAME#{q1[1:-1]}"}}'"""):
-        assert line in code, code
+def test_the_program_is_readable() -> None:
+    program = encoder().program
+    assert not isinstance(program, str)
+    assert "\n".join(program_lines(program)) == pins.text()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +97,7 @@ def test_rows_of_plain_values_need_no_reference(row: tuple[Any, ...]) -> None:
         (1, "x", None, float("nan"), None),
     ],
 )
-def test_what_has_no_code_is_refused_in_the_words_of_the_reference(row: tuple[Any, ...]) -> None:
+def test_what_is_left_is_refused_in_the_words_of_the_reference(row: tuple[Any, ...]) -> None:
     made = encoder()
     page = encode_page(made, read([row, (7, "Bea", None, None, None)]), 0, NOW_S)
     assert [finding.kind for finding in page.refused] == ["refused"]
@@ -111,28 +107,21 @@ def test_what_has_no_code_is_refused_in_the_words_of_the_reference(row: tuple[An
     assert str(caught.value) == page.refused[0].reason
 
 
-def test_no_value_of_a_row_comes_into_the_code() -> None:
-    made = encoder()
-    before = made.code
-    assert not left_by(made, (1, "secret", None, None, None))
-    assert made.code == before
-
-
-def test_names_and_constants_of_a_mapping_are_no_code() -> None:
+def test_names_and_constants_of_a_mapping_are_no_operations() -> None:
     hostile = "\"'{}\\\n#');import os"
     schema = heart.facts(heart.table("t", {"id": "integer!", hostile: "text"}))
     key = json.dumps(["T#{id}", hostile.replace("{", "{{").replace("}", "}}")])
     attributes = json.dumps({"other": {"const": hostile}, hostile + "2": "id"})
     text = f"entities: {{t: {{items: {{T: {{key: {key}, keep: all, attributes: {attributes}}}}}}}}}"
     entity = heart.entity(text, schema)
-    assert compile_encoder(entity).code
+    assert not isinstance(compile_encoder(entity).program, str)
     heart.both_ways(entity, (1, "x"))
 
 
 @pytest.mark.parametrize("attributes", ["{GSI1PK: name}", "{story: {from: name, to: s3}}"])
-def test_items_that_need_more_have_no_code(attributes: str) -> None:
+def test_items_that_need_more_have_no_program(attributes: str) -> None:
     text = TEXT.replace("        GSI1:", f"        attributes: {attributes}\n        #")
-    assert compile_encoder(heart.entity(text, USERS)).code == ""
+    assert compile_encoder(heart.entity(text, USERS)).program == pins.text()
 
 
 def test_expired_items_are_left_out_and_counted() -> None:
@@ -240,7 +229,7 @@ def test_bounds_of_a_list_hold(words: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("child", [(-1, None, "x", None), (1, "x", None, None), (1, None, "\ud800", None)])
-def test_a_child_that_has_no_code_leaves_its_row_to_the_reference(child: tuple[Any, ...]) -> None:
+def test_a_child_that_no_operation_takes_leaves_its_row_to_the_reference(child: tuple[Any, ...]) -> None:
     made, places = orders("order_by: [n]")
     row = order(places, {**WHOLE, "lines": (LINE, child)})
     assert left_by(made, row) == [row]
@@ -271,35 +260,6 @@ entities:
     stops = item["stops"]
     assert isinstance(stops, list)
     assert stops[0] == dict.fromkeys((" decode1", "(decode1(d1)"), "2026-01-02T00:00:00.000000") | {"n": 1}
-
-
-class _Loop:
-    """Freed by the garbage collector alone, which runs code then, and lets another thread go on."""
-
-    def __init__(self) -> None:
-        self.me = self
-
-    def __del__(self) -> None:
-        sum(range(50))
-
-
-def test_threads_write_encoders_at_the_same_time() -> None:
-    """With ast.parse one would fail before CPython 3.11.8 ("AST constructor recursion depth mismatch")."""
-
-    def write(number: int) -> None:
-        for _ in range(300):
-            _Loop()
-            piece("name", "{a}" + "x" * 20 + "{b}")
-
-    switch_s, often = sys.getswitchinterval(), gc.get_threshold()
-    sys.setswitchinterval(1e-6)
-    gc.set_threshold(5, 1, 1)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(write, range(4)))
-    finally:
-        sys.setswitchinterval(switch_s)
-        gc.set_threshold(*often)
 
 
 EXAMPLES = int(os.environ.get("MIGRATOR_TEST_EXAMPLES", "50"))

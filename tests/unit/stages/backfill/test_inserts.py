@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from migrator.mapping.items.encoder import Encoder, leave
+from migrator.mapping.items.encoder import Encoder
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import EncodedItem
@@ -94,7 +94,7 @@ def by_items(shop: Shop) -> None:
     """Lets items_for() make all items."""
     entities = shop.refresh.entities.values()
     for entity in entities:
-        entity.__dict__["encoder"] = Encoder(entity.compiled, leave)
+        entity.__dict__["encoder"] = Encoder(entity.compiled, "", None)
 
 
 @pytest.mark.parametrize("prepare", WORLDS)
@@ -104,7 +104,7 @@ def test_a_page_of_generated_code_is_the_page_of_items_for(
 ) -> None:
     reference, shop = shop_with(prepare), shop_with(prepare)
     by_items(reference)
-    assert shop.refresh.entities[name].encoder.code
+    assert shop.refresh.entities[name].encoder.native
     paths = [ConditionalPath(one.refresh, one.open_findings, {}) for one in (reference, shop)]
     assert copied(shop, paths[1], name) == copied(reference, paths[0], name)
     assert shop.store.items == reference.store.items

@@ -8,9 +8,8 @@ import orjson
 import pytest
 
 from migrator.mapping.items.encoder import compile_texts, encode_texts
-from migrator.mapping.items.encoder_values import base64_text
 from migrator.mapping.items.items import items_for
-from migrator.mapping.items.wire import encode_item
+from migrator.mapping.items.wire import base64_text, encode_item
 from migrator.mapping.model.edges import RawPage, WiredItem
 from migrator.stages.verify.digests import Canonical, learn_and_check, sorted_where_maps
 from tests.golden import heart
@@ -65,7 +64,7 @@ def of_rows(canonical: Canonical) -> list[bytes]:
     assert encoder is not None
     page = encode_texts(encoder, RawPage(ROWS))
     texts = [text for text, _ in page.items]
-    return list(map(sorted_where_maps, texts)) if encoder.may_have_maps else texts
+    return list(map(sorted_where_maps, texts)) if encoder.program.may_have_maps else texts
 
 
 @pytest.fixture

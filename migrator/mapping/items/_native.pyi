@@ -1,0 +1,27 @@
+"""The native executor of item programs (native.c), which is there where a compiler was."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+class Program:
+    def __new__(
+        cls,
+        columns: tuple[Any, ...],
+        key: tuple[bytes, int, tuple[int, ...], Callable[[Any], str]],
+        items: tuple[Any, ...],
+        row_type: type[tuple[Any, ...]],
+        leaving: tuple[type[BaseException], ...],
+        most_bytes: int,
+        /,
+    ) -> Program: ...
+    def encode(
+        self,
+        rows: Sequence[Any],
+        ticket: int,
+        end: bytes,
+        end_bytes: int,
+        items: list[Any],
+        left: Callable[[Any], None],
+        /,
+    ) -> None: ...
+    def texts(self, rows: Sequence[Any], items: list[Any], left: Callable[[Any], None], /) -> None: ...

@@ -1,0 +1,15 @@
+"""The native executor of item programs, where it is installed: without a compiler the package is built without it."""
+
+from __future__ import annotations
+
+try:
+    from migrator.mapping.items import _native
+except ImportError:
+    _native = None  # type: ignore[assignment]
+
+__all__ = ["EXECUTOR", "IS_NATIVE", "PYTHON_ADVICE", "_native"]
+
+IS_NATIVE = _native is not None
+EXECUTOR = "native" if IS_NATIVE else "Python"
+"""What runs item programs here."""
+PYTHON_ADVICE = "some ten times slower; a wheel, or gcc when it is installed, brings the native executor"

@@ -1,0 +1,577 @@
+"""Item programs: what rows of an entity become, as lists of operations that are data.
+
+A mapping is compiled once. `parts_of` lists the parts of each item; items_for() makes functions of them (items.py), and
+`compile_program` makes the flat operations that the native executor runs (native.c). Neither knows more of a mapping.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import orjson
+
+from migrator.mapping.items.filters import FilterContext
+from migrator.mapping.items.rows import (
+    Places,
+    compile_conditions,
+    compile_expiry,
+    compile_key,
+    compile_value,
+    decoding_steps,
+    places_of,
+)
+from migrator.mapping.items.templates import format_width
+from migrator.mapping.items.values import attribute, decoder, stored, text
+from migrator.mapping.items.wire import base64_text, encode_value, text_bytes
+from migrator.mapping.model.facts import EntityPlan, Kind, KindName, kept_columns
+from migrator.mapping.model.mapping import (
+    Condition,
+    Const,
+    Each,
+    Expiry,
+    Expression,
+    IndexEntry,
+    ItemDesign,
+    Ref,
+    Stored,
+    Template,
+    paths_in,
+)
+from migrator.mapping.model.mapping import Mapping as Mapped
+from migrator.mapping.model.table import (
+    CLIMB_LEVELS,
+    PARTITION_KEY_BYTES,
+    SORT_KEY_BYTES,
+    KeyAttribute,
+    TableDesign,
+    Value,
+)
+
+# ── The parts of an item, in the order in which it has them ──
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """An attribute that all items of the type have alike."""
+
+    name: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What names the row: the entity and the row's key."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key attribute; `limit`: the bytes that DynamoDB takes at most."""
+
+    attribute: KeyAttribute
+    template: Template
+    limit: int
+
+    @property
+    def name(self) -> str:
+        return self.attribute.name
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The key attributes of an index: all of them, or none where one is NULL or a condition does not hold."""
+
+    keys: tuple[Key, ...]
+    when: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Any other attribute, left out where it is NULL. `kept`: a column of the row under its own name. `key`: of an index
+    that has this name, with its limit; it has a type then, and is not empty."""
+
+    name: str
+    value: Expression
+    kept: bool = False
+    key: tuple[KeyAttribute, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expires:
+    """The TTL in epoch seconds."""
+
+    name: str
+    expiry: Expiry
+
+
+ItemPart: TypeAlias = Fixed | Source | Key | Entry | Attribute | Expires
+
+
+@dataclass(frozen=True, slots=True)
+class ItemParts:
+    """An item type: its base key, and what follows it. It is there where all conditions hold."""
+
+    type: str
+    when: tuple[Condition, ...]
+    base: tuple[Key, ...]
+    rest: tuple[ItemPart, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all attributes that it may have, but the ticket."""
+        return tuple(_names([*self.base, *self.rest]))
+
+    @property
+    def index_keys(self) -> frozenset[str]:
+        """Plain attributes that are keys of an index by their names."""
+        return frozenset(part.name for part in self.rest if isinstance(part, Attribute) and part.key)
+
+
+def _names(parts: Iterable[ItemPart]) -> Iterator[str]:
+    for part in parts:
+        yield from (key.name for key in part.keys) if isinstance(part, Entry) else (part.name,)
+
+
+def base_key(table: TableDesign, design: ItemDesign) -> tuple[Key, ...]:
+    limits = (PARTITION_KEY_BYTES, SORT_KEY_BYTES)
+    return tuple(Key(*one) for one in zip(table.key, design.key, limits, strict=False))
+
+
+def parts_of(mapping: Mapped, plan: EntityPlan, design: ItemDesign) -> ItemParts:
+    table = mapping.table
+    return ItemParts(
+        design.type,
+        design.when,
+        base_key(table, design),
+        (
+            Fixed(table.type_attribute, design.type),
+            Fixed(table.revision_attribute, mapping.revision),
+            Source(table.source_attribute),
+            *(_entry(table, entry) for entry in design.entries),
+            *_attributes(table, plan, design),
+            *([Expires(table.ttl, design.expiry)] if design.expiry and table.ttl else []),
+        ),
+    )
+
+
+def _entry(table: TableDesign, entry: IndexEntry) -> Entry:
+    """Without the attributes of the table's own key."""
+    index = next(index for index in table.indexes if index.name == entry.index)
+    own = index.own_attributes(table)
+    limits = [PARTITION_KEY_BYTES if one in index.partition else SORT_KEY_BYTES for one in own]
+    return Entry(tuple(Key(*one) for one in zip(own, entry.values, limits, strict=True)), entry.when)
+
+
+def _attributes(table: TableDesign, plan: EntityPlan, design: ItemDesign) -> Iterator[Attribute]:
+    keys = {
+        one.name: (one, PARTITION_KEY_BYTES if one in index.partition else SORT_KEY_BYTES)
+        # Of a name that is both, the sort key's limit, which is the smaller one, comes last.
+        for index in sorted(table.indexes, key=lambda index: bool(index.sort))
+        for one in index.own_attributes(table)
+    }
+    written = {**plan.entity.attributes, **design.attributes}
+    for name in kept_columns(plan, design):
+        if name not in written:
+            yield Attribute(name, Ref((name,)), kept=True, key=keys.get(name))
+    for name, expression in written.items():
+        yield Attribute(name, expression, key=keys.get(name))
+
+
+# ── The flat operations of an entity: what native.c runs ──
+
+Orders: TypeAlias = Mapping[tuple[str, ...], Sequence[str]]
+"""Names in the order in which they are wanted, others behind: those of an item's attributes by its type, and those in the
+maps of a list by the type and the list's name."""
+
+RAW_KINDS: frozenset[KindName] = frozenset({"integer", "number", "date", "time", "timestamp", "uuid"})
+"""Kinds that a raw text may be given of: numbers as digits, moments in ISO form (with a zone: in UTC, with +00 or
+nothing behind them), UUIDs as items have them; or any other text, which leaves its row to items_for()."""
+_KEY_TEXTS: frozenset[KindName] = frozenset({"integer", "text", "uuid", "date", "time", "timestamp"})
+"""Kinds whose text an operation puts into a key."""
+_WITH_MAPS: frozenset[KindName] = frozenset({"json", "list", "map", "plain", "unknown"})
+
+Operation: TypeAlias = tuple[str, bytes, int, int, tuple[Any, ...]]
+"""What it does, the name as JSON with a comma before it and a colon behind it (of a literal: all of it), the bytes that
+DynamoDB counts for that, the attribute's rank in the order that is asked for, and what else it takes:
+
+- `literal`, `source`: nothing.
+- `column`: the place of a column.
+- `template`: the parts of a text: UTF-8, or (a place, the width to which its digits are padded or 0).
+- `key`: such parts, the most bytes that the key takes, whether it is of the base key.
+- `call`: a function of the decoded row that gives (value, JSON, bytes) or None; `expiry`: the same of the TTL.
+- `key_call`: such a function, the most bytes, whether it is of the base key.
+- `entry`: a condition or None, and of how many operations that follow all or none are done.
+- `each`: the place of a list, a child's Program, at most how many children (-1: any), how many of them are taken (-1: all).
+"""
+
+ColumnOperation: TypeAlias = tuple[str, int, Callable[[Any], Any] | None, Callable[[Any], Any] | None]
+"""How a place of a row is read: the form, a number's decimals (-1: any), a function that gives (JSON, bytes, text) of a
+value in another form (None: its row is left), and one that decodes it for functions of the row (None: none reads it)."""
+
+
+@dataclass(frozen=True)
+class ItemProgram:
+    """What makes the items of one type. `when`: of the decoded row; None: always."""
+
+    type: str
+    when: Callable[[Any], bool] | None
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What makes an entity's items. `raw`: places of a row that are read as the server's own text. `key_places`: of the
+    row's key. `may_have_maps`: whether items may hold maps beside those of lists, which are in no certain order;
+    `names_in_lists`: those of the maps of lists, by type and list."""
+
+    entity: str
+    paths: tuple[str, ...]
+    columns: tuple[ColumnOperation, ...]
+    items: tuple[ItemProgram, ...]
+    key_places: tuple[int, ...]
+    raw: frozenset[int] = frozenset()
+    may_have_maps: bool = False
+    names_in_lists: Orders = field(default_factory=dict)
+
+    @property
+    def key_place(self) -> int:
+        """The place of a key that is one integer, whose text is known; -1 for any other."""
+        (place, *others) = self.key_places or (-1,)
+        return place if place >= 0 and not others and self.columns[place][0] == "integer" else -1
+
+
+def compile_program(
+    mapping: Mapped,
+    plan: EntityPlan,
+    offered: AbstractSet[int] = frozenset(),
+    orders: Orders | None = None,
+) -> Program | str:
+    """The program of an entity, in the order of names that is asked for; where operations do not make its items, why not.
+    `offered`: places that can be read raw."""
+    designs = [parts_of(mapping, plan, design) for design in plan.entity.items]
+    return _beyond(plan, designs) or _Compiler(mapping, plan, offered, orders).program(designs)
+
+
+def python_alone(mapping: Mapped, plan: EntityPlan) -> str:
+    """Why items_for() makes all items of the entity; '' where a program does."""
+    return _beyond(plan, [parts_of(mapping, plan, design) for design in plan.entity.items])
+
+
+def _beyond(plan: EntityPlan, designs: Sequence[ItemParts]) -> str:
+    """What no operation does, '' where there is nothing of it."""
+    parts = [part for design in designs for part in design.rest if isinstance(part, Attribute)]
+    if plan.transformed or plan.entity.transform:
+        return "it has a transform"
+    if any(isinstance(part.value, Stored) for part in parts):
+        return "it keeps values in S3"
+    if indexed := [part.name for part in parts if part.key]:
+        return f"its attribute {indexed[0]} is a key of an index"
+    if any(len(set(design.names)) < len(design.names) for design in designs):
+        return "two of its attributes have one name"
+    return ""
+
+
+class _Compiler:
+    def __init__(
+        self, mapping: Mapped, plan: EntityPlan, offered: AbstractSet[int], orders: Orders | None
+    ) -> None:
+        self.mapping = mapping
+        self.plan = plan
+        self.offered = offered
+        self.orders = orders
+        self.row = _Tuple(mapping, places_of(plan), _kinds_of_row(plan))
+        self.names_in_lists: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self.in_lists: set[int] = set()
+        self.may_have_maps = False
+
+    def program(self, designs: Sequence[ItemParts]) -> Program:
+        places = self.row.places
+        key_places = tuple(places.columns[column.name] for column in self.plan.key)
+        is_integer = len(key_places) == 1 and self.row.kinds[key_places[0]].name == "integer"
+        if not is_integer:
+            self.row.decoded.update(key_places)
+        items = tuple(map(self._item, designs))
+        steps = [decode for _, decode in decoding_steps(self.plan)]
+        raw = frozenset(self.offered) & frozenset(self.row.kinds) - self.row.decoded
+        columns = tuple(self._place(place, decode, raw) for place, decode in enumerate(steps))
+        return Program(
+            self.plan.entity.name,
+            tuple(path for path, _ in decoding_steps(self.plan)),
+            columns,
+            items,
+            key_places,
+            raw,
+            self.may_have_maps,
+            self.names_in_lists,
+        )
+
+    def _place(self, place: int, decode: Callable[[Any], Any], raw: AbstractSet[int]) -> ColumnOperation:
+        kind, is_decoded = self.row.kinds.get(place), place in self.row.decoded
+        if kind is not None:
+            return _column(kind, place in raw, decode if is_decoded else None)
+        # A list that operations read is read child by child; of another one it is only seen whether it can be decoded.
+        return "list", -1, None, decode if is_decoded or place not in self.in_lists else None
+
+    def _item(self, design: ItemParts) -> ItemProgram:
+        when = self.row.condition(design.when)
+        order = (self.orders or {}).get((design.type,), ())
+        ranks = {name: rank for rank, name in enumerate(order)}
+        operations: list[Operation] = [self._key(key, ranks, is_base=True) for key in design.base]
+        for part in design.rest:
+            operations += self._part(design.type, part, ranks)
+        if self.orders is not None:
+            ticket = self.mapping.table.ticket_attribute
+            operations.append(_literal(ticket, _NO_TICKET, ranks.get(ticket, len(ranks))))
+        return ItemProgram(design.type, when, tuple(_joined(operations, self.orders is None)))
+
+    def _part(self, type_: str, part: ItemPart, ranks: Mapping[str, int]) -> Iterator[Operation]:
+        row, rank = self.row, len(ranks)
+        if isinstance(part, Fixed):
+            yield _literal(part.name, part.value, ranks.get(part.name, rank))
+        elif isinstance(part, Source):
+            yield ("source", *_name(part.name), ranks.get(part.name, rank), ())
+        elif isinstance(part, Key):
+            yield self._key(part, ranks, is_base=False)
+        elif isinstance(part, Entry):
+            yield ("entry", b"", 0, 0, (row.condition(part.when), len(part.keys)))
+            for key in part.keys:
+                yield self._key(key, ranks, is_base=False)
+        elif isinstance(part, Expires):
+            seconds = compile_expiry(part.expiry, row.places, row.around)
+            call = row.called(seconds, [part.expiry.path])
+            yield ("expiry", *_name(part.name), ranks.get(part.name, rank), (call,))
+        elif isinstance(part.value, Each):
+            yield self._each(type_, part.name, part.value, ranks.get(part.name, rank))
+        else:
+            yield from self._attribute(row, part.name, part.value, ranks.get(part.name, rank))
+
+    def _attribute(
+        self, row: _Tuple, name: str, expression: Expression, rank: int, *, in_list: bool = False
+    ) -> Iterator[Operation]:
+        if isinstance(expression, Const):
+            if expression.value is not None:
+                self.may_have_maps |= isinstance(expression.value, (dict, list)) and not in_list
+                yield _literal(name, expression.value, rank)
+            return
+        place = row.plain_column(expression)
+        if place is not None:
+            self.may_have_maps |= row.kinds[place].name in _WITH_MAPS and not in_list
+            yield ("column", *_name(name), rank, (place,))
+            return
+        parts = row.text(expression) if isinstance(expression, Template) else None
+        if parts is not None:
+            yield ("template", *_name(name), rank, (parts,))
+            return
+        self.may_have_maps |= not isinstance(expression, Template) and not in_list
+        value = compile_value(expression, row.places, row.around)
+        yield ("call", *_name(name), rank, (row.called(value, paths_in([expression])),))
+
+    def _key(self, key: Key, ranks: Mapping[str, int], *, is_base: bool) -> Operation:
+        rank, row = ranks.get(key.name, len(ranks)), self.row
+        parts = row.text(key.template) if key.attribute.type == "text" else None
+        if parts is not None:
+            return ("key", *_name(key.name), rank, (parts, key.limit, is_base))
+        value = compile_key(key.template, key.attribute, row.places, row.around)
+        call = row.called(value, paths_in([key.template]))
+        return ("key_call", *_name(key.name), rank, (call, key.limit, is_base))
+
+    def _each(self, type_: str, name: str, each: Each, rank: int) -> Operation:
+        place, places = self.row.places.lists[each.collection]
+        self.in_lists.add(place)
+        plan = self.plan.collections[place - len(self.plan.slots)]
+        child = _Tuple(self.mapping, places, dict(enumerate(slot.column.kind for slot in plan.slots)))
+        self.names_in_lists[type_, name] = tuple(each.attributes)
+        order = (self.orders or {}).get((type_, name), ())
+        ranks = {field_name: number for number, field_name in enumerate(order)}
+        fields = sorted(each.attributes.items(), key=lambda one: ranks.get(one[0], len(ranks)))
+        operations = [
+            operation
+            for field_name, expression in fields
+            for operation in self._attribute(child, field_name, expression, 0, in_list=True)
+        ]
+        made = Program(
+            name,
+            tuple(slot.path for slot in plan.slots),
+            tuple(
+                _column(kind, False, decoder(kind) if number in child.decoded else None)
+                for number, kind in child.kinds.items()
+            ),
+            (ItemProgram("", None, tuple(operations)),),
+            (),
+        )
+        climb = plan.collection.kind == "climb"
+        most = CLIMB_LEVELS if climb else plan.collection.at_most
+        first = None if climb else plan.collection.first
+        return ("each", *_name(name), rank, (place, made, *(-1 if n is None else n for n in (most, first))))
+
+
+_NO_TICKET = 0
+"""In items of which the text alone is wanted."""
+
+
+@dataclass
+class _Tuple:
+    """What operations read of one tuple: a row, or a child of a list. `decoded`: places that functions read."""
+
+    mapping: Mapped
+    places: Places
+    kinds: dict[int, Kind]
+    decoded: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.around = FilterContext(self.mapping.table.separator, self.mapping.maps, self.mapping.timezone)
+
+    def condition(self, conditions: tuple[Condition, ...]) -> Callable[[Any], bool] | None:
+        self.read(condition.path for condition in conditions)
+        return compile_conditions(conditions, self.places)
+
+    def read(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if path in self.places.columns:
+                self.decoded.add(self.places.columns[path])
+            else:
+                self.decoded.add(self.places.lists[path.partition(".")[0]][0])
+
+    def called(self, function: Callable[[Any], Any], paths: Iterable[str]) -> Callable[[Any], Any]:
+        """The function as an operation calls it."""
+        self.read(paths)
+
+        def call(row: Any) -> tuple[Any, bytes, int] | None:
+            value = function(row)
+            return None if value is None else (value, *_json(stored(value)))
+
+        return call
+
+    def plain_column(self, expression: Expression) -> int | None:
+        """The place of the column that it is, as it is."""
+        if not isinstance(expression, Ref) or len(expression.paths) != 1:
+            return None
+        if expression.filters or expression.format is not None:
+            return None
+        place = self.places.columns.get(expression.paths[0])
+        return place if place in self.kinds else None
+
+    def text(self, template: Template) -> tuple[bytes | tuple[int, int], ...] | None:
+        """The parts of a text; None where one of them needs a function."""
+        parts: list[bytes | tuple[int, int]] = []
+        for part in template.parts:
+            if isinstance(part, str):
+                parts.append(part.encode())
+                continue
+            place = self.places.columns.get(part.paths[0])
+            kind = self.kinds.get(-1 if place is None else place)
+            if len(part.paths) != 1 or part.filters or place is None or kind is None:
+                return None
+            width, decimals = format_width(part.format) if part.format else (0, 0)
+            if kind.name not in _KEY_TEXTS or decimals or (part.format and kind.name != "integer"):
+                return None
+            parts.append((place, width))
+        return tuple(parts)
+
+
+def _kinds_of_row(plan: EntityPlan) -> dict[int, Kind]:
+    """By place, of its columns and of the aggregates of its collections."""
+    kinds = dict(enumerate(slot.column.kind for slot in plan.slots))
+    for place, one in enumerate(plan.collections, start=len(plan.slots)):
+        if not one.collection.is_list:
+            declared = one.column.kind if one.column else Kind("unknown")
+            kinds[place] = Kind("integer") if one.collection.kind == "count" else declared
+    return kinds
+
+
+_FORMS: dict[KindName, str] = {
+    "integer": "integer",
+    "number": "number",
+    "float": "number",
+    "text": "text",
+    "uuid": "uuid",
+    "boolean": "boolean",
+    "date": "date",
+    "time": "time",
+    "timestamp": "timestamp",
+    "binary": "binary",
+}
+
+
+def _column(kind: Kind, is_raw: bool, decode: Callable[[Any], Any] | None) -> ColumnOperation:
+    form = "other" if kind.single else _FORMS.get(kind.name, "other")
+    if is_raw and form == "timestamp" and kind.zone:
+        form = "zoned"
+    scale = kind.scale if kind.name == "number" and kind.scale is not None else -1
+    return form, scale, None if is_raw else _by_decoder(kind), decode
+
+
+def _by_decoder(kind: Kind) -> Callable[[Any], tuple[bytes, int, str | None]]:
+    decode, has_text = decoder(kind), kind.name in _KEY_TEXTS
+
+    def value(raw: Any) -> tuple[bytes, int, str | None]:
+        decoded = decode(raw)
+        return (*_json(stored(attribute(decoded))), text(decoded) if has_text else None)
+
+    return value
+
+
+def _json(value: Value) -> tuple[bytes, int]:
+    """A value as JSON in DynamoDB's form, and its bytes."""
+    wired, size = encode_value(value)
+    return orjson.dumps(wired, default=base64_text), size
+
+
+def _name(name: str) -> tuple[bytes, int]:
+    return f",{json.dumps(name, ensure_ascii=False)}:".encode(), text_bytes(name)
+
+
+def _literal(name: str, value: Value, rank: int) -> Operation:
+    made, size = _name(name)
+    text_, value_size = _json(value)
+    return "literal", made + text_, size + value_size, rank, ()
+
+
+def _joined(operations: Iterable[Operation], is_whole: bool) -> Iterator[Operation]:
+    """Literals that follow each other as one, where no order is asked for."""
+    held: Operation | None = None
+    for operation in operations:
+        if is_whole and held and operation[0] == held[0] == "literal":
+            held = ("literal", held[1] + operation[1], held[2] + operation[2], held[3], ())
+            continue
+        if held:
+            yield held
+        held = operation
+    if held:
+        yield held
+
+
+def program_lines(program: Program, before: str = "") -> Iterator[str]:
+    """The program as text, an operation a line."""
+    for path, (form, scale, _, decode) in zip(program.paths, program.columns, strict=True):
+        decimals = f", {scale} decimals" if scale >= 0 else ""
+        yield f"{before}{path}: {form}{decimals}{', decoded' if decode else ''}"
+    for item in program.items:
+        if item.type:
+            yield f"{before}{item.type}{', if a condition holds' if item.when else ''}"
+        for code, name, size, _, more in item.operations:
+            shown = [_operand(one, program.paths, code) for one in more if not isinstance(one, Program)]
+            yield "  ".join([f"{before}  {code:<8}", name.decode(), *shown, f"{size} bytes"]).replace(
+                "    ", "  "
+            )
+            for child in more:
+                if isinstance(child, Program):
+                    yield from program_lines(child, before + "    ")
+
+
+def _operand(given: Any, paths: Sequence[str], code: str) -> str:
+    if isinstance(given, tuple):
+        return " ".join(
+            json.dumps(part.decode(), ensure_ascii=False)
+            if isinstance(part, bytes)
+            else f"{{{paths[part[0]]}{f':0{part[1]}' if part[1] else ''}}}"
+            for part in given
+        )
+    if code == "column":
+        return f"{{{paths[given]}}}"
+    return "function" if callable(given) else str(given)
