@@ -33,7 +33,7 @@ help: ## list the targets
 setup: $(STAMP) ## install everything into .venv, from the lock alone
 
 # The stamp is written last: an installation that broke off is repeated.
-$(STAMP): requirements.lock pyproject.toml migrator/mapping/items/native.c
+$(STAMP): requirements.lock pyproject.toml migrator/mapping/items/_native.pyx
 	@PYTHON=$(PYTHON) $(STAGE) setup .ci/setup $(VENV)
 	@touch $@
 

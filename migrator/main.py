@@ -35,7 +35,6 @@ from migrator.features.recover.commands import recover
 from migrator.features.removal.commands import clean, decommission
 from migrator.features.report.commands import report
 from migrator.features.revisions.commands import migrate_mapping
-from migrator.mapping.items.native import EXECUTOR
 from migrator.runtime.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 
 SECTIONS = {
@@ -48,15 +47,28 @@ SECTIONS = {
 """Every command, under the heading that the help lists it by."""
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        from migrator.mapping.items.native import EXECUTOR
+
+        click.echo(f"migrator, version {version('single-table-migrator')}, items by the {EXECUTOR} executor")
+        ctx.exit()
+
+
 @click.group(
     cls=Branch,
     sections={heading: [str(one.name) for one in commands] for heading, commands in SECTIONS.items()},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.version_option(
-    package_name="single-table-migrator",
-    prog_name="migrator",
-    message=f"%(prog)s, version %(version)s, items by the {EXECUTOR} executor",
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:

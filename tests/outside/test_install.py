@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -41,10 +42,28 @@ def test_the_lines_of_the_image_install_migrator_in_an_empty_folder(tmp_path: Pa
         words = [sys.executable if word == "python" else word for word in words if word != "--no-cache-dir"]
         ended = subprocess.run(words, cwd=source, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, f"{line}\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}"
+    assert version(place) == "native"
+    # On a machine without a compiler.
+    shutil.rmtree(source / "build")
     ended = subprocess.run(
-        [place / "bin" / "migrator", "--version"], capture_output=True, text=True, check=True
+        [*words[:1], "install", "--quiet", "--no-build-isolation", "--no-deps", "--force-reinstall", "."],
+        cwd=source,
+        env={**os.environ, "CC": "/bin/false"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert ended.stdout
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert version(place) == "Python"
+
+
+def version(place: Path) -> str:
+    """The executor that `migrator --version` names."""
+    command = [place / "bin" / "migrator", "--version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"items by the (\w+) executor", told)
+    assert found is not None, told
+    return found[1]
 
 
 def test_the_systemd_page_installs_by_the_same_lines() -> None:

@@ -1,4 +1,4 @@
-"""The native executor of item programs (native.c), which is there where a compiler was."""
+"""The native executor of item programs (_native.pyx), which is there where a compiler was."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,8 +1,8 @@
 """Rows as the JSON of DynamoDB's items: by an entity's program, and by items_for() for what it does not do.
 
-Both executors make the same: the native one (native.c) what `encode_item(items_for(entity, row))` makes, without the dicts
-in between. It leaves every row with a value that its operations do not take to `items_for`, which also says why a row is
-refused.
+Both executors make the same: the native one (_native.pyx) what `encode_item(items_for(entity, row))` makes, without the
+dicts in between. It leaves every row with a value that its operations do not take to `items_for`, which also says why a
+row is refused.
 Without a compiler the package has no native executor, and items_for() makes all.
 """
 

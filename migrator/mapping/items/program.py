@@ -1,7 +1,7 @@
 """Item programs: what rows of an entity become, as lists of operations that are data.
 
 A mapping is compiled once. `parts_of` lists the parts of each item; items_for() makes functions of them (items.py), and
-`compile_program` makes the flat operations that the native executor runs (native.c). Neither knows more of a mapping.
+`compile_program` makes the flat operations that the native executor runs (_native.pyx). Neither knows more of a mapping.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _attributes(table: TableDesign, plan: EntityPlan, design: ItemDesign) -> Ite
         yield Attribute(name, expression, key=keys.get(name))
 
 
-# ── The flat operations of an entity: what native.c runs ──
+# ── The flat operations of an entity: what _native.pyx runs ──
 
 Orders: TypeAlias = Mapping[tuple[str, ...], Sequence[str]]
 """Names in the order in which they are wanted, others behind: those of an item's attributes by its type, and those in the

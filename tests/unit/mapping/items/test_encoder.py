@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from migrator.mapping.items import _native
 from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
 from migrator.mapping.items.program import RAW_KINDS, program_lines
 from migrator.mapping.model.edges import RawPage
@@ -130,6 +132,27 @@ def test_expired_items_are_left_out_and_counted() -> None:
     made = compile_encoder(heart.entity(text, schema))
     page = encode_page(made, read([(1, "1999-01-01"), (2, "2030-01-01"), (3, None)]), 0, NOW_S)
     assert ([item.key[0] for item in page.items], len(page.expired)) == (["T#2", "T#3"], 1)
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_without_the_native_executor_rows_are_read_whole(raw: bool) -> None:
+    entity = heart.entity(TEXT, USERS)
+    native = compile_encoder(entity, frozenset({0, 2, 3} if raw else ()))
+    alone = replace(native, native=None)
+    assert (native.raw, alone.raw) == (frozenset({0, 3} if raw else ()), frozenset())
+    rows = [(1, "Ann", "2001-02-03", Decimal("1.50"), None), (-1, "x", None, None, None)]
+    assert encode_page(alone, read(rows), 7, NOW_S) == encode_page(native, read(rows), 7, NOW_S)
+
+
+@pytest.mark.parametrize("place", [-2, 1, 2**40])
+def test_a_program_names_only_places_of_its_row(place: int) -> None:
+    columns = (("integer", -1, None, None),)
+    with pytest.raises(ValueError, match=str(place)):
+        _native.Program(
+            columns, (b"", -1, (), str), (("T", None, (("column", b"", 0, 0, (place,)),)),), tuple, (), 9
+        )
+    with pytest.raises(ValueError):
+        _native.Program(columns, (b"", place, (), str), (), tuple, (), 9)
 
 
 ORDERS = heart.facts(

@@ -1,0 +1,801 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The native executor of item programs (program.py): rows as drivers give them in, items as JSON with their bytes out.
+
+One operation a function. A value that an operation does not take leaves its row to items_for(), which makes it or says why
+not: nothing here refuses anything. Text grows through Text.reserve() alone. A Program never changes, so threads may share it.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.datetime cimport (
+    PyDate_CheckExact, PyDateTime_CheckExact, PyDateTime_DATE_GET_HOUR, PyDateTime_DATE_GET_MICROSECOND,
+    PyDateTime_DATE_GET_MINUTE, PyDateTime_DATE_GET_SECOND, PyDateTime_GET_DAY, PyDateTime_GET_MONTH,
+    PyDateTime_GET_YEAR, import_datetime,
+)
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object, Py_ssize_t *) except NULL
+    long long PyLong_AsLongLongAndOverflow(object, int *) except? -1
+    bint PyLong_CheckExact(object)
+
+import_datetime()
+
+
+class _Left(Exception):
+    """What an operation raises for a value that it does not take."""
+
+
+# ── text that grows ──
+
+
+cdef class Text:
+    cdef char *at
+    cdef Py_ssize_t n, room
+
+    def __dealloc__(self):
+        PyMem_Free(self.at)
+
+    cdef char *reserve(self, Py_ssize_t more) except NULL:
+        """Where `more` bytes have room behind the text."""
+        cdef char *at
+        if self.room - self.n < more:
+            at = <char *>PyMem_Realloc(self.at, (self.n + more) * 2 + 256)
+            if at == NULL:
+                raise MemoryError
+            self.at, self.room = at, (self.n + more) * 2 + 256
+        return self.at + self.n
+
+    cdef int put(self, const char *source, Py_ssize_t n) except -1:
+        memcpy(self.reserve(n), source, n)
+        self.n += n
+        return 0
+
+    cdef int put_zeros(self, Py_ssize_t n) except -1:
+        if n > 0:
+            memset(self.reserve(n), b"0", n)
+            self.n += n
+        return 0
+
+    cdef int put_escaped(self, const char *source, Py_ssize_t n) except -1:
+        """As json.encoder.encode_basestring and orjson write it."""
+        cdef Py_ssize_t i, begin = 0
+        cdef unsigned char c
+        cdef char *to
+        for i in range(n):
+            c = <unsigned char>source[i]
+            if c >= 0x20 and c != c'"' and c != c"\\":
+                continue
+            self.put(source + begin, i - begin)
+            begin = i + 1
+            to = self.reserve(6)
+            to[0] = c"\\"
+            to[1] = SHORT[c] if c < 0x20 else c
+            if to[1]:
+                self.n += 2
+                continue
+            memcpy(to + 1, b"u00", 3)
+            to[4] = HEX[c >> 4]
+            to[5] = HEX[c & 15]
+            self.n += 6
+        return self.put(source + begin, n - begin)
+
+    cdef int put_base64(self, const unsigned char *source, Py_ssize_t n) except -1:
+        cdef char *to = self.reserve((n // 3 + 1) * 4)
+        cdef char *begin = to
+        cdef unsigned long bits
+        cdef Py_ssize_t i
+        for i in range(0, n, 3):
+            bits = source[i] << 16
+            if i + 1 < n:
+                bits |= source[i + 1] << 8
+            if i + 2 < n:
+                bits |= source[i + 2]
+            to[0] = BASE64[bits >> 18 & 63]
+            to[1] = BASE64[bits >> 12 & 63]
+            to[2] = BASE64[bits >> 6 & 63] if i + 1 < n else c"="
+            to[3] = BASE64[bits & 63] if i + 2 < n else c"="
+            to += 4
+        self.n += to - begin
+        return 0
+
+
+cdef const char *HEX = b"0123456789abcdef"
+cdef const char *BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+cdef char[32] SHORT
+memset(SHORT, 0, 32)
+SHORT[8], SHORT[9], SHORT[10], SHORT[12], SHORT[13] = c"b", c"t", c"n", c"f", c"r"
+
+
+# ── values: one column of one row ──
+
+# TEXT may need escapes in JSON, PLAIN does not; JSON is the whole value in DynamoDB's form.
+cdef enum Form: ABSENT, TEXT, PLAIN, NUMBER, BINARY, YES, NO, JSON
+
+cdef struct Value:
+    Form form
+    bint own              # the executor read it without a function
+    const char *text      # its text in a template; NULL where it has none
+    Py_ssize_t n
+    Py_ssize_t bytes      # as DynamoDB counts them
+    const char *json
+    Py_ssize_t json_n
+    char[48] room
+
+
+cdef bint is_text(Value *value, Form form, Py_ssize_t n) noexcept:
+    value.form, value.text, value.n, value.bytes = form, value.room, n, n
+    return True
+
+
+cdef bint is_digit(char c) noexcept:
+    return c"0" <= c <= c"9"
+
+
+cdef bint all_digits(const char *at, Py_ssize_t n) noexcept:
+    cdef Py_ssize_t i
+    for i in range(n):
+        if not is_digit(at[i]):
+            return False
+    return n > 0
+
+
+cdef enum: DIGITS = 38
+
+
+cdef bint number(Value *value, const char *at, Py_ssize_t n, Py_ssize_t scale) noexcept:
+    """Digits with at most `scale` decimals (-1: any); False for what is written in another way."""
+    cdef bint minus = n > 0 and at[0] == c"-"
+    cdef const char *digits = at + minus
+    cdef const char *end = at + n
+    cdef const char *point
+    cdef Py_ssize_t whole, i, seen = 0, first = -1, last = -1
+    if n > DIGITS or n - minus < 1:
+        return False
+    point = <const char *>memchr(digits, c".", end - digits)
+    whole = (point if point != NULL else end) - digits
+    if not all_digits(digits, whole) or (digits[0] == c"0" and whole > 1):
+        return False
+    if point != NULL:
+        if not all_digits(point + 1, end - point - 1) or (0 <= scale < end - point - 1):
+            return False
+        while (end - 1)[0] == c"0":
+            end -= 1
+        if (end - 1)[0] == c".":
+            end -= 1
+    if end - digits == 1 and digits[0] == c"0":
+        value.room[0] = c"0"
+        return is_text(value, NUMBER, 1)
+    memcpy(value.room, at, end - at)
+    is_text(value, NUMBER, end - at)
+    # Source: AWS Developer Guide, "DynamoDB item sizes and formats": a byte for two significant digits, and one more.
+    for i in range(end - digits):
+        if digits[i] == c".":
+            continue
+        if digits[i] != c"0":
+            first, last = seen if first < 0 else first, seen
+        seen += 1
+    value.bytes = (last - first + 2) // 2 + 1 + minus
+    return True
+
+
+cdef bint integer(Value *value, object raw) except -1:
+    cdef int overflow = 0
+    cdef long long whole = PyLong_AsLongLongAndOverflow(raw, &overflow)
+    cdef char[24] text
+    cdef int at = 24
+    cdef unsigned long long left = <unsigned long long>whole
+    if overflow:
+        return False
+    if whole < 0:
+        left = 0 - left
+    while True:
+        at -= 1
+        text[at] = <char>(c"0" + left % 10)
+        left = left // 10
+        if not left:
+            break
+    if whole < 0:
+        at -= 1
+        text[at] = c"-"
+    return number(value, text + at, 24 - at, 0)
+
+
+cdef int part(const char *at, int n) noexcept:
+    cdef int made = 0, i
+    for i in range(n):
+        if not is_digit(at[i]):
+            return -1
+        made = made * 10 + (at[i] - c"0")
+    return made
+
+
+cdef bint is_date(const char *at) noexcept:
+    cdef int year = part(at, 4), month = part(at + 5, 2), day = part(at + 8, 2)
+    if at[4] != c"-" or at[7] != c"-" or year < 1 or not 1 <= month <= 12 or day < 1:
+        return False
+    if month == 2:
+        return day <= 28 + ((year % 4 == 0 and year % 100 != 0) or year % 400 == 0)
+    return day <= 30 + (month in (1, 3, 5, 7, 8, 10, 12))
+
+
+cdef bint is_time(const char *at) noexcept:
+    return (
+        at[2] == c":" and at[5] == c":"
+        and 0 <= part(at, 2) < 24 and 0 <= part(at + 3, 2) < 60 and 0 <= part(at + 6, 2) < 60
+    )
+
+
+cdef bint fraction(const char *at, Py_ssize_t n, char *six) noexcept:
+    """`.` and up to six digits, or nothing, as six digits."""
+    memcpy(six, b"000000", 6)
+    if n == 0:
+        return True
+    if at[0] != c"." or n > 7 or not all_digits(at + 1, n - 1):
+        return False
+    memcpy(six, at + 1, n - 1)
+    return True
+
+
+cdef bint date(Value *value, const char *at, Py_ssize_t n) noexcept:
+    if n != 10 or not is_date(at):
+        return False
+    memcpy(value.room, at, 10)
+    return is_text(value, PLAIN, 10)
+
+
+cdef bint time_of_day(Value *value, const char *at, Py_ssize_t n) noexcept:
+    if n < 8 or not is_time(at) or not fraction(at + 8, n - 8, value.room + 9):
+        return False
+    memcpy(value.room, at, 8)
+    value.room[8] = c"."
+    return is_text(value, PLAIN, 15 if memcmp(value.room + 9, b"000000", 6) else 8)
+
+
+cdef bint timestamp(Value *value, const char *at, Py_ssize_t n, bint zoned) noexcept:
+    if zoned and n > 3 and memcmp(at + n - 3, b"+00", 3) == 0:
+        n -= 3
+    if n < 19 or at[10] not in (c" ", c"T") or not is_date(at) or not is_time(at + 11):
+        return False
+    if not fraction(at + 19, n - 19, value.room + 20):
+        return False
+    memcpy(value.room, at, 19)
+    value.room[10], value.room[19], value.room[26] = c"T", c".", c"Z"
+    return is_text(value, PLAIN, 27 if zoned else 26)
+
+
+cdef void write(char *to, int number, int n) noexcept:
+    while n:
+        n -= 1
+        to[n] = <char>(c"0" + number % 10)
+        number = number // 10
+
+
+cdef void write_date(char *to, object raw) noexcept:
+    write(to, PyDateTime_GET_YEAR(raw), 4)
+    write(to + 5, PyDateTime_GET_MONTH(raw), 2)
+    write(to + 8, PyDateTime_GET_DAY(raw), 2)
+    to[4] = to[7] = c"-"
+
+
+cdef bint moment(Value *value, object raw) except -1:
+    cdef char *to = value.room
+    if raw.tzinfo is not None:
+        return False
+    write_date(to, raw)
+    write(to + 11, PyDateTime_DATE_GET_HOUR(raw), 2)
+    write(to + 14, PyDateTime_DATE_GET_MINUTE(raw), 2)
+    write(to + 17, PyDateTime_DATE_GET_SECOND(raw), 2)
+    write(to + 20, PyDateTime_DATE_GET_MICROSECOND(raw), 6)
+    to[10], to[19] = c"T", c"."
+    to[13] = to[16] = c":"
+    return is_text(value, PLAIN, 26)
+
+
+cdef bint uuid(Value *value, const char *at, Py_ssize_t n) noexcept:
+    cdef int i
+    if n != 36:
+        return False
+    for i in range(36):
+        if i in (8, 13, 18, 23):
+            if at[i] != c"-":
+                return False
+        elif not (is_digit(at[i]) or c"a" <= at[i] <= c"f"):
+            return False
+    memcpy(value.room, at, 36)
+    return is_text(value, PLAIN, 36)
+
+
+# ── a program ──
+
+cdef enum Kind: INTEGER, DECIMAL, STRING, UUID, BOOLEAN, DATE, TIME, TIMESTAMP, ZONED, BYTES, OTHER, LIST
+
+KINDS = "integer", "number", "text", "uuid", "boolean", "date", "time", "timestamp", "zoned", "binary", "other", "list"
+
+cdef enum Code: LITERAL, SOURCE, COLUMN, TEMPLATE, KEY, KEY_CALL, CALL, EXPIRY, ENTRY, EACH
+
+CODES = "literal", "source", "column", "template", "key", "key_call", "call", "expiry", "entry", "each"
+
+
+cdef class Column:
+    cdef Kind kind
+    cdef Py_ssize_t scale
+    cdef object by_decoder, decode
+
+    def __init__(self, str kind, Py_ssize_t scale, by_decoder, decode):
+        self.kind, self.scale, self.by_decoder, self.decode = KINDS.index(kind), scale, by_decoder, decode
+
+
+cdef class Op:
+    """`name`: as JSON, or all of a literal. `parts`: of a text: bytes, or None with the place and width of a column."""
+
+    cdef Code code
+    cdef bytes name
+    cdef Py_ssize_t bytes, rank, place, limit, count
+    cdef bint is_base
+    cdef object function
+    cdef Program child
+    cdef tuple parts
+
+    def __init__(self, Program program, str code, bytes name, Py_ssize_t n, Py_ssize_t rank, tuple more):
+        self.code, self.name, self.bytes, self.rank = CODES.index(code), name, n, rank
+        if self.code == COLUMN:
+            (self.place,) = more
+        elif self.code == TEMPLATE:
+            (self.parts,) = more
+        elif self.code == KEY:
+            self.parts, self.limit, self.is_base = more
+        elif self.code == KEY_CALL:
+            self.function, self.limit, self.is_base = more
+        elif self.code in (CALL, EXPIRY):
+            (self.function,) = more
+        elif self.code == ENTRY:
+            self.function, self.count = more
+        elif self.code == EACH:
+            self.place, self.child, self.limit, self.count = more
+        if self.parts is not None:
+            self.parts = tuple([Part(program, one) for one in self.parts])
+        if not 0 <= self.place < max(program.width, 1):
+            raise ValueError(f"place {self.place} of a row of {program.width}")
+
+
+cdef class Part:
+    cdef Py_ssize_t place, width
+    cdef bytes text
+
+    def __init__(self, Program program, given):
+        self.place = -1
+        if isinstance(given, bytes):
+            self.text = given
+            return
+        self.place, self.width = given
+        if not 0 <= self.place < program.width:
+            raise ValueError(f"place {self.place} of a row of {program.width}")
+
+
+cdef class Program:
+    """Program(columns, (before, key place, key places, encode_key), items, row type, leaving, most bytes)."""
+
+    cdef tuple columns, items, key_places
+    cdef readonly Py_ssize_t width
+    cdef Py_ssize_t key_place, most_bytes
+    cdef bytes before
+    cdef object encode_key, row_type, leaving
+    cdef bint any_decoded
+
+    def __init__(self, tuple columns, tuple key, tuple items, type row_type, tuple leaving, Py_ssize_t most_bytes):
+        self.columns = tuple([Column(*one) for one in columns])
+        self.width = len(columns)
+        self.any_decoded = any([one[3] is not None for one in columns])
+        self.before, self.key_place, self.key_places, self.encode_key = key
+        if not issubclass(row_type, tuple):
+            raise TypeError("items are made of a type of tuples")
+        if not all([-1 <= place < self.width for place in (self.key_place, *self.key_places)]):
+            raise ValueError("a place of the key is none of the row")
+        self.row_type, self.leaving, self.most_bytes = row_type, (*leaving, _Left), most_bytes
+        self.items = tuple([
+            (type_, when, tuple([Op(self, *one) for one in operations])) for type_, when, operations in items
+        ])
+
+    def encode(self, rows, ticket, bytes end, Py_ssize_t end_bytes, list items, left):
+        """Appends the rows' items; `left` takes a row that is left."""
+        Run(self, items, ticket, end, end_bytes).make(rows, left)
+
+    def texts(self, rows, list items, left):
+        """The same as (text, expiry), the attributes by their rank."""
+        Run(self, items, None, None, 0).make(rows, left)
+
+
+# ── one tuple at work: a row, or a child of one ──
+
+
+cdef class Tuple:
+    cdef Program program
+    cdef Value *values
+    cdef tuple raw, decoded
+    cdef list kept
+    cdef Text out, scratch
+    cdef Py_ssize_t bytes
+    cdef tuple key
+    cdef object source, expiry
+
+    def __cinit__(self, Program program, Text out, Text scratch):
+        self.program, self.out, self.scratch, self.kept = program, out, scratch, []
+        self.values = <Value *>PyMem_Calloc(program.width + 1, sizeof(Value))
+        if self.values == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self.values)
+
+    cdef int open(self, object row) except -1:
+        """Reads every place, whether an item needs it or not: a row with a value that its column cannot have is refused."""
+        cdef Program program = self.program
+        cdef Py_ssize_t i
+        self.raw = row if type(row) is tuple else tuple(row)
+        self.decoded = None
+        if self.kept:
+            self.kept = []
+        if PyTuple_GET_SIZE(self.raw) != program.width:
+            raise _Left
+        for i in range(program.width):
+            self.read(<Column>PyTuple_GET_ITEM(program.columns, i), &self.values[i], <object>PyTuple_GET_ITEM(self.raw, i))
+        if program.any_decoded:
+            self.decoded = tuple([
+                None if (<Column>column).decode is None else (<Column>column).decode(value)
+                for column, value in zip(program.columns, self.raw)
+            ])
+        return 0
+
+    cdef int read(self, Column column, Value *value, object raw) except -1:
+        value.form, value.text, value.own = ABSENT, NULL, True
+        if raw is None or column.kind == LIST:
+            return 0
+        if column.kind == OTHER or not self.read_here(column, value, raw):
+            value.own = False
+            if column.by_decoder is None:
+                raise _Left
+            made = column.by_decoder(raw)
+            self.kept.append(made)
+            json, value.bytes, text = made
+            value.form, value.json, value.json_n = JSON, PyBytes_AS_STRING(json), PyBytes_GET_SIZE(json)
+            if text is not None:
+                value.text = PyUnicode_AsUTF8AndSize(text, &value.n)
+        return 0
+
+    cdef bint read_here(self, Column column, Value *value, object raw) except -1:
+        """Whether the value could be read without a function."""
+        cdef Kind kind = column.kind
+        if type(raw) is str:
+            return self.read_text(column, value, raw)
+        if kind == INTEGER:
+            return PyLong_CheckExact(raw) and integer(value, raw)
+        if kind == DECIMAL:
+            if PyLong_CheckExact(raw):
+                return integer(value, raw)
+            if type(raw) is bool:
+                return False
+            text = str(raw)
+            self.kept.append(text)
+            at = PyUnicode_AsUTF8AndSize(text, &value.n)
+            return number(value, at, value.n, column.scale)
+        if kind == BOOLEAN and type(raw) is bool:
+            value.form, value.bytes = YES if raw else NO, 1
+            return True
+        if kind == BYTES and type(raw) is bytes:
+            value.form, value.json, value.json_n = BINARY, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)
+            value.bytes = value.json_n
+            return True
+        if kind == DATE and PyDate_CheckExact(raw):
+            write_date(value.room, raw)
+            return is_text(value, PLAIN, 10)
+        return kind == TIMESTAMP and PyDateTime_CheckExact(raw) and moment(value, raw)
+
+    cdef bint read_text(self, Column column, Value *value, object raw) except -1:
+        cdef Kind kind = column.kind
+        cdef Py_ssize_t n
+        cdef const char *at
+        # A number that is a text is the server's own; of another reading it is for the column's decoder.
+        if kind in (INTEGER, DECIMAL) and column.by_decoder is not None:
+            return False
+        at = PyUnicode_AsUTF8AndSize(raw, &n)
+        if kind == STRING:
+            value.form, value.text, value.n, value.bytes = TEXT, at, n, n
+            return True
+        if kind == INTEGER:
+            return memchr(at, c".", n) == NULL and number(value, at, n, 0)
+        if kind == DECIMAL:
+            return number(value, at, n, column.scale)
+        if kind == UUID:
+            return uuid(value, at, n)
+        if kind == DATE:
+            return date(value, at, n)
+        if kind == TIME:
+            return time_of_day(value, at, n)
+        return kind in (TIMESTAMP, ZONED) and timestamp(value, at, n, kind == ZONED)
+
+    # ── operations: each appends an attribute, adds its bytes, and says whether there is one ──
+
+    cdef bint run(self, Op op) except -1:
+        if op.code == LITERAL:
+            return self.put_name(op, 0)
+        if op.code == COLUMN:
+            return self.column(op, &self.values[op.place])
+        if op.code == TEMPLATE:
+            return self.text_of(op) and self.put_text(op)
+        if op.code == KEY:
+            return self.key_text(op)
+        if op.code == SOURCE:
+            return self.put_source(op)
+        if op.code == EACH:
+            return self.each(op)
+        return self.call(op)
+
+    cdef bint put_name(self, Op op, Py_ssize_t value_bytes) except -1:
+        self.bytes += op.bytes + value_bytes
+        self.out.put(PyBytes_AS_STRING(op.name), PyBytes_GET_SIZE(op.name))
+        return True
+
+    cdef bint column(self, Op op, Value *value) except -1:
+        cdef Text out = self.out
+        if value.form == ABSENT:
+            return False
+        self.put_name(op, value.bytes)
+        if value.form == JSON:
+            out.put(value.json, value.json_n)
+        elif value.form == YES:
+            out.put(b'{"BOOL":true}', 13)
+        elif value.form == NO:
+            out.put(b'{"BOOL":false}', 14)
+        else:
+            out.put(b'{"N":"' if value.form == NUMBER else b'{"B":"' if value.form == BINARY else b'{"S":"', 6)
+            if value.form == TEXT:
+                out.put_escaped(value.text, value.n)
+            elif value.form == BINARY:
+                out.put_base64(<const unsigned char *>value.json, value.json_n)
+            else:
+                out.put(value.text, value.n)
+            out.put(b'"}', 2)
+        return True
+
+    cdef bint text_of(self, Op op) except -1:
+        """The text of the parts in `scratch`; False where one of them is NULL."""
+        cdef Text text = self.scratch
+        cdef Part part
+        cdef Value *value
+        text.n = 0
+        for part in op.parts:
+            if part.place >= 0 and self.values[part.place].form == ABSENT:
+                return False
+        for part in op.parts:
+            if part.place < 0:
+                text.put(PyBytes_AS_STRING(part.text), PyBytes_GET_SIZE(part.text))
+                continue
+            value = &self.values[part.place]
+            if value.text == NULL or (part.width and (value.n > part.width or value.text[0] == c"-")):
+                raise _Left
+            if part.width:
+                text.put_zeros(part.width - value.n)
+            text.put(value.text, value.n)
+        return True
+
+    cdef bint put_text(self, Op op) except -1:
+        self.put_name(op, self.scratch.n)
+        self.out.put(b'{"S":"', 6)
+        self.out.put_escaped(self.scratch.at, self.scratch.n)
+        self.out.put(b'"}', 2)
+        return True
+
+    cdef bint key_text(self, Op op) except -1:
+        if not self.text_of(op):
+            if op.is_base:
+                raise _Left
+            return False
+        if not 1 <= self.scratch.n <= op.limit:
+            raise _Left
+        if op.is_base:
+            self.key += (PyUnicode_DecodeUTF8(self.scratch.at, self.scratch.n, NULL),)
+        return self.put_text(op)
+
+    cdef bint call(self, Op op) except -1:
+        """What a function of the decoded row gives: (the value, its JSON, its bytes), or None. A limit holds for a key."""
+        made = op.function(self.decoded)
+        if made is None:
+            if op.is_base:
+                raise _Left
+            return False
+        value, json, size = made
+        if op.limit and not 1 <= size <= op.limit:
+            raise _Left
+        if op.is_base:
+            self.key += (value,)
+        if op.code == EXPIRY:
+            self.expiry = value
+        self.put_name(op, size)
+        self.out.put(PyBytes_AS_STRING(json), PyBytes_GET_SIZE(json))
+        return True
+
+    cdef bint put_source(self, Op op) except -1:
+        cdef Py_ssize_t n
+        cdef const char *at = PyUnicode_AsUTF8AndSize(self.source, &n)
+        self.scratch.n = 0
+        self.scratch.put(at, n)
+        return self.put_text(op)
+
+    cdef bint each(self, Op op) except -1:
+        children = self.raw[op.place]
+        cdef Py_ssize_t n = len(children), i
+        cdef Tuple child = Tuple(op.child, self.out, self.scratch)
+        if 0 <= op.limit < n:
+            raise _Left
+        self.put_name(op, 3)
+        self.out.put(b'{"L":[', 6)
+        for i in range(n if op.count < 0 else min(n, op.count)):
+            if i:
+                self.out.put(b",", 1)
+            child.open(children[i])
+            child.map()
+        self.bytes += child.bytes
+        self.out.put(b"]}", 2)
+        return True
+
+    cdef int map(self) except -1:
+        """A child: three bytes, one for each attribute that it has, and one for its place in the list."""
+        cdef Py_ssize_t begin
+        self.out.put(b'{"M":', 5)
+        begin = self.out.n
+        for op in self.program.items[0][2]:
+            self.bytes += self.run(op)
+        if self.out.n == begin:
+            self.out.put(b"{", 1)
+        self.out.at[begin] = c"{"
+        self.out.put(b"}}", 2)
+        self.bytes += 4
+        return 0
+
+    cdef int set_source(self) except -1:
+        """What `_src` holds: the entity's name and the row's key, as it was read."""
+        cdef Program program = self.program
+        cdef Text text = self.scratch
+        cdef Value *key
+        if program.key_place < 0:
+            self.source = program.before.decode() + program.encode_key([self.raw[place] for place in program.key_places])
+            return 0
+        key = &self.values[program.key_place]
+        if not key.own or key.form == ABSENT:
+            raise _Left
+        text.n = 0
+        text.put(PyBytes_AS_STRING(program.before), PyBytes_GET_SIZE(program.before))
+        text.put(b"[", 1)
+        text.put(key.text, key.n)
+        text.put(b"]", 1)
+        self.source = PyUnicode_DecodeUTF8(text.at, text.n, NULL)
+        return 0
+
+
+# ── items ──
+
+NEW = tuple.__new__
+
+
+cdef struct Segment:
+    Py_ssize_t rank, begin, end
+
+
+cdef class Run:
+    """Items of many rows. `end`: the JSON that ends each; None where texts are wanted, their attributes by rank."""
+
+    cdef Program program
+    cdef list items
+    cdef object ticket
+    cdef bytes end
+    cdef Py_ssize_t end_bytes, n, room
+    cdef Segment *segments
+    cdef Tuple tuple
+
+    def __cinit__(self, Program program, list items, ticket, bytes end, Py_ssize_t end_bytes):
+        self.program, self.items, self.ticket, self.end, self.end_bytes = program, items, ticket, end, end_bytes
+        self.tuple = Tuple(program, Text(), Text())
+
+    def __dealloc__(self):
+        PyMem_Free(self.segments)
+
+    cdef int make(self, rows, left) except -1:
+        cdef Py_ssize_t before
+        for row in rows:
+            before = len(self.items)
+            try:
+                self.row(row)
+            except self.program.leaving:
+                del self.items[before:]
+                left(row)
+        return 0
+
+    cdef int row(self, row) except -1:
+        self.tuple.open(row)
+        self.tuple.set_source()
+        for type_, when, operations in self.program.items:
+            if when is None or when(self.tuple.decoded):
+                self.item(type_, operations)
+        return 0
+
+    cdef int item(self, type_, tuple operations) except -1:
+        cdef Tuple row = self.tuple
+        cdef Py_ssize_t i = 0
+        cdef Op op
+        row.out.n = row.bytes = self.n = 0
+        row.key, row.expiry = (), None
+        while i < PyTuple_GET_SIZE(operations):
+            op = <Op>PyTuple_GET_ITEM(operations, i)
+            if op.code == ENTRY:
+                self.entry(op, operations, i + 1)
+                i += op.count
+            else:
+                self.attribute(op)
+            i += 1
+        row.bytes += self.end_bytes
+        if row.bytes > self.program.most_bytes:
+            raise _Left
+        if self.end is None:
+            self.items.append((self.by_rank(), row.expiry))
+        else:
+            self.items.append(self.encoded(type_))
+        return 0
+
+    cdef bint attribute(self, Op op) except -1:
+        cdef Py_ssize_t begin = self.tuple.out.n
+        if not self.tuple.run(op):
+            return False
+        if self.end is None:
+            if self.n == self.room:
+                self.grow()
+            self.segments[self.n] = Segment(op.rank, begin, self.tuple.out.n)
+            self.n += 1
+        return True
+
+    cdef int grow(self) except -1:
+        cdef Segment *at = <Segment *>PyMem_Realloc(self.segments, sizeof(Segment) * (self.room * 2 + 32))
+        if at == NULL:
+            raise MemoryError
+        self.segments, self.room = at, self.room * 2 + 32
+        return 0
+
+    cdef int entry(self, Op op, tuple operations, Py_ssize_t first) except -1:
+        """All key attributes of an index, or none where one is NULL or a condition does not hold."""
+        cdef Py_ssize_t begin = self.tuple.out.n, size = self.tuple.bytes, n = self.n, i
+        if op.function is not None and not op.function(self.tuple.decoded):
+            return 0
+        for i in range(first, first + op.count):
+            if not self.attribute(<Op>operations[i]):
+                self.tuple.out.n, self.tuple.bytes, self.n = begin, size, n
+                break
+        return 0
+
+    cdef object encoded(self, type_):
+        cdef Tuple row = self.tuple
+        row.out.put(PyBytes_AS_STRING(self.end), PyBytes_GET_SIZE(self.end))
+        row.out.at[0] = c"{"
+        data = PyBytes_FromStringAndSize(row.out.at, row.out.n)
+        return NEW(
+            self.program.row_type, (row.key, data, row.bytes, row.expiry, type_, row.source, self.ticket)
+        )
+
+    cdef bytes by_rank(self):
+        """The text without the braces and the quotation mark around it: `name":{"S":"x"},"other":{"N":"1"`."""
+        cdef Segment *at = self.segments
+        cdef Segment one
+        cdef Py_ssize_t i, to
+        cdef Text text = self.tuple.scratch
+        for i in range(1, self.n):
+            one, to = at[i], i
+            while to and at[to - 1].rank > one.rank:
+                at[to] = at[to - 1]
+                to -= 1
+            at[to] = one
+        text.n = 0
+        for i in range(self.n):
+            text.put(self.tuple.out.at + at[i].begin, at[i].end - at[i].begin)
+        return PyBytes_FromStringAndSize(text.at + 2, text.n - 3)
