@@ -59,7 +59,7 @@ def test_the_lines_of_the_image_install_migrator_in_an_empty_folder(tmp_path: Pa
 
 def version(place: Path) -> str:
     """The executor that `migrator --version` names."""
-    command = [place / "bin" / "migrator", "--version"]
+    command = [str(place / "bin" / "migrator"), "--version"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.search(r"items by the (\w+) executor", told)
     assert found is not None, told
