@@ -25,7 +25,7 @@ STEPS = (
     ("backfill", JOB),
     ("relay", JOB, "--once"),
     ("verify", JOB),
-    ("shadow", "replay", JOB, "--questions", "40", "--seed", "1"),
+    ("shadow", "replay", JOB, "--sample", "40", "--seed", "1"),
     ("report", JOB, "--html", "report.html"),
 )
 

@@ -91,7 +91,7 @@ class Demo(Story):
             "4. Compared: SQL answers, the table is asked beside it",
             "Look at: three items are spoilt without migrator; the comparison finds them, and their rows mend them.",
         )
-        replay = ("shadow", "replay", JOB, "--pattern", "get_products_by_category", "--questions", "60")
+        replay = ("shadow", "replay", JOB, "--pattern", "get_products_by_category", "--sample", "60")
         self.migrator("cutover", "advance", JOB, "recent_orders", "--wait")
         script("docker/shop/plant.py", "products", self.endpoint())
         self.migrator(*replay, "--seed", "1", says_no=True)
@@ -131,7 +131,7 @@ class Demo(Story):
         # What the shop compared before the repair stands against the pattern until it is counted anew.
         self.migrator("cutover", "rollback", JOB, "recent_orders", "--to", "off")
         self.migrator("cutover", "advance", JOB, "recent_orders")
-        self.migrator("shadow", "replay", JOB, "--questions", "5", "--seed", "1", "--settle", "1")
+        self.migrator("shadow", "replay", JOB, "--sample", "5", "--seed", "1", "--settle", "1")
         self.migrator("decommission", "check", JOB, says_no=True)
         return self.reported(REPORT)
 

@@ -97,7 +97,7 @@ class Demo(Story):
             "4. Compared: the old tables' answers, and the new one's",
             "Look at: questions that the documents themselves suggest, and one answer to each from both sides.",
         )
-        self.migrator("shadow", "replay", JOB, "--questions", "25", "--seed", "1", "--settle", "1")
+        self.migrator("shadow", "replay", JOB, "--sample", "25", "--seed", "1", "--settle", "1")
 
     def moved(self) -> subprocess.Popen[bytes]:
         """The customers, who go on."""
@@ -129,7 +129,7 @@ class Demo(Story):
         stop(customers)
         self.migrator("relay", JOB, "--once")
         self.migrator("verify", JOB)
-        self.migrator("shadow", "replay", JOB, "--questions", "10", "--seed", "2", "--settle", "1")
+        self.migrator("shadow", "replay", JOB, "--sample", "10", "--seed", "2", "--settle", "1")
         self.migrator("cutover", "status", "--history", JOB, PATTERNS[0])
         return self.reported(REPORT)
 

@@ -38,14 +38,13 @@ LOG = "migrator.log"
 """What was asked of the log so far, in a context's `meta`."""
 
 
-def log_from(
-    *, verbose: bool = False, quiet: bool = False, log_format: str = "", log_file: Path | None = None
-) -> None:
+def log_from(*, verbose: bool | None = None, log_format: str = "", log_file: Path | None = None) -> None:
     """Set up the log as asked; without options it is text with warnings for people, and JSON with events in a file."""
     from migrator.runtime import logs  # here, so that --version does not wait for it
 
     is_json = log_format == "json" or (not log_format and log_file is not None)
-    level = "debug" if verbose else "error" if quiet else "info" if is_json else "warning"
+    usual = "info" if is_json else "warning"
+    level = usual if verbose is None else "debug" if verbose else "error"
     logs.configure(json=is_json, level=level, file=log_file)
 
 
@@ -171,7 +170,7 @@ def _log_options() -> list[click.Parameter]:
     """What each command and group takes for the log; what was given before a command's name holds behind it."""
 
     def log_so(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        if value and not ctx.resilient_parsing:
+        if value not in (None, "") and not ctx.resilient_parsing:
             asked = ctx.meta.setdefault(LOG, {})
             asked[str(param.name)] = value
             log_from(**asked)
@@ -180,8 +179,12 @@ def _log_options() -> list[click.Parameter]:
         return click.Option(names, expose_value=False, callback=log_so, **settings)
 
     return [
-        option("-v", "--verbose", is_flag=True, help="Log what is done, not only warnings."),
-        option("-q", "--quiet", is_flag=True, help="Log errors alone."),
+        option(
+            "-v/-q",
+            "--verbose/--quiet",
+            default=None,
+            help="Log what is done, not only warnings; or errors alone.",
+        ),
         option(
             "--log-format",
             type=click.Choice(["json", "text"]),
@@ -337,12 +340,6 @@ metrics_option = click.option(
 )
 
 
-MOST_PROCESSES = 64
-processes_option = click.option(
-    "--processes",
-    type=click.IntRange(1, MOST_PROCESSES),
-    help="Processes at once (default: one; as many as there are cores for 200,000 rows and more).",
-)
 part_option = click.option("--part", hidden=True)
 
 

@@ -16,7 +16,6 @@ from migrator.cli.command_line import (
     keys_option,
     metrics_option,
     part_option,
-    processes_option,
 )
 
 
@@ -24,7 +23,6 @@ from migrator.cli.command_line import (
 @job_argument
 @entity_option
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
-@processes_option
 @click.option(
     "--join",
     is_flag=True,

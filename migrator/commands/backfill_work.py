@@ -74,7 +74,6 @@ class BackfillFlags:
 
     entities: tuple[str, ...]
     workers: int | None
-    processes: int | None
     join: bool
     part: str | None
     engine: str | None
@@ -105,7 +104,11 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         stack.enter_context(stop_on_signals(session.stop))
         whole = session.job
         cluster = Engine(flags.engine, flags.master).open(stack, session, read, "backfill")
-        read = cluster.driver_job(read) if cluster else divided(read, flags.processes or 1)
+        read = (
+            cluster.driver_job(read)
+            if cluster
+            else divided(read, 1 if flags.dry_run else read.tuning.processes or 1)
+        )
         session = stack.enter_context(session.another("backfill", job=read, workers=flags.workers))
         entities = chosen(session.checked.entities, flags.entities)
         need_bucket(read, entities)
@@ -139,11 +142,8 @@ def _refuse_unfit(flags: BackfillFlags) -> None:
     """Raises: click.UsageError for options that do not go together."""
     if flags.explain and not flags.dry_run:
         raise click.UsageError("--explain goes with --dry-run")
-    if flags.dry_run and (flags.processes or 1) > 1:
-        raise click.UsageError("--dry-run writes nothing, and goes without --processes")
     unfit = {"--dry-run": flags.dry_run, "--restart": flags.restart, "--into-existing": flags.into_existing}
-    unfit["--processes"] = flags.processes is not None
-    by_host = {"--dry-run": flags.dry_run, "--processes": flags.processes is not None, "--join": flags.join}
+    by_host = {"--dry-run": flags.dry_run, "--join": flags.join}
     Engine(flags.engine, flags.master).refuse_unfit(by_host | {"--workers": flags.workers is not None})
     if flags.join and (named := [name for name, is_given in unfit.items() if is_given]):
         raise click.UsageError(f"--join works on a run that was begun, and goes without {', '.join(named)}")
@@ -168,7 +168,7 @@ class _Works:
             return self._by_cluster(stack, stage, run, rows, cluster)
         job = self.session.job
         limits = (job.tuning.max_write_units, job.source.max_rows_per_s)
-        processes = processes_of(whole, self.flags.processes, rows, limits)
+        processes = processes_of(whole, rows, limits)
         return self.with_others(stack, stage, run, rows, processes)
 
     def _by_cluster(

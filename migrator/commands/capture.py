@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from migrator.cli.command_line import (
-    MOST_PROCESSES,
     Branch,
     Leaf,
     Work,
@@ -30,26 +29,22 @@ def capture() -> None:
     "--as", "form", type=click.Choice(["sql", "alembic"]), help="Print a migration file, change nothing."
 )
 @click.option(
-    "--by-services",
-    is_flag=True,
-    help="No triggers: services leave the marks, by the adapter that all of them import.",
+    "--by",
+    "marked_by",
+    type=click.Choice(["services", "log", "triggers"]),
+    help="Who leaves the marks: services, by the adapter that all of them import; PostgreSQL's log, which the relay reads by"
+    " a publication and a replication slot; or triggers (default: as installed, else triggers).",
 )
-@click.option(
-    "--from-log",
-    is_flag=True,
-    help="No triggers: the relay reads PostgreSQL's log, by a publication and a replication slot.",
-)
-@click.option("--by-triggers", is_flag=True, help="Triggers again, where the log has been read so far.")
 @force_option("Also where a pattern that DynamoDB answers gets another answer by this mapping.")
 @json_option
 def install() -> Work:
     """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
 
-    With --by-services only the tables are made. Without it on such an installation, triggers are made, and leave
+    With --by services only the tables are made. Without it on such an installation, triggers are made, and leave
     the marks from then on.
 
-    With --from-log the tables, a publication and a replication slot are made. Without it such an installation stays
-    as it is and is brought up to date; --by-triggers replaces it.
+    With --by log the tables, a publication and a replication slot are made. Without it such an installation stays
+    as it is and is brought up to date; --by triggers replaces it.
 
     Of old tables of DynamoDB the streams are switched on and begun with, and --dry-run prints calls of aws.
     """
@@ -97,17 +92,10 @@ def uninstall() -> Work:
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Marks under way at once."
 )
-@click.option(
-    "--processes",
-    type=click.IntRange(1, MOST_PROCESSES),
-    default=1,
-    show_default=True,
-    help="Relays at once on this host; this one starts the others, and ends them.",
-)
 @part_option
 @click.option("--dry-run", is_flag=True, help="Count the marks that wait, change nothing.")
 @click.option(
-    "--discard-failed",
+    "--discard-marks",
     is_flag=True,
     help="Delete the marks that could not be worked; verify --repair finds their rows.",
 )
@@ -118,7 +106,7 @@ def relay() -> Work:
     """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
 
     Runs until it is stopped (Ctrl-C, SIGTERM) or every access pattern is complete; several may run at once, on several
-    hosts with one journal.
+    hosts with one journal. It starts and ends the others of tuning.relay_processes.
 
     Exit code 0: with --once, no mark is left that is ripe; 1: some could not be worked, or rows were refused or met a
     collision (see `migrator status --findings`), or another relay still has marks after a lease (tuning.lease_s);

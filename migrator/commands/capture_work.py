@@ -35,20 +35,13 @@ def install(
     session: JobSession,
     dry_run: bool,
     form: str | None,
-    by_services: bool,
-    from_log: bool,
-    by_triggers: bool,
+    marked_by: MarkedBy | None,
     force: bool,
     as_json: bool,
     take_back: bool = False,
     go_back: bool = False,
 ) -> int:
     """The exit code of `migrator capture install`. `take_back`, `go_back`: as `migrator recover` has it."""
-    if by_services + from_log + by_triggers > 1:
-        raise click.UsageError("--by-services, --from-log and --by-triggers exclude each other")
-    marked_by: MarkedBy | None = (
-        "services" if by_services else "log" if from_log else "triggers" if by_triggers else None
-    )
     with stop_on_signals(session.stop), session.another("capture install") as session:
         plans = session.plans
         stage = replace(session.capture, marked_by=marked_by or session.live.marked_by())
@@ -79,7 +72,9 @@ def install(
     if as_json:
         print_json(asdict(done) | {"unverified": unverified})
     else:
-        print_folded("\n".join(_installed_by_services(done) if by_services else _installed(done, means)))
+        print_folded(
+            "\n".join(_installed_by_services(done) if marked_by == "services" else _installed(done, means))
+        )
     return 0
 
 

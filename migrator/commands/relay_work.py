@@ -127,14 +127,12 @@ def relay(
     once: bool,
     dry_run: bool,
     workers: int,
-    processes: int,
     part: str | None,
     **options: Any,
 ) -> int:
     """The exit code of `migrator relay`."""
-    is_marks_alone = dry_run or options["discard_failed"]
-    if processes > 1 and is_marks_alone:
-        raise click.UsageError("--processes goes without --dry-run and --discard-failed, which make no items")
+    is_marks_alone = dry_run or options["discard_marks"]
+    processes = 1 if part or is_marks_alone else session.job.tuning.relay_processes
     asked = _Asked(once, workers, processes, Part.of(part) if part else None, options)
     read = _job_of(session.job, asked)
     with failure_kept("relay", session), ExitStack() as stack:

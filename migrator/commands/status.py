@@ -19,7 +19,6 @@ from migrator.commands.cutover import own_name
 @click.command(cls=Leaf, example="jobs/shop.yaml --watch")
 @job_argument
 @json_option
-@click.option("--runs", is_flag=True, help="Also print the journal, the runs, the writers and the services.")
 @click.option(
     "--watch",
     "every_s",
@@ -41,7 +40,12 @@ from migrator.commands.cutover import own_name
     shell_complete=names.runs,
     help="With --findings: of this run (default: the newest).",
 )
-@click.option("--all", "everything", is_flag=True, help="With --findings: all, not only the first 100.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also print the journal, the runs, the writers and the services; with --findings: all, not only the first 100.",
+)
 @keys_option
 def status() -> Work:
     """Show the status of a job: lag, rate, time left, last failure, pace, and each backfill and relay.

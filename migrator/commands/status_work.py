@@ -455,23 +455,23 @@ def status(
 ) -> int:
     """The exit code of `migrator status`."""
     if findings:
-        if asked["every_s"] or asked["runs"]:
-            raise click.UsageError("--findings goes without --watch and --runs")
+        if asked["every_s"]:
+            raise click.UsageError("--findings goes without --watch")
         return print_findings(job, number, everything, whole_keys, asked["as_json"])
-    if number is not None or everything or whole_keys:
-        raise click.UsageError("--run, --all and --show-keys go with --findings")
-    return _status(job=job, **asked)
+    if number is not None or whole_keys:
+        raise click.UsageError("--run and --show-keys go with --findings")
+    return _status(job=job, everything=everything, **asked)
 
 
 @belonging(tells=True)
 def _status(
     session: JobSession,
     as_json: bool,
-    runs: bool,
+    everything: bool,
     every_s: float | None,
     table_away: str = "",
 ) -> int:
-    if every_s is not None and (as_json or runs):
+    if every_s is not None and (as_json or everything):
         raise click.UsageError(
             "--watch goes alone; for programs, give `migrator status --json` again and again"
         )
@@ -481,14 +481,14 @@ def _status(
     if as_json:
         click.echo(json.dumps(found.data(), sort_keys=True))
     else:
-        _print(found, runs=runs)
+        _print(found, everything=everything)
     return 0
 
 
-def _print(found: JobStatus, *, runs: bool) -> None:
+def _print(found: JobStatus, *, everything: bool) -> None:
     for line in (*found.look.lines(), *found.warnings()):
         print_folded(line)
-    if not runs:
+    if not everything:
         return
     print_folded(f"journal: {shown_path(found.journal)}")
     if found.runs:

@@ -91,9 +91,10 @@ def change_table() -> Work:
     help="Try what migrator relies on of DynamoDB on a table of its own, which is deleted again (under 1 USD on AWS).",
 )
 @click.option(
-    "--probe-bucket",
+    "--to",
+    "bucket",
     metavar="s3://BUCKET/PREFIX",
-    help="--probe with an import of a file, which is put there and deleted again.",
+    help="With --probe: also import a file, which is put there and deleted again.",
 )
 @click.option("--yes", is_flag=True, help="With --probe: do not ask before the table is made.")
 @json_option

@@ -174,15 +174,17 @@ def doctor(
     write: bool,
     role: str | None,
     probe: bool,
-    probe_bucket: str | None,
+    bucket: str | None,
     yes: bool,
     as_json: bool,
 ) -> int:
     """The exit code of `migrator doctor`."""
-    if probe or probe_bucket is not None:
+    if bucket is not None and not probe:
+        raise click.UsageError("--to goes with --probe")
+    if probe:
         if write or role is not None:
             raise click.UsageError("--probe goes without --write and --role")
-        return PROBES["dynamodb"](job, bucket=probe_bucket, yes=yes, as_json=as_json)
+        return PROBES["dynamodb"](job, bucket=bucket, yes=yes, as_json=as_json)
     checkup, journal = Checkup(), None
     with ExitStack() as stack:
         session = stack.enter_context(JobSession(job, patience=Backoff(attempts=1), live_patience=ONCE))

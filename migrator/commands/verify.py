@@ -14,7 +14,6 @@ from migrator.cli.command_line import (
     json_option,
     keys_option,
     part_option,
-    processes_option,
     seconds,
 )
 
@@ -22,11 +21,10 @@ from migrator.cli.command_line import (
 @click.command(cls=Leaf, example="jobs/shop.yaml --sample 1%")
 @job_argument
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
-@processes_option
 @click.option(
     "--join",
     is_flag=True,
-    help="Compare pages of the verify of this job that is at work with --processes, on this host or another, until it ends.",
+    help="Compare pages of the verify of this job at work with tuning.processes, on this host or another, until it ends.",
 )
 @part_option
 @engine_options
@@ -81,11 +79,12 @@ def shadow() -> None:
     """Compare DynamoDB's answers with SQL's."""
 
 
-@shadow.command(example="jobs/shop.yaml --questions 100")
+@shadow.command(example="jobs/shop.yaml --sample 100")
 @job_argument
 @click.option("--pattern", "names", multiple=True, metavar="P", help="Only this pattern; can be given again.")
 @click.option(
-    "--questions",
+    "--sample",
+    "questions",
     type=click.IntRange(1),
     default=200,
     show_default=True,

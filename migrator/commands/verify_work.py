@@ -99,7 +99,7 @@ def verify(
         stack.enter_context(stop_on_signals(session.stop))
         cluster = engine.open(stack, session, read, "verify", options["source_url"] or "")
         limited = (
-            cluster.driver_job(read) if cluster else divided(read, options["processes"] or 1, writes=False)
+            cluster.driver_job(read) if cluster else divided(read, read.tuning.processes or 1, writes=False)
         )
         asked = replace(asked, rows_of=limited)
         return _drive(stack, session, asked, asked.words(sample), cluster)
@@ -109,8 +109,8 @@ def _refuse_unfit(options: Mapping[str, Any]) -> None:
     """Raises: SettingsError, click.UsageError for options that do not go together."""
     if options["dry_run"] and not options["repair"]:
         raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
-    unfit = ("repair", "restart", "settle_s", "processes", "as_json")
-    by_host = {f"--{name}": bool(options[name]) for name in ("processes", "join", "workers")}
+    unfit = ("repair", "restart", "settle_s", "as_json")
+    by_host = {f"--{name}": bool(options[name]) for name in ("join", "workers")}
     Engine(options["engine"], options["master"]).refuse_unfit(by_host)
     named = [f"--{name.removesuffix('_s').removeprefix('as_')}" for name in unfit if options[name]]
     if options["join"] and named:
@@ -187,10 +187,10 @@ def _with_others(
     words: Sequence[str],
 ) -> Verify:
     """The stage as it works beside the processes that were asked for, or that are worth it; they end with it."""
-    given, source = asked.options["processes"], session.source
+    source = session.source
     rows = 0 if asked.sample else sum(source.rows_expected(one.plan) for one in session.checked.entities)
-    processes = processes_of(session.job, given, rows, (session.job.source.max_rows_per_s,))
-    if given is None and processes == 1:
+    processes = processes_of(session.job, rows, (session.job.source.max_rows_per_s,))
+    if session.job.tuning.processes is None and processes == 1:
         return stage
     connections = taken_by(session.job, stage.options.workers)
     others = Others.reserved(session, scope_of_run(run), processes - 1, connections)

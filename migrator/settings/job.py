@@ -163,6 +163,7 @@ class TargetSettings(Settings):
     """`endpoint`: None is AWS, 'embedded' or 'dynoxide' a server of our own, else a URL. `table` None: the mapping's name.
 
     `bucket`, `prefix`: where attributes that a mapping keeps in S3 are written; the prefix None: the table's name.
+    `managed_elsewhere`: another tool keeps the table, so that migrate-mapping neither adds nor removes an index.
     """
 
     table: TableName | None = None
@@ -172,6 +173,7 @@ class TargetSettings(Settings):
     bucket: _Bucket | None = None
     prefix: Annotated[str, Field(max_length=500)] | None = None
     options: TableOptions = TableOptions()
+    managed_elsewhere: bool = False
     role_arn: _RoleArn | None = None
     external_id: Annotated[str, Field(min_length=2, max_length=1224)] | None = None
     session_name: _SessionName | None = None
@@ -182,19 +184,25 @@ class TargetSettings(Settings):
 
 
 class Tuning(Settings):
-    """`confirm_above`: US dollars. `request_life_s`: what one request to DynamoDB may last, from its signature to its
-    effect, beside other writers. `silent_s`: a writer that could not renew its heartbeat in the journal for so long sends
-    nothing more. `lease_s`: how long marks that a relay took are kept from others; those of a dead relay come back after.
+    """`processes`: of a backfill or a verify on the host that begins it; None: as many as the rows are worth.
+    `relay_processes`: relays that one relay starts, itself among them.
+
+    `confirm_above`: US dollars. `request_life_s`: the longest time from a request's signature to its effect on the table.
+    `silent_s`: a writer that could not renew its heartbeat in the journal for so long sends nothing more. `lease_s`: how
+    long marks that a relay took are kept from others; those of a dead relay come back after.
     `max_source_load`, `max_replica_lag_s`: above them backfills and relays wait; the two queries, SELECTs of one number,
     stand in place of the engine's own question.
     """
 
     workers: Annotated[Integer, Field(ge=1, le=64)] = 4
+    processes: Annotated[Integer, Field(ge=1, le=64)] | None = None
+    relay_processes: Annotated[Integer, Field(ge=1, le=64)] = 1
     page_rows: Annotated[Integer, Field(ge=1, le=100_000)] = 500
     attempts: Annotated[Integer, Field(ge=1, le=1000)] = 12
     backoff_cap_s: Annotated[Duration, Field(gt=0, le=300)] = 10.0
     give_up_after_s: Annotated[Duration, Field(gt=0, le=86_400)] = 300.0
     max_refused: Annotated[Integer, Field(ge=0)] = 0
+    part_mb: Annotated[Integer, Field(ge=1, le=4096)] = 256
     scan_segments: Annotated[Integer, Field(ge=1, le=1000)] = 4
     max_write_units: Annotated[Integer, Field(ge=1)] | None = None
     confirm_above: Annotated[Number, Field(ge=0)] | None = None

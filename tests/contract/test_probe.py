@@ -83,8 +83,8 @@ def test_it_says_before_it_starts_what_it_takes_and_prints_what_differs(
 
 def test_wrong_use_is_refused(doctor: Callable[..., Ended]) -> None:
     assert doctor("--probe", "--write").code == 2
-    assert doctor("--probe-bucket", "s3://b/p", "--role", "relay").code == 2
-    ended = doctor("--probe-bucket", "/tmp/b")
+    assert doctor("--probe", "--to", "s3://b/p", "--role", "relay").code == 2
+    ended = doctor("--probe", "--to", "/tmp/b")
     assert (ended.code, pins.said(ended.err)) == (2, True)
 
 
@@ -94,11 +94,11 @@ def test_an_import_from_a_bucket_is_tried_and_nothing_stays(
 ) -> None:
     s3, bucket = boto3.client("s3", endpoint_url=dynamodb_url, **ROOT), f"b{secrets.token_hex(6)}"
     s3.create_bucket(Bucket=bucket)
-    found = states(doctor("--probe-bucket", f"s3://{bucket}/shop/", "--json"))
+    found = states(doctor("--probe", "--to", f"s3://{bucket}/shop/", "--json"))
     assert not found.keys() & {*IMPORT}
     assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
     assert not [name for name in client.list_tables()["TableNames"] if name.startswith("migrator-probe")]
-    found = states(doctor("--probe-bucket", f"s3://absent-{bucket}", "--json"))
+    found = states(doctor("--probe", "--to", f"s3://absent-{bucket}", "--json"))
     assert [found[name] for name in IMPORT] == ["differs", "not tried"]
 
 

@@ -58,7 +58,7 @@ def shown(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_model_of_the_article_goes_both_ways(tmp_path: Path) -> None:
-    assert run(tmp_path, "init", "--from-workbench", str(BOOKMARKS), "--out", "head.yaml").code == 0
+    assert run(tmp_path, "init", str(BOOKMARKS), "--out", "head.yaml").code == 0
     job_of(
         tmp_path,
         tmp_path / "head.yaml",
@@ -70,7 +70,7 @@ def test_the_model_of_the_article_goes_both_ways(tmp_path: Path) -> None:
     again = exported(tmp_path)
     assert shown(again) == shown(json.loads(BOOKMARKS.read_text()))
     (tmp_path / "again.json").write_text(json.dumps(again))
-    second = run(tmp_path, "init", "--from-workbench", "again.json")
+    second = run(tmp_path, "init", "again.json")
     first = (tmp_path / "head.yaml").read_text()
     # The first line names the file.
     assert second.out.splitlines()[1:] == first.splitlines()[1:]
@@ -92,7 +92,7 @@ def test_every_design_has_a_model_or_says_why_not(mapping: Path, tmp_path: Path)
     assert {name for item in items for name in item} <= names
     assert run(tmp_path, "export", "--as", "workbench", "job.yaml").out == ended.out
     (tmp_path / "model.json").write_text(ended.out)
-    head = run(tmp_path, "init", "--from-workbench", "model.json")
+    head = run(tmp_path, "init", "model.json")
     assert (head.code, head.err) == (0, "")
 
 
@@ -117,7 +117,7 @@ def test_a_model_is_written_compared_and_not_put_over_another_file(tmp_path: Pat
     assert run(tmp_path, *words, "--check").code == 1
     assert run(tmp_path, *words).code == 0
     assert run(tmp_path, *words, "--check").code == 0
-    out = ("init", "--from-workbench", str(BOOKMARKS), "--out", "head.yaml")
+    out = ("init", str(BOOKMARKS), "--out", "head.yaml")
     assert [run(tmp_path, *out).code, run(tmp_path, *out).code, run(tmp_path, *out, "--force").code] == [
         0,
         2,
@@ -221,7 +221,7 @@ WRONG = {
 def test_what_is_wrong_in_a_model_is_said_with_its_place(case: str, tmp_path: Path) -> None:
     text, said = WRONG[case]
     (tmp_path / "model.json").write_text(text)
-    ended = run(tmp_path, "init", "--from-workbench", "model.json")
+    ended = run(tmp_path, "init", "model.json")
     assert (ended.code, ended.out) == (2, "")
     assert said in " ".join(ended.err.split())
     assert "model.json" in ended.err
@@ -235,15 +235,16 @@ def test_every_fault_is_said_at_once_and_files_that_are_none_too(tmp_path: Path)
         table_of(model)["KeyAttributes"]["SortKey"].update(AttributeType="X")
 
     (tmp_path / "model.json").write_text(changed(wrong))
-    said = run(tmp_path, "init", "--from-workbench", "model.json").err
+    said = run(tmp_path, "init", "model.json").err
     assert "TableName" in said
     assert "SortKey" in said
     (tmp_path / "model.json").write_bytes(b"\xff\xfe\x00")
-    assert "no UTF-8" in run(tmp_path, "init", "--from-workbench", "model.json").err
+    assert "no UTF-8" in run(tmp_path, "init", "model.json").err
     (tmp_path / "model.json").write_bytes(b" " * (8 * 2**20 + 1))
-    assert "larger than 8 MiB" in run(tmp_path, "init", "--from-workbench", "model.json").err
-    for absent in ("none.json", "."):
-        ended = run(tmp_path, "init", "--from-workbench", absent)
+    assert "larger than 8 MiB" in run(tmp_path, "init", "model.json").err
+    (tmp_path / "folder.json").mkdir()
+    for absent in ("none.json", "folder.json"):
+        ended = run(tmp_path, "init", absent)
         assert (ended.code, pins.said(ended.err)) == (2, True)
 
 
@@ -252,5 +253,5 @@ def test_one_table_of_several_is_named(tmp_path: Path) -> None:
         model["DataModel"].append({**table_of(model), "TableName": "Other"})
 
     (tmp_path / "model.json").write_text(changed(two))
-    assert "name: Other" in run(tmp_path, "init", "--from-workbench", "model.json", "--table", "Other").out
-    assert pins.said(run(tmp_path, "init", "--from-workbench", "model.json", "--table", "No").err)
+    assert "name: Other" in run(tmp_path, "init", "model.json", "--table", "Other").out
+    assert pins.said(run(tmp_path, "init", "model.json", "--table", "No").err)

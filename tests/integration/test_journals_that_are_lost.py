@@ -81,7 +81,7 @@ def words_for(shop: Project) -> list[Sequence[str]]:
         ["clean", "--attributes", job, "--yes"],
         ["report", job],
         ["status", job],
-        ["shadow", "replay", job, "--questions", "1"],
+        ["shadow", "replay", job, "--sample", "1"],
         ["capture", "install", job],
     ]
 

@@ -194,11 +194,11 @@ class Changing:
         job = str(self.made.job)
         self.made.run("relay", job, "--once")
         self.give("verify JOB --repair", codes=(0, 1))
-        self.give("relay JOB --discard-failed")
+        self.give("relay JOB --discard-marks")
         # A mark that failed less than three times is kept.
         while self.made.done("relay", job, "--dry-run", "--json").data["failed"]:
             self.made.run("relay", job, "--once")
-            self.made.done("relay", job, "--discard-failed")
+            self.made.done("relay", job, "--discard-marks")
 
     def end_service(self) -> None:
         self.service.__exit__()

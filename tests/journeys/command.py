@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -139,6 +140,17 @@ def project(
     )
     environment = {**os.environ, "MIGRATOR_SOURCE_URL": source, "PYTHONPATH": str(ROOT)}
     return Project(folder, job, table, endpoint, environment, own_process)
+
+
+def tuned(made: Project, **settings: object) -> Project:
+    """The project, with other settings of its job's `tuning:` from now on; None for those of a job that says nothing."""
+    text = made.job.read_text()
+    for name, value in settings.items():
+        text = re.sub(rf"\b{name}: [^,}}]*(, )?", "", text)
+        if value is not None:
+            text = text.replace("tuning: {", f"tuning: {{{name}: {value}, ", 1)
+    made.job.write_text(text)
+    return made
 
 
 def chinook_mapping(source: str) -> str:

@@ -105,7 +105,7 @@ def test_doctor(shop: Project) -> None:
 
 
 def test_shadow_replay(shop: Project) -> None:
-    held(shop, "shadow replay JOB --questions 2 --settle 0", tables=1)
+    held(shop, "shadow replay JOB --sample 2 --settle 0", tables=1)
 
 
 def test_report(shop: Project) -> None:

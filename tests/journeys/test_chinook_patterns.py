@@ -154,7 +154,7 @@ def test_invoices_of_a_time_that_begins_in_the_middle_of_a_month_are_those_of_sq
 
 def test_every_pattern_replays_clean(filled: Project, engine: str) -> None:
     here = replace(filled, own_process=False)
-    ended = here.run("shadow", "replay", str(here.job), "--questions", "8", "--seed", "1", "--json")
+    ended = here.run("shadow", "replay", str(here.job), "--sample", "8", "--seed", "1", "--json")
     assert ended.code == 0, ended.out
     found = {one["pattern"]: one for one in ended.data["patterns"]}
     assert len(found) == 14

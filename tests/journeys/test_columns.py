@@ -22,12 +22,12 @@ backfill shop.yaml
 relay shop.yaml --once
 verify shop.yaml
 look shop.yaml --pattern {PATTERN} -p id=1
-shadow replay shop.yaml --questions 5 --settle 1
+shadow replay shop.yaml --sample 5 --settle 1
 cutover advance shop.yaml {PATTERN}
 cutover status shop.yaml
 cutover status shop.yaml --history
 status shop.yaml
-status shop.yaml --runs
+status shop.yaml --all
 pace shop.yaml --pause
 pace shop.yaml --resume
 pace shop.yaml
@@ -49,7 +49,7 @@ VERDICTS = {
     "capture status shop.yaml": "whole: ",
     "verify shop.yaml": "clean",
     "look shop.yaml --pattern customer_by_id -p id=1": "customer_by_id: the same",
-    "shadow replay shop.yaml --questions 5 --settle 1": "clean",
+    "shadow replay shop.yaml --sample 5 --settle 1": "clean",
     "report shop.yaml": "not proven",
     "reverse check shop.yaml": "not ready",
     "decommission check shop.yaml --steps": "not yet",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests import pins
-from tests.journeys.command import Project, project
+from tests.journeys.command import Project, project, tuned
 from tests.support_documents import OldTables, old_tables
 
 USERS, ORDERS = 60, 150
@@ -319,6 +319,6 @@ def test_several_processes_share_the_read_units(shop: Shop) -> None:
     text["source"]["dynamodb"]["max_read_units"] = 400
     text["tuning"] |= {"page_rows": 10}
     made.job.write_text(json.dumps(text))
-    told = made.done("backfill", job, "--processes", "2", "--json").data
+    told = tuned(made, processes=2).done("backfill", job, "--json").data
     assert told["total"]["rows"] == USERS + sum(n % 3 != 2 for n in range(ORDERS)) + 2 * ORDERS - 20
-    assert pins.said(made.done("verify", job, "--processes", "2").out)
+    assert pins.said(tuned(made, processes=2).done("verify", job).out)

@@ -338,4 +338,4 @@ def test_the_shipped_tables_end_clean_and_answer_as_the_old_ones(tmp_path: Path,
     indexes = {"Orders": {"ByUser": {"user_id": "S", "ordered": "S"}}}
     with live_shop(tmp_path, dynamodb_url, SHIPPED.read_text(), SHIPPED_KEYS, rows, indexes=indexes) as shop:
         stormed(shop, write_shipped)
-        shop.project.done("shadow", "replay", shop.job, "--questions", "40", "--settle", "0")
+        shop.project.done("shadow", "replay", shop.job, "--sample", "40", "--settle", "0")

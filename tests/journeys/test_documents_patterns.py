@@ -46,11 +46,11 @@ def test_both_sides_give_the_same_answer(shop: Shop, words: list[str], rows: lis
 
 def test_a_replay_asks_both_sides_and_finds_what_differs(shop: Shop) -> None:
     made = shop.project
-    clean = made.done("shadow", "replay", shop.job, "--questions", "20", "--settle", "0", "--json").data
+    clean = made.done("shadow", "replay", shop.job, "--sample", "20", "--settle", "0", "--json").data
     assert len(clean["patterns"]) == PATTERNS
     made.done("doctor", shop.job)
     shop.tables.put(shop.real["Lines"], [{"order_id": "o1", "line": 1, "sku": "another"}])
-    asked = ("shadow", "replay", shop.job, "--pattern", "one_line", "--questions", "500", "--settle", "0")
+    asked = ("shadow", "replay", shop.job, "--pattern", "one_line", "--sample", "500", "--settle", "0")
     assert made.run(*asked).code == 1
     made.done("relay", shop.job, "--once")
     made.done(*asked)

@@ -69,7 +69,7 @@ def test_chinook_is_proposed_moved_and_answers_as_sql_does(
     project.done("table", "create", job)
     total = project.done("backfill", job, "--json").data["total"]
     assert (total["rows"], total["items"], total["refused"]) == (15_607, 15_607, 0)
-    replayed = project.done("shadow", "replay", job, "--questions", SAMPLES, "--seed", "19", "--json").data
+    replayed = project.done("shadow", "replay", job, "--sample", SAMPLES, "--seed", "19", "--json").data
     assert len(replayed["patterns"]) == 17
     assert {pattern["same"] for pattern in replayed["patterns"]} == {int(SAMPLES)}
 
@@ -86,7 +86,7 @@ def test_tenants_composite_keys_and_self_references_answer_as_sql_does(
     job = str(project.job)
     project.done("table", "create", job)
     assert project.done("backfill", job, "--json").data["total"]["refused"] == 0
-    replayed = project.done("shadow", "replay", job, "--questions", SAMPLES, "--seed", "19", "--json").data
+    replayed = project.done("shadow", "replay", job, "--sample", SAMPLES, "--seed", "19", "--json").data
     assert len(replayed["patterns"]) == 34
     assert all(pattern["same"] == pattern["samples"] > 0 for pattern in replayed["patterns"])
 
@@ -159,8 +159,8 @@ def test_files_that_are_there_are_kept(shop: Project, tmp_path: Path) -> None:
         ["--statements", "missing.sql"],
         ["--statements", "."],
         ["--statements", "/dev/null"],
-        ["--worksheet", "missing.csv"],
-        ["--worksheet", "/dev/null"],
+        ["--statements", "missing.csv"],
+        ["--statements", "empty.csv"],
         ["--statements", "none", "--out", "shop.json"],
         ["--statements", "none", "--out", "no/shop.yaml"],
         ["--statements", "none", "--max-indexes", "21"],
@@ -179,6 +179,7 @@ def test_files_that_are_there_are_kept(shop: Project, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_use_writes_nothing(shop: Project, tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "empty.csv").touch()
     out = [] if "--out" in words else ["--out", "shop.yaml"]
     ended = shop.run("init", shop.environment["MIGRATOR_SOURCE_URL"], "--no-prove", *out, *words)
     assert ended.code == 2

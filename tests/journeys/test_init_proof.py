@@ -87,7 +87,7 @@ def test_a_list_of_a_team_is_served_and_what_is_words_alone_needs_sql(trade: Pro
         ",Products that are like another one,app,,high,\n",
         encoding="utf-8",
     )
-    ended = proposed(trade, "--worksheet", "team.csv", prove=True)
+    ended = proposed(trade, "--statements", "team.csv", prove=True)
     assert ended.code == 1, ended.err
     assert "needs SQL" in ended.out
     mapping = (tmp_path / "shop.yaml").read_text(encoding="utf-8")
@@ -99,7 +99,7 @@ def test_a_list_of_a_team_is_served_and_what_is_words_alone_needs_sql(trade: Pro
 
 def test_faults_of_a_list_write_nothing(trade: Project, tmp_path: Path) -> None:
     (tmp_path / "team.csv").write_text("name,SQL,rate\na,,often\nb,SELECT 1; SELECT 2,", encoding="utf-8")
-    ended = proposed(trade, "--worksheet", "team.csv")
+    ended = proposed(trade, "--statements", "team.csv")
     assert ended.code == 2
     assert [line.split(" ")[0] for line in ended.err.splitlines()[:3]] == [
         "team.csv:2:",

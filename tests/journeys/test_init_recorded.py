@@ -69,7 +69,7 @@ def replayed(project: Project) -> Ended:
     job = str(project.job)
     project.done("table", "create", job)
     assert project.done("backfill", job, "--json").data["total"]["refused"] == 0
-    return project.done("shadow", "replay", job, "--questions", SAMPLES, "--seed", "19", "--json")
+    return project.done("shadow", "replay", job, "--sample", SAMPLES, "--seed", "19", "--json")
 
 
 def test_what_postgresql_recorded_of_chinook_is_served(

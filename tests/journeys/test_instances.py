@@ -82,10 +82,10 @@ def fault_of(beating: Running) -> str:
 
 def test_changes_that_services_mark_reach_the_table_without_a_trigger(shop: Project) -> None:
     job = str(shop.job)
-    printed = shop.done("capture", "install", job, "--by-services", "--dry-run").out
+    printed = shop.done("capture", "install", job, "--by", "services", "--dry-run").out
     assert "CREATE TABLE IF NOT EXISTS migrator_mark" in printed
     assert "TRIGGER" not in printed
-    installed = shop.done("capture", "install", job, "--by-services")
+    installed = shop.done("capture", "install", job, "--by", "services")
     assert pins.said(installed.out, "customer")
     assert pins.said(installed.err, "adapter")
     status = shop.run("capture", "status", job)
@@ -106,7 +106,7 @@ def test_status_lists_instances_while_they_live(shop: Project) -> None:
     job = str(shop.job)
     shop.done("capture", "install", job)
     with running(shop), running(shop, "read"):
-        told = shop.done("status", job, "--runs")
+        told = shop.done("status", job, "--all")
         assert told.out.count("shop-api 1.4.2") == 2
         found = shop.done("status", job, "--json").data["live"]["instances"]
         assert [(one["role"], one["fits"], one["alive"]) for one in found] == [
@@ -115,7 +115,7 @@ def test_status_lists_instances_while_they_live(shop: Project) -> None:
         ]
         mapping = shop.folder / "mapping.yaml"
         mapping.write_text(mapping.read_text().replace("keep: [total]", "keep: []"))
-        assert "mapping differs (2)" in shop.done("status", job, "--runs").out
+        assert "mapping differs (2)" in shop.done("status", job, "--all").out
         mapping.write_text("mapping: 1\nentities: 7\n")
         assert shop.done("status", job, "--json").data["live"]["instances"][0]["fits"] is None
     assert shop.done("status", job, "--json").data["live"]["instances"] == []
@@ -123,10 +123,10 @@ def test_status_lists_instances_while_they_live(shop: Project) -> None:
 
 def test_an_uninstall_waits_for_services_unless_told_otherwise(shop: Project) -> None:
     job = str(shop.job)
-    shop.done("capture", "install", job, "--by-services")
+    shop.done("capture", "install", job, "--by", "services")
     with running(shop, "read"):
         shop.done("capture", "uninstall", job)
-    shop.done("capture", "install", job, "--by-services")
+    shop.done("capture", "install", job, "--by", "services")
     with running(shop) as beating:
         refused = shop.run("capture", "uninstall", job)
         assert refused.code == 2
@@ -140,11 +140,11 @@ def test_an_uninstall_waits_for_services_unless_told_otherwise(shop: Project) ->
 def test_services_and_triggers_are_told_apart(shop: Project) -> None:
     job = str(shop.job)
     shop.done("capture", "install", job)
-    refused = shop.run("capture", "install", job, "--by-services")
+    refused = shop.run("capture", "install", job, "--by", "services")
     assert (refused.code, pins.said(refused.err, "uninstall", job=job)) == (2, True)
     shop.done("capture", "uninstall", job)
-    shop.done("capture", "install", job, "--by-services")
-    assert pins.said(shop.done("capture", "install", job, "--by-services").out, "change")
+    shop.done("capture", "install", job, "--by", "services")
+    assert pins.said(shop.done("capture", "install", job, "--by", "services").out, "change")
     with running(shop) as beating:
         switched = shop.done("capture", "install", job).out
         assert pins.said(switched, "triggers")
@@ -162,7 +162,7 @@ def test_the_doctor_knows_what_marks(shop: Project) -> None:
         return next((one["state"], one["what"]) for one in checks if one["name"] == "capture")
 
     assert capture() == ("ok", pins.text("still"))
-    shop.done("capture", "install", job, "--by-services")
+    shop.done("capture", "install", job, "--by", "services")
     assert capture() == ("warning", pins.text("alive"))
     with running(shop):
         assert capture() == ("ok", pins.text("instance"))
@@ -179,7 +179,7 @@ def test_a_service_whose_journal_or_mapping_is_wrong_does_not_start(shop: Projec
         service_wiring.open_service(shop.folder / "none.yaml").__enter__()
     with pins.refused(SettingsError, "installed"), running(shop):
         pass
-    shop.done("capture", "install", str(shop.job), "--by-services")
+    shop.done("capture", "install", str(shop.job), "--by", "services")
     (shop.folder / "file").write_text("no folder")
     shop.job.write_text(f"{shop.job.read_text()}\njournal: sqlite:///{shop.folder}/file/j.db\n")
     with pins.refused(SettingsError, "journal"), running(shop):

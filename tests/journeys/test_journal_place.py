@@ -161,6 +161,6 @@ def test_what_reads_the_journal_names_it(shop: Project) -> None:
     job, file = str(shop.job), str(shop.folder / ".migrator" / "shop.db")
     for words in (["status"], ["doctor"], ["cutover", "status"], ["report"]):
         assert json.loads(shop.run(*words, job, "--json").out)["journal"] == file
-        more = ["--runs"] if words == ["status"] else []
+        more = ["--all"] if words == ["status"] else []
         assert file in elsewhere(shop, *words, job, *more).out
         assert str(Path(".migrator") / "shop.db") in shop.run(*words, job, *more).out

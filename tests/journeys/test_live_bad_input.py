@@ -141,7 +141,7 @@ def test_status_says_how_far_items_are_behind(shop: Project) -> None:
     assert 1 <= live["marks"]["oldest_age_s"] < 60
     relay = shop.start("relay", job)
     until(lambda: marks(shop) == 0)
-    until(lambda: "writers with a recent heartbeat: 1 relay\n" in shop.done("status", job, "--runs").out)
+    until(lambda: "writers with a recent heartbeat: 1 relay\n" in shop.done("status", job, "--all").out)
     assert ended(relay)[0] == 0
     data = shop.done("status", job, "--json").data
     (run,) = [one for one in data["runs"] if one["kind"] == "relay"]

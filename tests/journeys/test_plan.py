@@ -364,15 +364,15 @@ def test_keys_that_name_a_person_are_masked(shop: Project, tmp_path: Path) -> No
 
 
 def test_one_partition_key_is_shown_with_masked_items(shop: Project) -> None:
-    ended = planned(shop, "--show", "CUSTOMER#1")
+    ended = planned(shop, "--pk", "CUSTOMER#1")
     assert ended.code == 0, ended.err
     assert "ORDER#00000001" in ended.out
     assert "Ann" not in ended.out
-    assert planned(shop, "--show", "CUSTOMER#1", "--json").data["views"][0]["collections"]
-    nothing = planned(shop, "--show", "CUSTOMER#999")
+    assert planned(shop, "--pk", "CUSTOMER#1", "--json").data["views"][0]["collections"]
+    nothing = planned(shop, "--pk", "CUSTOMER#999")
     assert (nothing.code, pins.said(nothing.out, "makes")) == (1, True)
     assert pins.said(nothing.out + nothing.err, "look")
-    assert planned(shop, "--show", "CUSTOMER#1", "--html", "x.html").code == 2
+    assert planned(shop, "--pk", "CUSTOMER#1", "--html", "x.html").code == 2
 
 
 def test_two_designs_stand_side_by_side(shop: Project, tmp_path: Path) -> None:
@@ -381,9 +381,9 @@ def test_two_designs_stand_side_by_side(shop: Project, tmp_path: Path) -> None:
     )
     other = other.replace(", indexes: {GSI1: {key: [GSI1PK, GSI1SK]}}", "")
     (tmp_path / "other.yaml").write_text(other, encoding="utf-8")
-    data = planned(shop, "--json", "--compare", "other.yaml").data
+    data = planned(shop, "--json", "other.yaml").data
     assert data["other"]["write_units"] < data["write_units"]
-    out = planned(shop, "--compare", "other.yaml").out
+    out = planned(shop, "other.yaml").out
     assert pins.said(out, "side")
     assert pins.said(out, "orders")
     assert pins.said(out, "such")
@@ -419,9 +419,9 @@ def test_an_empty_table_has_nothing_to_measure(shop: Project, tmp_path: Path) ->
     [
         (["nothing.yaml"], 2),
         (["shop.yaml"], 2),
-        (["shop.job.yaml", "--compare", "nothing.yaml"], 2),
-        (["shop.job.yaml", "--compare", "other.job.yaml"], 2),
-        (["shop.job.yaml", "--compare", "faulty.yaml"], 2),
+        (["shop.job.yaml", "nothing.yaml"], 2),
+        (["shop.job.yaml", "other.job.yaml"], 2),
+        (["shop.job.yaml", "faulty.yaml"], 2),
         (["faulty.yaml", "--source", "sqlite:///shop.db"], 2),
         (["shop.job.yaml", "--statements", "nothing.sql"], 2),
         (["shop.yaml", "--source", "postgresql://u:secret@127.0.0.1:1/none"], 3),

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from migrator.source.engines.connect import source_url
 from tests import pins
-from tests.journeys.command import STOPPED, Project
+from tests.journeys.command import STOPPED, Project, tuned
 from tests.journeys.small import small_shop
 from tests.journeys.test_cutover_clocks import OFF_S, with_clock
 from tests.support_waiting import until
@@ -97,9 +97,9 @@ def need_whole(made: Project) -> None:
 
 
 def test_the_items_of_two_processes_are_those_of_one(shop: Project) -> None:
-    shop.done("backfill", str(shop.job), "--processes", "1")
+    tuned(shop, processes=1).done("backfill", str(shop.job))
     before = sorted(shop.items(), key=repr)
-    ended = shop.done("backfill", str(shop.job), "--processes", "2", "--restart", "--json")
+    ended = tuned(shop, processes=2).done("backfill", str(shop.job), "--restart", "--json")
     assert sorted(shop.items(), key=repr) == before
     assert ended.data["total"]["rows"] == 2 * (ROWS - 1)
     assert "process_ended" not in ended.err, ended.err
@@ -107,7 +107,7 @@ def test_the_items_of_two_processes_are_those_of_one(shop: Project) -> None:
 
 
 def test_a_process_that_is_killed_is_missed_by_nobody(shop: Project) -> None:
-    process = slow(shop).start("backfill", str(shop.job), "--processes", "3")
+    process = tuned(slow(shop), processes=3).start("backfill", str(shop.job))
     wait_for(shop, 20)
     for child in list(children(process.pid))[:1]:
         child.kill()
@@ -118,7 +118,7 @@ def test_a_process_that_is_killed_is_missed_by_nobody(shop: Project) -> None:
 
 
 def test_children_end_with_a_driver_that_is_killed_and_the_same_command_goes_on(shop: Project) -> None:
-    process = slow(shop).start("backfill", str(shop.job), "--processes", "2")
+    process = tuned(slow(shop), processes=2).start("backfill", str(shop.job))
     wait_for(shop, 10)
     started = list(children(process.pid))
     assert len(started) == 1
@@ -127,14 +127,14 @@ def test_children_end_with_a_driver_that_is_killed_and_the_same_command_goes_on(
     assert waits_to_end(started)
     done = done_pages(shop)
     assert done < PAGES
-    ended = shop.done("backfill", str(shop.job), "--processes", "2")
+    ended = tuned(shop, processes=2).done("backfill", str(shop.job))
     assert "goes on" in ended.err
     need_whole(shop)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_all_with_their_pages_kept(shop: Project, number: signal.Signals) -> None:
-    process = slow(shop).start("backfill", str(shop.job), "--processes", "2")
+    process = tuned(slow(shop), processes=2).start("backfill", str(shop.job))
     wait_for(shop, 10)
     started = list(children(process.pid))
     os.kill(process.pid, number)
@@ -202,22 +202,22 @@ def test_what_does_not_fit_is_refused_before_anything_starts(shop: Project) -> N
     assert (ended.code, pins.said(ended.err, "shop")) == (2, True), ended.err
     assert pins.said(ended.err, "serves")
     for number in ("0", "1000", "two"):
-        assert shop.run("backfill", job, "--processes", number).code == 2
-    assert shop.run("backfill", job, "--processes", "2", "--dry-run").code == 2
+        assert tuned(shop, processes=number).run("backfill", job).code == 2
+    assert tuned(shop, processes=2).run("backfill", job, "--dry-run").code == 0
     assert shop.run("backfill", job, "--join", "--restart").code == 2
     shop.job.write_text(
         shop.job.read_text().replace(
             "'${MIGRATOR_SOURCE_URL}'}", "'${MIGRATOR_SOURCE_URL}', max_connections: 5}"
         )
     )
-    ended = shop.run("backfill", job, "--processes", "3")
+    ended = tuned(shop, processes=3).run("backfill", job)
     assert (ended.code, "source.max_connections is 5" in ended.err, "2 at most" in ended.err) == (
         2,
         True,
         True,
     )
     assert done_pages(shop) == 0
-    shop.done("backfill", job, "--processes", "2")
+    tuned(shop, processes=2).done("backfill", job)
     need_whole(shop)
 
 
@@ -263,15 +263,16 @@ def verified(made: Project, *words: str) -> dict[str, object]:
 
 def test_a_verify_of_several_processes_says_what_that_of_one_says(shop: Project) -> None:
     shop.done("backfill", str(shop.job))
-    assert verified(shop, "--processes", "3") == verified(shop)
+    assert verified(tuned(shop, processes=3)) == verified(tuned(shop, processes=None))
     spoilt(shop)
-    one, three = verified(shop), verified(shop, "--processes", "3")
+    one, three = verified(shop), verified(tuned(shop, processes=3))
     assert one == three
     assert {"missing", "different", "unexpected"} <= set(three["findings"])  # type: ignore[call-overload]
     assert in_journal(shop, "SELECT * FROM migrator_page_claim") == []
     assert in_journal(shop, "SELECT run_id FROM migrator_page_part") == []
     sample = ("--sample", "10%", "--seed", "4")
-    assert verified(shop, *sample, "--processes", "2") == verified(shop, *sample)
+    several = verified(tuned(shop, processes=2), *sample)
+    assert several == verified(tuned(shop, processes=None), *sample)
 
 
 def slow_rows(made: Project) -> Project:
@@ -303,7 +304,7 @@ def test_a_verify_goes_on_where_a_process_of_it_or_its_driver_is_killed(shop: Pr
     shop.done("backfill", str(shop.job))
     spoilt(shop)
     wanted = verified(shop)
-    process = slow_rows(shop).start("verify", str(shop.job), "--restart", "--processes", "3", "--json")
+    process = tuned(slow_rows(shop), processes=3).start("verify", str(shop.job), "--restart", "--json")
     until(lambda: compared(shop) >= 20)
     next(children(process.pid)).kill()
     until(lambda: compared(shop) >= 24)
@@ -313,7 +314,7 @@ def test_a_verify_goes_on_where_a_process_of_it_or_its_driver_is_killed(shop: Pr
     assert waits_to_end(started)
     done = compared(shop)
     assert done < PAGES
-    ended = quick_rows(shop).run("verify", str(shop.job), "--processes", "2", "--json")
+    ended = tuned(quick_rows(shop), processes=2).run("verify", str(shop.job), "--json")
     assert "goes on" in ended.err, ended.err
     assert {name: ended.data[name] for name in wanted} == wanted
     need_compared(shop)
@@ -323,7 +324,7 @@ def test_another_process_joins_a_verify(shop: Project) -> None:
     shop.done("backfill", str(shop.job))
     ended = shop.run("verify", str(shop.job), "--join")
     assert (ended.code, pins.said(ended.err, "shop")) == (2, True), ended.err
-    driver = slow_rows(shop).start("verify", str(shop.job), "--processes", "1", "--json")
+    driver = tuned(slow_rows(shop), processes=1).start("verify", str(shop.job), "--json")
     until(lambda: compared(shop) >= 5)
     joined = shop.start("verify", str(shop.job), "--join")
     until(lambda: len(in_journal(shop, "SELECT DISTINCT who FROM migrator_page_claim")) == 2)

@@ -25,7 +25,7 @@ from tests import pins
 from tests.faults.proxy import FaultProxy, Spent, most_spent
 from tests.faults.schedule import Faults
 from tests.faults.tcp import tcp_way
-from tests.journeys.command import Project
+from tests.journeys.command import Project, tuned
 from tests.journeys.test_processes import (
     ROWS,
     at_work,
@@ -63,7 +63,7 @@ def ended_well(process: subprocess.Popen[str]) -> str:
 def join_late_and_kill_one(made: Project, kind: str) -> None:
     """A run of three processes that one more joins once they are at work; when that has its part, one is killed."""
     job = str(made.job)
-    driver = made.start(kind, job, "--processes", "3")
+    driver = tuned(made, processes=3).start(kind, job)
     until(lambda: len(claiming(made)) == 3)
     before = shares(made)
     joined = made.start(kind, job, "--join")
@@ -209,7 +209,7 @@ def test_connections_of_a_run_are_never_more_than_it_may_have(
     with_source(served, f"max_connections: {CONNECTIONS}")
     with counting(postgres_database) as counts:
         served.done("pace", job, "--pause")
-        driver = served.start("backfill", job, "--processes", "3")
+        driver = tuned(served, processes=3).start("backfill", job)
         until(lambda: done_pages(served) == 0 and len(at_work(served)) == 3)
         first = served.start("backfill", job, "--join")
         until(lambda: len(at_work(served)) == 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import pins
-from tests.journeys.command import ROOT, Project
+from tests.journeys.command import ROOT, Project, tuned
 from tests.journeys.test_processes import (
     compared,
     in_journal,
@@ -44,7 +44,7 @@ def need_backfill_survives(made: Project, step: str) -> None:
     """Both processes are there before a page is written."""
     killing(made, STEPS[step])
     made.done("pace", str(made.job), "--pause")
-    driver = made.start("backfill", str(made.job), "--restart", "--processes", "2")
+    driver = tuned(made, processes=2).start("backfill", str(made.job), "--restart")
     until(lambda: in_journal(made, "SELECT count(*) FROM migrator_process") == [(2,)])
     made.done("pace", str(made.job), "--resume")
     _, err = driver.communicate(timeout=300)
@@ -56,7 +56,7 @@ def need_backfill_survives(made: Project, step: str) -> None:
 def need_verify_survives(made: Project, step: str) -> None:
     """The first process leaves something to the other one, however late that one comes."""
     killing(made, STEPS_OF_VERIFY[step], str(made.folder / "killed"))
-    driver = made.start("verify", str(made.job), "--restart", "--processes", "2", "--json")
+    driver = tuned(made, processes=2).start("verify", str(made.job), "--restart", "--json")
     _, err = driver.communicate(timeout=300)
     assert driver.returncode == 0, err
     assert "process_ended" in err
@@ -80,7 +80,7 @@ def test_so_it_is_with_a_journal_on_postgresql_and_a_new_driver(
     need_backfill_survives(shop, "write")
     shop.environment["MIGRATOR_TEST_KILL"] = ""
     wanted = shop.done("verify", str(shop.job), "--json").data["total"]
-    driver = slow_rows(shop).start("verify", str(shop.job), "--restart", "--processes", "1")
+    driver = tuned(slow_rows(shop), processes=1).start("verify", str(shop.job), "--restart")
     until(lambda: compared(shop) >= 3)
     joined = shop.start("verify", str(shop.job), "--join")
     until(lambda: len(in_journal(shop, "SELECT DISTINCT who FROM migrator_page_claim")) == 2)
@@ -88,7 +88,7 @@ def test_so_it_is_with_a_journal_on_postgresql_and_a_new_driver(
     driver.communicate()
     _, err = joined.communicate(timeout=120)
     assert (joined.returncode, pins.said(err)) == (3, True), err
-    ended = shop.done("verify", str(shop.job), "--processes", "2", "--json")
+    ended = tuned(shop, processes=2).done("verify", str(shop.job), "--json")
     assert "goes on" in ended.err
     assert ended.data["total"] == wanted
     need_compared(shop)

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.journeys.command import Project
+from tests.journeys.command import Project, tuned
 from tests.journeys.small import small_shop
 from tests.journeys.test_processes import children, waits_to_end
 from tests.support_waiting import until
@@ -38,14 +38,14 @@ def change(made: Project) -> None:
 
 def test_relays_of_one_command_work_all_marks_and_say_what_all_have_worked(shop: Project) -> None:
     change(shop)
-    ended = shop.done("relay", str(shop.job), "--once", "--processes", "3", "--json")
+    ended = tuned(shop, relay_processes=3).done("relay", str(shop.job), "--once", "--json")
     assert "process_ended" not in ended.err, ended.err
     assert (ended.data["worked"]["finished"], ended.data["marks"]["waiting"]) == (ROWS + 30, 0)
     assert shop.done("verify", str(shop.job), "--json").data["clean"]
 
 
 def test_a_relay_that_is_killed_is_started_again_and_all_end_with_the_first(shop: Project) -> None:
-    process = shop.start("relay", str(shop.job), "--processes", "2")
+    process = tuned(shop, relay_processes=2).start("relay", str(shop.job))
     until(lambda: len(list(children(process.pid))) == 1)
     (first,) = children(process.pid)
     time.sleep(1)
@@ -62,7 +62,7 @@ def test_a_relay_that_is_killed_is_started_again_and_all_end_with_the_first(shop
 
 
 def test_relays_end_where_the_first_is_killed(shop: Project) -> None:
-    process = shop.start("relay", str(shop.job), "--processes", "2")
+    process = tuned(shop, relay_processes=2).start("relay", str(shop.job))
     until(lambda: len(list(children(process.pid))) == 1)
     started: list[psutil.Process] = list(children(process.pid))
     process.kill()
@@ -75,11 +75,13 @@ def test_relays_end_where_the_first_is_killed(shop: Project) -> None:
 
 def test_how_many_relays_there_may_be(shop: Project) -> None:
     for number in ("0", "-1", "1000", "two"):
-        assert shop.run("relay", str(shop.job), "--processes", number).code == 2
-    ended = shop.run("relay", str(shop.job), "--processes", "2", "--dry-run")
-    assert (ended.code, "goes without --dry-run" in ended.err) == (2, True), ended.err
+        assert tuned(shop, relay_processes=number).run("relay", str(shop.job)).code == 2
+    assert (
+        tuned(shop, relay_processes=2).done("relay", str(shop.job), "--dry-run", "--json").data["waiting"]
+        == 0
+    )
     text = shop.job.read_text()
     url = "'${MIGRATOR_SOURCE_URL}'"
     shop.job.write_text(text.replace(url + "}", url + ", max_connections: 5}"))
-    ended = shop.run("relay", str(shop.job), "--processes", "3")
+    ended = tuned(shop, relay_processes=3).run("relay", str(shop.job))
     assert (ended.code, "source.max_connections is 5" in ended.err) == (2, True), ended.err

@@ -60,7 +60,7 @@ def test_doctor_reports_the_journal(shop: Project) -> None:
 
 
 def test_status_reads_the_journal(shop: Project) -> None:
-    said = shop.done("status", str(shop.job), "--runs").out
+    said = shop.done("status", str(shop.job), "--all").out
     assert "backfill" in said
     assert pins.said(said, "read")
 

@@ -104,7 +104,7 @@ def test_an_explanation_stands_below_the_answer(moved: Project) -> None:
 
 
 def test_all_of_them_replay_clean(moved: Project) -> None:
-    ended = moved.run("shadow", "replay", str(moved.job), "--questions", "20", "--seed", "3", "--json")
+    ended = moved.run("shadow", "replay", str(moved.job), "--sample", "20", "--seed", "3", "--json")
     assert ended.code == 0, ended.out
     found = {one["pattern"]: one for one in ended.data["patterns"]}
     assert all(one["same"] == one["samples"] == 20 for one in found.values())

@@ -87,7 +87,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Project
     """Filled, verified and replayed, nothing wrong yet."""
     made = shop_in(tmp_path_factory.mktemp("report"), dynamodb_url)
     made.prepared("table create", "backfill", "verify")
-    made.done("shadow", "replay", str(made.job), "--questions", "8", "--seed", "1", "--settle", "0s")
+    made.done("shadow", "replay", str(made.job), "--sample", "8", "--seed", "1", "--settle", "0s")
     return made
 
 
@@ -100,7 +100,7 @@ def spoiled(shop: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     put_items(shop.store(), [{**items["C#1", "META"], "email": "eve@example.com"}])
     shop.store().delete([("C#5", "META")])
     assert shop.run("verify", str(shop.job)).code == 1
-    words = ("--questions", "30", "--seed", "1", "--settle", "0s")
+    words = ("--sample", "30", "--seed", "1", "--settle", "0s")
     assert shop.run("shadow", "replay", str(shop.job), *words).code == 1
     return shop
 
@@ -140,7 +140,7 @@ def test_a_clean_table_is_told_as_clean_with_the_next_command(shop: Project) -> 
 
 
 def test_every_kind_of_difference_is_grouped_with_its_cause(spoiled: Project) -> None:
-    data = spoiled.done("report", str(spoiled.job), "--json", "--samples").data
+    data = spoiled.done("report", str(spoiled.job), "--json", "--show-values").data
     assert data["verdict"]["standing"] == "different"
     assert data["verdict"]["command"] == f"migrator backfill {spoiled.job} --restart"
     groups = {(one["where"], one["kind"], one["attribute"]): one for one in data["groups"]}
@@ -159,12 +159,12 @@ def test_every_kind_of_difference_is_grouped_with_its_cause(spoiled: Project) ->
 
 def test_what_is_redacted_is_nowhere(spoiled: Project, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    spoiled.done("report", str(spoiled.job), "--html", str(page), "--samples")
+    spoiled.done("report", str(spoiled.job), "--html", str(page), "--show-values")
     forms = [
         page.read_text(encoding="utf-8"),
         spoiled.done("report", str(spoiled.job)).out,
-        spoiled.done("report", str(spoiled.job), "--samples").out,
-        spoiled.done("report", str(spoiled.job), "--json", "--samples").out,
+        spoiled.done("report", str(spoiled.job), "--show-values").out,
+        spoiled.done("report", str(spoiled.job), "--json", "--show-values").out,
         spoiled.done("report", str(spoiled.job), "--json", "--show-keys").out,
     ]
     for form in forms:
@@ -181,8 +181,8 @@ def test_values_are_marks_unless_samples_are_asked_for(spoiled: Project, tmp_pat
     told = spoiled.done("report", job, "--html", str(page)).out + spoiled.done("report", job).out
     told += spoiled.done("report", job, "--json").out + page.read_text(encoding="utf-8")
     assert not re.search(r"Name \d|alert\(1\)", told)
-    assert "Name 5" in spoiled.done("report", job, "--samples").out
-    assert "--samples shows them" in told
+    assert "Name 5" in spoiled.done("report", job, "--show-values").out
+    assert "--show-values shows them" in told
 
 
 def test_one_thing_has_one_number(spoiled: Project) -> None:
@@ -205,7 +205,7 @@ def test_one_thing_has_one_number(spoiled: Project) -> None:
 
 
 def test_without_samples_no_value_of_a_row_is_shown(spoiled: Project) -> None:
-    out = spoiled.done("report", str(spoiled.job), "--json", "--no-samples").out
+    out = spoiled.done("report", str(spoiled.job), "--json", "--no-values").out
     assert "Name 5" not in out
     assert "alert(1)" not in out
     data = json.loads(out)
@@ -301,7 +301,7 @@ def test_after_a_repair_and_a_clean_verify_old_differences_are_history_and_new_o
     verdict = spoiled.done("report", job, "--json").data["verdict"]
     assert verdict["standing"] == "unproven"
     assert pins.said(verdict["reasons"][0], "compared")
-    words = ("--questions", "30", "--seed", "1", "--settle", "0s")
+    words = ("--sample", "30", "--seed", "1", "--settle", "0s")
     spoiled.done("shadow", "replay", job, *words)
     data = spoiled.done("report", job, "--json").data
     assert data["verdict"]["standing"] == "clean", data["verdict"]

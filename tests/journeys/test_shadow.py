@@ -59,7 +59,7 @@ def replay(shop: Project, *words: str) -> Ended:
 
 
 def test_every_pattern_is_clean(shop: Project) -> None:
-    ended = replay(shop, "--questions", "12", "--json")
+    ended = replay(shop, "--sample", "12", "--json")
     assert ended.code == 0, ended.out
     found = {one["pattern"]: one for one in ended.data["patterns"]}
     assert set(found) == PATTERNS
@@ -78,10 +78,10 @@ def test_every_pattern_is_clean(shop: Project) -> None:
 def test_sql_beside_sql_needs_no_table(shop: Project, tmp_path: Path) -> None:
     job = tmp_path / "control.yaml"
     job.write_text(shop.job.read_text(encoding="utf-8").replace(f"table: {shop.table}", "table: NoSuchTable"))
-    ended = shop.run("shadow", "replay", str(job), "--control", "--questions", "3")
+    ended = shop.run("shadow", "replay", str(job), "--control", "--sample", "3")
     assert ended.code == 0, ended.err
     assert "SQL (again) p50" in ended.out
-    without = shop.run("shadow", "replay", str(job), "--questions", "3")
+    without = shop.run("shadow", "replay", str(job), "--sample", "3")
     assert without.code == 2
     assert pins.said(without.err)
 
@@ -166,7 +166,7 @@ def test_a_corruption_is_found_and_classed(
     shop: Project, spoil: Spoiler, type_: str, how: Any, pattern: str, kinds: set[tuple[str, str]]
 ) -> None:
     spoil(type_, how)
-    ended = replay(shop, "--questions", "6", "--pattern", pattern, "--pattern", "get_user", "--json")
+    ended = replay(shop, "--sample", "6", "--pattern", pattern, "--pattern", "get_user", "--json")
     assert ended.code == 1, ended.err
     assert not ended.data["clean"]
     found = {one["pattern"]: one for one in ended.data["patterns"]}
@@ -176,7 +176,7 @@ def test_a_corruption_is_found_and_classed(
 
 def test_an_item_that_no_row_makes_is_unexpected(shop: Project, spoil: Spoiler) -> None:
     put_items(spoil.store, [_twice(item) for item in spoil.all("OrderItem")])
-    ended = replay(shop, "--questions", "4", "--pattern", "order_with_items", "--json")
+    ended = replay(shop, "--sample", "4", "--pattern", "order_with_items", "--json")
     (one,) = ended.data["patterns"]
     assert {(found["class"], found["part"]) for found in one["differences"]} == {("unexpected", "items")}
 
@@ -188,14 +188,14 @@ def test_items_in_another_order_are_one_difference_of_order(shop: Project, spoil
     for items in by_category.values():
         turned = [{**other, "SK": one["SK"]} for one, other in zip(items, reversed(items), strict=True)]
         put_items(spoil.store, turned)
-    ended = replay(shop, "--questions", "4", "--pattern", "products_of_category", "--json")
+    ended = replay(shop, "--sample", "4", "--pattern", "products_of_category", "--json")
     (one,) = ended.data["patterns"]
     assert {(found["class"], found["attribute"]) for found in one["differences"]} == {("order", "")}
 
 
 def test_an_example_stands_side_by_side(shop: Project, spoil: Spoiler) -> None:
     spoil("Product", _dearer)
-    ended = replay(shop, "--questions", "6", "--pattern", "get_product")
+    ended = replay(shop, "--sample", "6", "--pattern", "get_product")
     assert ended.code == 1
     assert re.search(r"get_product: \d value price", ended.out)
     assert "asked -p product_id=" in ended.out
@@ -213,7 +213,7 @@ def test_redacted_values_are_shown_as_marks(shop: Project, spoil: Spoiler, tmp_p
     lines = shop.job.read_text(encoding="utf-8").splitlines()
     job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
     spoil("User", lambda item: {**item, "name": f"{item['name']!s}!"})
-    words = ("shadow", "replay", str(job), "--pattern", "user_by_email", "--questions", "4", "--settle", "0s")
+    words = ("shadow", "replay", str(job), "--pattern", "user_by_email", "--sample", "4", "--settle", "0s")
     for more in ([], ["--json"]):
         ended = shop.run(*words, "--seed", "7", *more)
         assert ended.code == 1, ended.err
@@ -235,7 +235,7 @@ def kept(shop: Project) -> tuple[list[Window], list[Sample]]:
 def test_what_was_compared_is_kept_unless_it_is_not_to_be(shop: Project, spoil: Spoiler) -> None:
     spoil("Product", _dearer)
     before = kept(shop)[0]
-    asked = ("--pattern", "get_product", "--questions", "6")
+    asked = ("--pattern", "get_product", "--sample", "6")
     assert replay(shop, *asked, "--dry-run").code == 1
     assert replay(shop, *asked, "--control").code == 0
     assert kept(shop)[0] == before
@@ -253,7 +253,7 @@ def test_what_was_compared_is_kept_unless_it_is_not_to_be(shop: Project, spoil: 
 
 WRONG = {
     ("--pattern", "get_usr"): "the mapping has no access pattern 'get_usr'; did you mean 'get_user'?",
-    ("--questions", "0"): "0 is not in the range x>=1",
+    ("--sample", "0"): "0 is not in the range x>=1",
     ("--workers", "65"): "65 is not in the range 1<=x<=64",
     ("--settle", "soon"): "'soon' is no duration; write a duration such as 30s",
     ("--seed", "-1"): "-1 is not in the range x>=0",
@@ -281,7 +281,7 @@ def test_a_statement_that_fails_is_an_error_of_sql_and_ends_nothing(shop: Projec
         "get_user",
         "--pattern",
         "get_product",
-        "--questions",
+        "--sample",
         "3",
         "--settle",
         "0s",

@@ -40,7 +40,7 @@ def _fill(engine: str, url: str, folder: Path, collation: str = "") -> None:
 def _replayed(url: str, folder: Path, dynamodb_url: str) -> Ended:
     made = project(folder, url, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")
     made.prepared("table create", "backfill")
-    words = ("--seed", "7", "--settle", "0.3s", "--questions", "12", "--json")
+    words = ("--seed", "7", "--settle", "0.3s", "--sample", "12", "--json")
     return made.run("shadow", "replay", str(made.job), *words)
 
 

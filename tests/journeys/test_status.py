@@ -89,7 +89,7 @@ def test_a_backlog_is_shown_in_rows_and_in_changes(shop: Project) -> None:
 
 
 def test_runs_and_the_journal_are_shown_with_runs(shop: Project) -> None:
-    said = shop.done("status", str(shop.job), "--runs").out
+    said = shop.done("status", str(shop.job), "--all").out
     assert "backfill" in said
     assert "\njournal: " in said
 
@@ -100,7 +100,7 @@ def test_no_line_claims_captured_changes_while_some_leave_no_mark(shop: Project)
         source.execute(f"DROP TRIGGER {name}")
         source.commit()
     captured = lag_line(MarksState(), {})
-    assert captured not in shop.done("status", str(shop.job), "--runs").out
+    assert captured not in shop.done("status", str(shop.job), "--all").out
     watch = shop.start("status", str(shop.job), "--watch", "0.2s")
     assert watch.stdout is not None
     lines = [watch.stdout.readline() for _ in range(2)]

@@ -90,7 +90,7 @@ class LogShop:
         return psycopg.connect(self.url, autocommit=True)
 
     def install(self, *words: str) -> str:
-        return self.project.done("capture", "install", self.job, "--from-log", *words).out
+        return self.project.done("capture", "install", self.job, "--by", "log", *words).out
 
     def states(self) -> dict[str, str]:
         status = self.project.run("capture", "status", self.job, "--json").data

@@ -122,7 +122,7 @@ def test_the_install_is_printed_and_nothing_is_done(shop: LogShop) -> None:
     printed = shop.install("--dry-run")
     assert f'CREATE PUBLICATION "{shop.name}"' in printed
     assert "pg_create_logical_replication_slot" in printed
-    refused = shop.project.run("capture", "install", shop.job, "--from-log", "--as", "alembic")
+    refused = shop.project.run("capture", "install", shop.job, "--by", "log", "--as", "alembic")
     assert (refused.code, "--as sql" in refused.err) == (2, True)
     assert shop.slots() == []
     # What is printed is the install.
@@ -169,7 +169,7 @@ def test_the_slot_shows_how_far_it_is_behind(live: LogShop) -> None:
 def test_a_table_without_identity_is_refused(shop: LogShop) -> None:
     """Published, it would refuse the service's UPDATEs."""
     shop.sql("ALTER TABLE orders REPLICA IDENTITY NOTHING", "ALTER TABLE customer REPLICA IDENTITY DEFAULT")
-    ended = shop.project.run("capture", "install", shop.job, "--from-log")
+    ended = shop.project.run("capture", "install", shop.job, "--by", "log")
     assert ended.code == 2
     assert "ALTER TABLE public.orders REPLICA IDENTITY FULL" in ended.err
     assert "does not hold email" in " ".join(ended.err.split())
@@ -182,7 +182,7 @@ def test_a_server_without_logical_log_is_refused(shop: LogShop, postgres_url: st
     with services.postgres_database(postgres_url) as url:
         services.run_script(url, TABLES.replace("ALTER TABLE orders REPLICA IDENTITY FULL;", ""))
         shop.project.environment["MIGRATOR_SOURCE_URL"] = url
-        ended = shop.project.run("capture", "install", shop.job, "--from-log")
+        ended = shop.project.run("capture", "install", shop.job, "--by", "log")
     assert ended.code == 2
     err = " ".join(ended.err.split())
     assert "rds.logical_replication" in err
@@ -194,7 +194,7 @@ def test_a_user_without_the_right_is_refused(shop: LogShop) -> None:
     shop.sql(f"CREATE ROLE {role} LOGIN", f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
     try:
         shop.project.environment["MIGRATOR_SOURCE_URL"] = shop.url.replace("postgres@", f"{role}@")
-        ended = shop.project.run("capture", "install", shop.job, "--from-log")
+        ended = shop.project.run("capture", "install", shop.job, "--by", "log")
     finally:
         shop.sql(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
     err = " ".join(ended.err.split())
@@ -248,7 +248,7 @@ def test_from_triggers_to_the_log_and_back(shop: LogShop) -> None:
     shop.verify()
     shop.sql("UPDATE customer SET email = 'back@x.example' WHERE id = 8")
     assert "nothing to change" in shop.project.done("capture", "install", shop.job).out
-    shop.project.done("capture", "install", shop.job, "--by-triggers")
+    shop.project.done("capture", "install", shop.job, "--by", "triggers")
     shop.sql("UPDATE customer SET email = 'later@x.example' WHERE id = 9")
     assert (shop.slots(), shop.rows("SELECT count(*) FROM pg_publication")) == ([], [(0,)])
     assert set(shop.states().values()) == {"captured"}
@@ -429,7 +429,7 @@ def test_images_are_those_that_triggers_write(shop: LogShop) -> None:
 
 def test_other_databases_are_refused(tmp_path: Path, dynamodb_url: str) -> None:
     shop = small_shop(tmp_path, dynamodb_url, create=False)
-    ended = shop.run("capture", "install", str(shop.job), "--from-log")
+    ended = shop.run("capture", "install", str(shop.job), "--by", "log")
     assert (ended.code, "only PostgreSQL's log can be captured" in " ".join(ended.err.split())) == (2, True)
 
 

@@ -161,7 +161,7 @@ def test_from_the_log_to_triggers_and_back_while_a_service_writes(live: LogShop)
     with live.project.beside("relay", live.job), writing(live) as written:
         for _ in range(2):
             time.sleep(2)
-            live.project.done("capture", "install", live.job, "--by-triggers")
+            live.project.done("capture", "install", live.job, "--by", "triggers")
             assert live.slots() == []
             time.sleep(2)
             live.install()

@@ -69,8 +69,8 @@ export --as python JOB
 export --as python JOB --after
 export --as workbench JOB
 export --as workbench JOB --out exported
-init --from-workbench exported/workbench.json
-init --from-workbench exported/workbench.json --out head.yaml
+init exported/workbench.json
+init exported/workbench.json --out head.yaml
 capture install JOB --dry-run
 capture install JOB
 capture status JOB
@@ -85,12 +85,12 @@ look JOB --pattern PATTERN -p id=1
 look JOB --pattern PATTERN -p id=1 --explain
 look JOB --pk C#1
 ui JOB --for 0s
-shadow replay JOB --questions 40 --seed 1
+shadow replay JOB --sample 40 --seed 1
 verify JOB
 status JOB --findings --run 4
 relay JOB --dry-run
 relay JOB --once
-relay JOB --discard-failed
+relay JOB --discard-marks
 status JOB --findings
 pace JOB
 pace JOB --max-write-units 200

@@ -115,7 +115,7 @@ def test_the_fastapi_example_writes_reads_and_says_goodbye(
     python("from service import *; Base.metadata.create_all(Session.kw['bind'])")
     try:
         migrator("table", "create", "notes.yaml")
-        migrator("capture", "install", "notes.yaml", "--by-services")
+        migrator("capture", "install", "notes.yaml", "--by", "services")
         python("from service import *; s = Session(); s.add(Author(name='Ada')); s.commit()")
         with served(tmp_path, environment) as (server, log):
             at = log.read_text().split("running on ")[1].split()[0] + "/authors/1/notes"

@@ -37,7 +37,7 @@ def test_values_that_another_pattern_redacts_are_marks(read_shop: ReadShop) -> N
         str(shop.job),
         "--pattern",
         "user_by_mail",
-        "--questions",
+        "--sample",
         "5",
         "--seed",
         "1",

@@ -113,7 +113,7 @@ def test_a_service_that_marks_itself_goes_on_where_its_marks_hold_what_the_new_m
 ) -> None:
     with of_before(shop, "strict") as service:
         (shop.folder / "mapping.yaml").write_text(NEWER)
-        shop.done("capture", "install", "--by-services")
+        shop.done("capture", "install", "--by", "services")
         service.write(1)
         assert (shop.items(), service.told) == ({}, 1)
         shop.comes_to_rest()
@@ -130,7 +130,7 @@ def test_a_service_that_marks_itself_stops_where_the_new_mapping_asks_for_more(s
         connection.execute(sa.text("ALTER TABLE orders ADD COLUMN note VARCHAR(20)"))
     with of_before(shop, mode) as service:
         (shop.folder / "mapping.yaml").write_text(MORE)
-        shop.done("capture", "install", "--by-services")
+        shop.done("capture", "install", "--by", "services")
         ends_at = time.monotonic() + 60
         with pins.refused(SettingsError, "orders"):
             service.writes_until_it_fails(ends_at)

@@ -76,7 +76,7 @@ class Services:
 def rage_among_services(made: Project, url: str, storm: Storm, seed: int) -> Weather:
     """Lets it blow, then lets everything come to rest; each step that must succeed does."""
     open_shop(url, storm.customers)
-    made.done("capture", "install", str(made.job), "--by-services")
+    made.done("capture", "install", str(made.job), "--by", "services")
     # Everything is there before the first change, and no backfill comes after the last one: it is the marks that tell.
     made.done("backfill", str(made.job))
     weather, stop = Weather(), threading.Event()

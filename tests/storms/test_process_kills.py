@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
-from tests.journeys.command import Project
+from tests.journeys.command import Project, tuned
 from tests.journeys.test_processes import children, need_compared, need_pages, need_whole
 from tests.journeys.test_processes import shop as shop
 from tests.journeys.test_processes_killed import (
@@ -81,8 +81,9 @@ def kill_at_random(
 
 def test_processes_killed_at_random_lose_nothing(late: Project) -> None:
     job = str(late.job)
-    kill_at_random(late, need_pages, "backfill", job, "--processes", "3")
+    tuned(late, processes=3)
+    kill_at_random(late, need_pages, "backfill", job)
     need_whole(late)
-    kill_at_random(late, need_compared, "verify", job, "--processes", "3")
+    kill_at_random(late, need_compared, "verify", job)
     assert late.run("verify", job, "--json").code == 0
     need_compared(late)

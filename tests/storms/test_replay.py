@@ -100,7 +100,7 @@ def test_writes_in_flight_are_no_differences(shop: Project, postgres_database: s
     words = [word for name in PATTERNS for word in ("--pattern", name)]
     with shop.beside("relay", str(shop.job)), writing(postgres_database, 0.02) as done:
         ended = shop.run(
-            "shadow", "replay", str(shop.job), *words, "--questions", "500", "--settle", "10s", "--json"
+            "shadow", "replay", str(shop.job), *words, "--sample", "500", "--settle", "10s", "--json"
         )
         assert done[0] > 100
     found = ended.data["patterns"]

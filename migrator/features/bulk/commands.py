@@ -43,13 +43,6 @@ def import_items() -> Work:
     metavar="S3|DIR",
     help="An empty place of its own: s3://bucket/prefix, or a folder.",
 )
-@click.option(
-    "--part-mb",
-    type=click.IntRange(1, 4096),
-    default=256,
-    show_default=True,
-    help="Of each file, without gzip; as much is held in memory.",
-)
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
 @click.option("--restart", is_flag=True, help="Replace an export that is there, or one that was stopped.")
 @keys_option

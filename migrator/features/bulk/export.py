@@ -148,7 +148,7 @@ class Publication:
     def _part(self, number: int, lines: list[bytes]) -> PartFile:
         if number > MOST_PARTS:
             what = f"more than {MOST_PARTS:,} files, which one import does not take"
-            raise SettingsError(f"{what}; give the same command with a larger --part-mb")
+            raise SettingsError(f"{what}; raise tuning.part_mb, and give the same command again")
         # In the order of digests: keys that lie side by side would be written to one partition after the other.
         lines.sort()
         data = packed([line[_DIGEST:] for line in lines])

@@ -117,7 +117,6 @@ def _need_going(stop: Event) -> None:
 def export_items(
     job: Path,
     place: str,
-    part_mb: int,
     workers: int | None,
     restart: bool,
     whole_keys: bool,
@@ -149,9 +148,7 @@ def export_items(
         ):
             with stage.progress:
                 result = stage.run(run, list(opened.entities))
-            manifest_or_none = (
-                None if result.findings.keys() & set(BLOCKING) else _publish(opened, run, part_mb)
-            )
+            manifest_or_none = None if result.findings.keys() & set(BLOCKING) else _publish(opened, run)
     return _print(opened, result, manifest_or_none, whole_keys=whole_keys, as_json=as_json)
 
 
@@ -199,7 +196,7 @@ def _stage(opened: Opened, run: Run, workers: int | None) -> Backfill:
     )
 
 
-def _publish(opened: Opened, run: Run, part_mb: int) -> Manifest:
+def _publish(opened: Opened, run: Run) -> Manifest:
     session, design = opened.session, opened.session.design
     publication = Publication(
         files=opened.files,
@@ -207,7 +204,7 @@ def _publish(opened: Opened, run: Run, part_mb: int) -> Manifest:
         run=run,
         table=design,
         unproved=session.checked.unproved,
-        part_bytes=part_mb * _MB,
+        part_bytes=session.job.tuning.part_mb * _MB,
         check=opened.check,
         told=lambda part: _log.info("part_written", file=part.name, items=part.items, bytes=part.bytes),
     )

@@ -59,7 +59,8 @@ def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str |
     help="iam: the table's account (default: any, which is that of the role).",
 )
 @click.option(
-    "--items-at",
+    "--from",
+    "items_at",
     metavar="S3",
     help="iam: where items are exported to, for the role import: s3://bucket/prefix.",
 )

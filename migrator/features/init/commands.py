@@ -25,16 +25,11 @@ class _Url(click.types.StringParamType):
 @click.argument("source", type=_Url(), envvar="MIGRATOR_SOURCE_URL")
 @click.option(
     "--statements",
+    multiple=True,
     metavar="auto|none|FILE",
     help="auto, the default: what the server recorded; none: ask by keys alone; FILE: SQL with rates in comments"
-    " (-- 12.5/s).",
-)
-@click.option(
-    "--worksheet",
-    "listed",
-    type=click.Path(path_type=Path),
-    metavar="FILE.csv|md",
-    help="A team's own list of questions: name, question, SQL, rate, latency, who asks. Alone, or beside --statements.",
+    " (-- 12.5/s); FILE.csv or FILE.md: a team's own list of questions: name, question, SQL, rate, latency, who asks."
+    " Give a list alone, or with one of the others.",
 )
 @click.option(
     "--out",
@@ -44,11 +39,6 @@ class _Url(click.types.StringParamType):
 )
 @click.option(
     "--table", help="The name of the table (default: from the file's); of a model with several: which."
-)
-@click.option(
-    "--from-workbench",
-    is_flag=True,
-    help="SOURCE is a model of NoSQL Workbench (JSON): table, keys, indexes, an entity for each facet.",
 )
 @click.option(
     "--max-indexes", type=click.IntRange(0, 20), default=5, show_default=True, help="Global indexes at most."
@@ -90,7 +80,8 @@ def init() -> Work:
     SOURCE may be a job (job.yaml) whose source is tables of DynamoDB. Then a mapping is written that declares what a sample
     of their documents has, and says what varies; the other options are of databases.
 
-    With --from-workbench only the mapping's head is written; tables, columns and access patterns are to be filled in.
+    Or a model of NoSQL Workbench (model.json): then only the mapping's head is written, with table, keys, indexes and an
+    entity for each facet; tables, columns and access patterns are to be filled in.
 
     Exit code 0: every question is served, and no answer differs; 1: some are not, or differ (the files are written all
     the same).

@@ -179,11 +179,9 @@ class Files:
 
 def init(
     source: str,
-    statements: str | None,
-    listed: Path | None,
+    statements: tuple[str, ...],
     out: Path | None,
     table: str | None,
-    from_workbench: bool,
     max_indexes: int,
     rows_exact: int,
     leave_out: tuple[str, ...],
@@ -193,11 +191,11 @@ def init(
     as_json: bool,
 ) -> int:
     """The exit code of `migrator init`."""
-    if from_workbench:
-        return init_from_model(Path(source), table, out, force=force, as_json=as_json)
+    if (path := Path(source)).suffix == ".json":
+        return init_from_model(path, table, out, force=force, as_json=as_json)
     if out is None:
         raise click.UsageError("Missing option '--out', such as --out shop.yaml")
-    if (path := Path(source)).suffix in (".yaml", ".yml") and path.is_file():
+    if path.suffix in (".yaml", ".yml") and path.is_file():
         job = load_job(path, os.environ)
         return init_documents(job, out, table or _table_name(out.stem), force=force, as_json=as_json)
     files = Files.of(out, force=force)
@@ -205,7 +203,7 @@ def init(
         asking = _Asking.of(source, until, files.mapping.name, table or _table_name(out.stem))
         asking = asking.without(leave_out)
         asked, sheet = asking.sheet(
-            statements, listed, max_indexes=max_indexes, rows_exact=rows_exact, strict=strict
+            *_statements_and_list(statements), max_indexes=max_indexes, rows_exact=rows_exact, strict=strict
         )
     files.write(sheet.proposal, worksheet(sheet))
     if prove:
@@ -220,6 +218,15 @@ def init(
         if last := ending(sheet, names[0]):
             print_folded(last)
     return DIFFERENT if sheet.not_served or not sheet.proof.clean else CLEAN
+
+
+def _statements_and_list(named: Sequence[str]) -> tuple[str | None, Path | None]:
+    """Raises: click.UsageError for two of a kind."""
+    lists = [name for name in named if Path(name).suffix.lower() in (".csv", ".md")]
+    others = [name for name in named if name not in lists]
+    if len(lists) > 1 or len(others) > 1:
+        raise click.UsageError("--statements takes one list of questions and one file of SQL, auto or none")
+    return next(iter(others), None), next(map(Path, lists), None)
 
 
 def _proved(source: str, files: Files, asked: Asked, sheet: Sheet) -> Sheet:
@@ -444,11 +451,11 @@ class _Proving:
         return {replay.pattern.name: replay for replay in result.patterns}
 
 
-# ── `--from-workbench` ──
+# ── a model of NoSQL Workbench ──
 
 
 def init_from_model(file: Path, table: str | None, out: Path | None, *, force: bool, as_json: bool) -> int:
-    """The exit code of `migrator init --from-workbench`."""
+    """The exit code of `migrator init MODEL.json`."""
     text = head_of_model(_model(file), file.name, table)
     if out is None:
         if as_json:

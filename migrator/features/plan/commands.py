@@ -17,14 +17,9 @@ from migrator.cli.command_line import (
 
 @click.command(cls=Leaf, example="jobs/shop.yaml --html plan.html")
 @click.argument("design", type=click.Path(path_type=Path), metavar="JOB|MAPPING")
+@click.argument("other", type=click.Path(path_type=Path), metavar="[OTHER]", required=False)
 @click.option(
     "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{SOURCE_HELP} Of a MAPPING; a JOB names its own."
-)
-@click.option(
-    "--compare",
-    type=click.Path(path_type=Path),
-    metavar="OTHER",
-    help="Another job or mapping of the same source, to be shown beside it.",
 )
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file, too."
@@ -43,7 +38,8 @@ from migrator.cli.command_line import (
     help="Read all rows of an entity of up to so many; of a larger one some by chance.",
 )
 @click.option(
-    "--show",
+    "--pk",
+    "show",
     metavar="KEY",
     help="Only the items that rows would make under this partition key, such as ARTIST#90.",
 )
@@ -54,7 +50,8 @@ def plan() -> Work:
     """Say what a mapping's table would take, from the rows of its source: nothing is created and nothing is written.
 
     Reads, pages and dollars of each access pattern, item collections and their largest keys, what one change rewrites,
-    what does not fit and what could be less, time and cost of filling the table.
+    what does not fit and what could be less, time and cost of filling the table. With OTHER, a job or mapping of the same
+    source, the figures of both.
 
     Exit code 0: it fits; 1: something does not; 2: wrong use; 3: the source is away.
     """

@@ -59,17 +59,17 @@ class Asked:
 
 
 def plan(
-    design: Path, compare: Path | None, html: Path | None, show: str | None, as_json: bool, **values: object
+    design: Path, other: Path | None, html: Path | None, show: str | None, as_json: bool, **values: object
 ) -> int:
     """The exit code of `migrator plan`."""
     asked = Asked(**values)  # type: ignore[arg-type]
     if show is not None:
-        if compare is not None or html is not None:
-            raise click.UsageError("--show goes with neither --compare nor --html")
+        if other is not None or html is not None:
+            raise click.UsageError("--pk goes with neither OTHER nor --html")
         return _show(_job_of(design, asked), show, asked, as_json=as_json)
     if html is not None:
         _refuse_other_file(html)
-    jobs = [_job_of(path, asked) for path in (design, compare) if path is not None]
+    jobs = [_job_of(path, asked) for path in (design, other) if path is not None]
     _refuse_other_source(jobs)
     with ExitStack() as until:
         stop = until.enter_context(stop_on_signals())

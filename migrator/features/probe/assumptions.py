@@ -425,7 +425,7 @@ _FILE = [{"pk": {"S": "i"}, "sk": {"S": f"{number}"}, "v": {"N": "1.5"}} for num
 
 def _begin_import(probe: Probe) -> str:
     if (bucket := probe.bucket) is None:
-        raise UntriedError("not tried", "give --probe-bucket s3://bucket/prefix")
+        raise UntriedError("not tried", "give --probe --to s3://bucket/prefix")
     lines = "".join(f"{json.dumps({'Item': item})}\n" for item in _FILE)
     body = gzip.compress(lines.encode())
     probe.call("put_object", bucket.client, Bucket=bucket.name, Key=bucket.key, Body=body)

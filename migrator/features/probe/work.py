@@ -86,7 +86,7 @@ def _place(bucket: str) -> tuple[str, str]:
     scheme, _, path = bucket.partition("://")
     name, _, prefix = path.strip("/").partition("/")
     if scheme != "s3" or not name:
-        raise SettingsError(f"--probe-bucket {bucket} does not name a bucket; write s3://bucket/prefix")
+        raise SettingsError(f"--to {bucket} does not name a bucket; write s3://bucket/prefix")
     return name, f"{prefix}/" if prefix else ""
 
 

@@ -214,7 +214,7 @@ def _keep_names(session: JobSession) -> str:
 
 
 def _install(session: JobSession, *, go_back: bool = False, take_back: bool = False) -> str:
-    given = {"dry_run": False, "form": None, "by_services": False, "from_log": False, "by_triggers": False}
+    given = {"dry_run": False, "form": None, "marked_by": None}
     with redirect_stdout(io.StringIO()) as printed:
         install(session.path, **given, go_back=go_back, take_back=take_back, force=False, as_json=False)
     return printed.getvalue().rstrip("\n")

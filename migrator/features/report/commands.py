@@ -29,16 +29,17 @@ from migrator.cli.command_line import (
     help="Comparisons of this time: 90m, 24h, 7d.",
 )
 @click.option(
-    "--samples/--no-samples",
+    "--show-values/--no-values",
+    "samples",
     default=None,
-    help="Show values of rows, and keys, whole; --no-samples: no sample items, no examples side by side. Neither: masked.",
+    help="Show values of rows, and keys, whole; --no-values: no sample items, no examples side by side. Neither: masked.",
 )
 @keys_option
 @json_option
 def report() -> Work:
     """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
 
-    Values of rows, and parts of keys that may name a person, are masked (…3f9a); with --samples as they are,
+    Values of rows, and parts of keys that may name a person, are masked (…3f9a); with --show-values as they are,
     but for those that a pattern redacts: keep such a report where they may be.
     Exit code 0: the report was made, whatever it says; 2: wrong use, or nothing is on record.
     """

@@ -588,10 +588,10 @@ class Report:
             if failed:
                 notes.append(f"{what} are missing: {failed}")
         if not self.options.values:
-            notes.append("values of rows are left out (--no-samples)")
+            notes.append("values of rows are left out (--no-values)")
         elif not self.options.whole_values:
             notes.append(
-                "values of rows, and parts of keys that may name a person, are masked (…): --samples shows them"
+                "values of rows, and parts of keys that may name a person, are masked (…): --show-values shows them"
             )
         return list(dict.fromkeys(notes))
 

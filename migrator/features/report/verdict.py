@@ -187,9 +187,7 @@ class Standings:
         """The command that asks these patterns as many questions as a move of each still needs."""
         lacking = max((self.comparisons_min - pattern.compared for pattern in patterns), default=0)
         one = f" --pattern {patterns[0].name}" if len(patterns) == 1 else ""
-        return (
-            f"migrator shadow replay JOB{one} --questions {lacking if lacking > 0 else self.comparisons_min}"
-        )
+        return f"migrator shadow replay JOB{one} --sample {lacking if lacking > 0 else self.comparisons_min}"
 
 
 @dataclass(frozen=True)

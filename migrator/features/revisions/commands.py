@@ -23,10 +23,8 @@ from migrator.commands.mapping import mapping
 @click.option(
     "--source",
     envvar="MIGRATOR_SOURCE_URL",
-    help=f"{SOURCE_HELP} Without it rows and costs are not counted.",
-)
-@click.option(
-    "--job", type=click.Path(path_type=Path), metavar="JOB", help="Its source, region and write limit."
+    metavar="URL|JOB",
+    help=f"{SOURCE_HELP} Or a job: its source, region and write limit. Without it rows and costs are not counted.",
 )
 @click.option(
     "--rows-exact",
@@ -57,11 +55,6 @@ def diff() -> Work:
 )
 @click.option(
     "--again", is_flag=True, help="Go once more to the file's mapping, which the job went back from."
-)
-@click.option(
-    "--no-table",
-    is_flag=True,
-    help="Another tool keeps the table: stop where an index is missing, leave those that nothing asks.",
 )
 @click.option(
     "--settle",

@@ -63,13 +63,12 @@ def diff(
     old: str,
     new: Path,
     source: str | None,
-    job: Path | None,
     rows_exact: int,
     region: str | None,
     as_json: bool,
 ) -> int:
     """The exit code of `migrator mapping diff`."""
-    asked = _job_of(source, job, new)
+    asked = _job_of(source, new)
     file = _mapping_file(new)
     parsed = [old_mapping(old, file), read_mapping(file)]
     if faults := [fault for one in parsed for fault in one.faults]:
@@ -144,12 +143,12 @@ def _text_of(folder: Path, revision: str, path: str) -> str:
         raise SettingsError(f"{named}: this is no UTF-8 text, so no mapping") from None
 
 
-def _job_of(source: str | None, job: Path | None, new: Path) -> Job | None:
+def _job_of(source: str | None, new: Path) -> Job | None:
     """Where the rows are; None where nothing says so."""
-    if job is not None:
-        return job_wiring.read_job(job)
     if source is None:
         return None
+    if (path := Path(source)).suffix in (".yaml", ".yml") and path.is_file():
+        return job_wiring.read_job(path)
     settings = SourceSettings.model_construct(url=source)
     return Job("mapping diff", new, new, settings, TargetSettings(), Tuning())
 

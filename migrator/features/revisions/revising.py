@@ -130,7 +130,6 @@ class Flags:
 
     go_back: bool
     again: bool
-    no_table: bool
     settle_s: float
     max_write_units: int | None
     yes: bool
@@ -232,8 +231,8 @@ class Revising:
         names = [index.name for index in planned.add]
         if not names:
             return "none is missing"
-        if self.flags.no_table:
-            what = f"index {', '.join(names)} is missing, and --no-table leaves the table to another tool"
+        if self.job.target.managed_elsewhere:
+            what = f"index {', '.join(names)} is missing, and target.managed_elsewhere leaves the table to another tool"
             raise SettingsError(
                 f"{what}: `migrator table change {self.job.path} --as terraform` prints the lines to edit; when the index is"
                 " filled, give the same command again"
@@ -252,7 +251,7 @@ class Revising:
             return "there is none"
         mapping = self.session.checked.mapping
         refuse_asked(self.session, mapping, mapping.revision, names)
-        if self.flags.no_table or not may_remove(tuple(names), yes=self.flags.yes):
+        if self.job.target.managed_elsewhere or not may_remove(tuple(names), yes=self.flags.yes):
             self.left = names
             return f"{', '.join(names)} left; nothing asks it"
         for name in names:

@@ -32,7 +32,7 @@ SKEW_S = 10.0
 """Leases last 30 s, and AWS refuses a signature whose time is five minutes off."""
 _LOOK_S = 0.1
 _GOODBYE_S = 15.0
-_ADVICE = "`migrator backfill --processes N` needs no Spark"
+_ADVICE = "tuning.processes needs no Spark"
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def need_server_journal(job: Job, session: JobSession) -> None:
             f"{job.path}: --engine spark needs a journal that every executor reaches, and this one is a file"
         )
         raise SettingsError(
-            f"{what}; name one on PostgreSQL, MariaDB or MySQL (`journal:`), or say --processes on one host"
+            f"{what}; name one on PostgreSQL, MariaDB or MySQL (`journal:`), or tuning.processes for one host"
         )
 
 

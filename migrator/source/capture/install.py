@@ -94,7 +94,7 @@ _UNMARKED = (
 )
 
 
-_NO_LOG = "only PostgreSQL's log can be captured; install without --from-log"
+_NO_LOG = "only PostgreSQL's log can be captured; install without --by log"
 
 
 class SqlCapture:
@@ -240,7 +240,7 @@ def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
         return []
     left = "the log's reader leaves" if here is not None and here.marked_by == "log" else "triggers leave"
     what = f"{left} the marks here, and services would not know when that ends"
-    return [f"{what}; run `migrator capture uninstall` first, or install without --by-services"]
+    return [f"{what}; run `migrator capture uninstall` first, or install without --by services"]
 
 
 def own_steps(connection: Connection, ddl: Ddl, job: str, marked_by: MarkedBy) -> list[Step]:

@@ -187,7 +187,7 @@ def _comparisons(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
 def _advice(facts: Facts, lacking: int) -> str:
     if facts.phase.state.phase in ("ramp", "live"):
         return "wait for more reads of the services"
-    return f"wait for more reads, or run `migrator shadow replay --questions {lacking}`"
+    return f"wait for more reads, or run `migrator shadow replay --sample {lacking}`"
 
 
 def _kinds(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:

@@ -433,7 +433,7 @@ class Relay:
     def _reach(self, mark: Mark) -> Reach | str:
         """Returns the reason if the mark cannot be processed."""
         if mark.fault:
-            return f"{mark.fault}; run `migrator verify --repair`, and relay with --discard-failed"
+            return f"{mark.fault}; run `migrator verify --repair`, and relay with --discard-marks"
         if mark.root is not None:
             if mark.root[0] in self.refresh.entities:
                 return Reach({mark.root: set(mark.keys)})
@@ -447,7 +447,7 @@ class Relay:
             # Not worked in part: once the mark is deleted, nothing names the rows that were left out.
             why = f"it was left for another mapping and does not say which rows of {names} it touches"
             advice = (
-                "run `migrator capture install`, `migrator verify --repair`, and relay with --discard-failed"
+                "run `migrator capture install`, `migrator verify --repair`, and relay with --discard-marks"
             )
             return f"{why}; {advice}"
         return reach

@@ -197,11 +197,11 @@ UNITS_OF_ONE = 2_000
 """Write units, or rows, a second that one process reaches anywhere: below its limit another one gains nothing."""
 
 
-def processes_of(job: Job, asked: int | None, rows: int, limits: Sequence[float | None]) -> int:
-    """How many processes work on so many rows: as many as were asked for, else what this machine has cores for, where that
+def processes_of(job: Job, rows: int, limits: Sequence[float | None]) -> int:
+    """How many processes work on so many rows: as many as the job says, else what this machine has cores for, where that
     is worth it and takes no connection from any of them. `limits`: of all of them, in units or rows a second."""
-    if asked is not None:
-        return asked
+    if job.tuning.processes is not None:
+        return job.tuning.processes
     bounds = [max(1, math.floor(limit / UNITS_OF_ONE)) for limit in limits if limit is not None]
     if (connections := job.source.max_connections) is not None:
         bounds.append(max(1, connections // _wanted(job)))
@@ -214,7 +214,9 @@ def divided(job: Job, processes: int, *, writes: bool = True) -> Job:
     limit = job.source.max_connections
     if limit is not None and limit < processes * least:
         what = f"{job.path}: source.max_connections is {limit}, and each process needs {least}"
-        raise SettingsError(f"{what}: {max(1, limit // least)} at most; say --processes, or raise the limit")
+        raise SettingsError(
+            f"{what}: {max(1, limit // least)} at most; lower tuning.processes, or raise the limit"
+        )
     units = job.tuning.max_write_units
     if writes and units is not None and units < processes:
         raise SettingsError(
@@ -237,7 +239,7 @@ def left_to_join(job: Job, shares: SqlShares) -> int:
     taken = shares.connections_taken()
     if limit - taken < least:
         what = f"{job.path}: of source.max_connections {limit} the run's processes have {taken}, and this one needs {least}"
-        raise SettingsError(f"{what}; raise the limit, or begin the run with fewer --workers or --processes")
+        raise SettingsError(f"{what}; raise the limit, or begin the run with fewer workers or processes")
     return limit - taken
 
 

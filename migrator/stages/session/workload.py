@@ -47,7 +47,7 @@ class Workload:
 
     def listed(self, path: Path) -> Listed:
         """Of a team's list. Raises: SettingsError."""
-        text = file_text(path, "--worksheet takes CSV or Markdown")
+        text = file_text(path, "--statements takes CSV or Markdown")
         return listed_questions(text, path, self.facts.dialect)
 
     def merged(self, statements: Sequence[Statement]) -> list[Statement]:

@@ -134,7 +134,7 @@ class Acting:
 
     def policy(self, role: str) -> dict[str, Any]:
         if role not in self._policies:
-            at = ("--region", "us-east-1", "--items-at", f"s3://{ITEMS}/{self.user}")
+            at = ("--region", "us-east-1", "--from", f"s3://{ITEMS}/{self.user}")
             text = self.made.done("export", "--as", "iam", str(self.made.job), "--role", role, *at).out
             self._policies[role] = json.loads(text)
         document: dict[str, Any] = json.loads(json.dumps(self._policies[role]))

@@ -40,7 +40,7 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
     "operator": (
         "look JOB --pattern customer_by_id -p id=3",
         "look JOB --pk C#3",
-        "-q shadow replay JOB --questions 3 --settle 0",
+        "-q shadow replay JOB --sample 3 --settle 0",
         "cutover status JOB",
         "cutover advance JOB customer_by_id --override tried",
         "cutover rollback JOB customer_by_id",
@@ -202,7 +202,7 @@ def acting(folder: Path, endpoint: str, server: Server, role: str) -> Iterator[A
     mapping.write_text(text)
     if role == "relay":
         server.run(*(f"INSERT INTO invoice VALUES ({100 + number}, 1, 5)" for number in range(MANY)))
-    install = "capture install --by-services" if role.startswith("service") else "capture install"
+    install = "capture install --by services" if role.startswith("service") else "capture install"
     for words in ("table create", install, "backfill") if role != "capture" else ("table create",):
         made.done(*words.split(), str(made.job))
     if role == "reverse":

@@ -50,7 +50,7 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
     ),
     "report": ("status JOB", "report JOB", "cutover status JOB", "status JOB --findings"),
     "operator": (
-        "-q shadow replay JOB --questions 3 --settle 0",
+        "-q shadow replay JOB --sample 3 --settle 0",
         "look JOB --pattern customer_by_id -p id=3",
         "look JOB --pattern invoices_by_total -p total=5",
         "look JOB --pk C#3",

@@ -34,7 +34,7 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
         "capture install JOB",
         "capture status JOB",
         "look JOB --pattern profile -p user_id=u1",
-        "-q shadow replay JOB --questions 3 --settle 0",
+        "-q shadow replay JOB --sample 3 --settle 0",
         "look JOB --pk USER#u1",
         "cutover status JOB",
         "cutover advance JOB profile --override tried",

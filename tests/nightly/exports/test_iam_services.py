@@ -119,7 +119,7 @@ def shop_on_server(
     with acting(tmp_path, auth_dynamodb) as one:
         made = on_server(one.made, postgres_database)
         with one.as_root():
-            for words in (["table", "create"], ["capture", "install", "--by-services"], ["backfill"]):
+            for words in (["table", "create"], ["capture", "install", "--by", "services"], ["backfill"]):
                 made.done(*words, str(made.job))
         live(made, list(PATTERNS))
         for name, value in made.environment.items():

@@ -55,7 +55,7 @@ def need_refused(made: Project, *said: str) -> None:
 
 def test_java_that_is_missing_is_told(with_server_journal: Project, tmp_path: Path) -> None:
     with_server_journal.environment["JAVA_HOME"] = str(tmp_path / "nothing")
-    need_refused(with_server_journal, "there is no Java in it", "install Java 17", "--processes N")
+    need_refused(with_server_journal, "there is no Java in it", "install Java 17", "tuning.processes")
     with_server_journal.environment.update({"JAVA_HOME": "", "PATH": ""})
     need_refused(with_server_journal, "there is no java on the PATH")
 
@@ -80,7 +80,7 @@ def test_pyspark_that_is_missing_is_told_with_its_extra(
 
 @pytest.mark.parametrize("command", ["backfill", "verify"])
 def test_options_of_one_host_do_not_go_with_spark(shop: Project, command: str) -> None:
-    for unfit in (("--processes", "2"), ("--workers", "3"), ("--join",)):
+    for unfit in (("--workers", "3"), ("--join",)):
         ended = shop.run(command, str(shop.job), *SPARK, *unfit)
         assert (ended.code, pins.said(ended.err, "goes", unfit=unfit[0])) == (2, True), ended.err
     ended = shop.run(command, str(shop.job), "--master", "local[2]")

@@ -12,7 +12,7 @@ import pytest
 
 from migrator.runtime.errors import INTERRUPTED
 from tests.journeys.chinook import ITEMS, ROWS, assert_whole
-from tests.journeys.command import ROOT, Project, project
+from tests.journeys.command import ROOT, Project, project, tuned
 from tests.journeys.test_processes import PAGES, done_pages, need_whole, slow
 from tests.journeys.test_processes import ROWS as SHOP_ROWS
 from tests.nightly.spark.shop import await_pages, by_spark, large_shop, pages_once
@@ -83,7 +83,7 @@ def test_executors_that_are_killed_at_every_step_of_a_page_leave_a_whole_run(sho
 
 
 def test_a_verify_whose_executors_are_killed_is_whole(shop: Project) -> None:
-    shop.done("backfill", str(shop.job), "--processes", "1")
+    tuned(shop, processes=1).done("backfill", str(shop.job))
     killing(shop, STEPS_OF_VERIFY)
     ended = shop.done(*by_spark("verify", shop, "--json"))
     assert (ended.data["clean"], ended.data["scanned_items"]) == (True, 3 * (SHOP_ROWS - 1))

@@ -92,7 +92,7 @@ def server_faults(connection: Connection, slot: str) -> Iterator[str]:
     row = connection.exec_driver_sql(_SERVER).one()
     own = slot_named(connection, slot)
     if row.version < OLDEST:
-        yield "capture from the log needs PostgreSQL 15 or newer; install without --from-log"
+        yield "capture from the log needs PostgreSQL 15 or newer; install without --by log"
     if row.wal_level != "logical":
         yield (
             f"wal_level is {row.wal_level}, and the log has rows only at logical; ALTER SYSTEM SET wal_level = 'logical' and"
@@ -191,12 +191,12 @@ def _unreadable(table: Captured) -> Iterator[str]:
         if column.generated:
             yield (
                 f"table {table.name}: the log leaves out the generated column {quoted(column.real)}, which keys or links are"
-                " made of; install without --from-log"
+                " made of; install without --by log"
             )
         elif column.kind.name in ("list", "map"):
             yield (
                 f"table {table.name}: keys or links are made of {quoted(column.real)}, an array or a composite, which the"
-                " log writes in another form; install without --from-log"
+                " log writes in another form; install without --by log"
             )
 
 

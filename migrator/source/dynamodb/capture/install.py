@@ -83,9 +83,9 @@ _RECORD = "record a new installation of capture in the journal"
 _FORGET = "take the record of capture, and the marks that wait, out of the journal"
 _SERVICES = (
     "services leave no marks for a source of DynamoDB tables, whose streams tell of every change whoever makes it; install"
-    " without --by-services"
+    " without --by services"
 )
-_NO_LOG = "a source of DynamoDB tables is captured by their streams; install without --from-log"
+_NO_LOG = "a source of DynamoDB tables is captured by their streams; install without --by log"
 LIMITS = (
     "a stream keeps a change for 24 hours: a relay that is away for longer stops when it comes back, and"
     " `migrator capture install` and `migrator verify --repair` mend it",

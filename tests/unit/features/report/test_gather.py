@@ -168,7 +168,7 @@ def test_values_and_keys_are_marks_alike_unless_samples_are_asked_for(world: Wor
     (asked,) = [one.asked for group in model.groups for one in group.differences if one.asked]
     assert (asked["id"], asked["email"][0]) == ("1", "…")
     assert model.views[0].collections[0].items[0].key["PK"].startswith('"USER#')
-    assert any("--samples shows them" in one for one in model.notes)
+    assert any("--show-values shows them" in one for one in model.notes)
 
 
 def test_one_row_in_many_answers_is_one_row_and_no_reason_to_change_the_mapping(world: World) -> None:

@@ -137,14 +137,14 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
     (
         {"groups": [PRICE], "lag": LagReport(None)},
         "different",
-        "migrator shadow replay jobs/shop.yaml --pattern get --questions 195",
+        "migrator shadow replay jobs/shop.yaml --pattern get --sample 195",
         "214 difference(s) in answers, of get_product",
     ),
     (
         # No example was kept of any of them.
         {"patterns": [replace(GOOD, compared=400, same=388, different=12)], "lag": LagReport(None)},
         "different",
-        "migrator shadow replay jobs/shop.yaml --pattern get --questions 200",
+        "migrator shadow replay jobs/shop.yaml --pattern get --sample 200",
         "12 answer(s) differ, of get",
     ),
     (
@@ -206,13 +206,13 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
     (
         {"patterns": [GOOD, *(PatternReport(name, "off", 0.0) for name in "abcde")]},
         "unproven",
-        "migrator shadow replay jobs/shop.yaml --questions 200",
+        "migrator shadow replay jobs/shop.yaml --sample 200",
         "5 of 6 pattern(s) were not compared in this time by this mapping: a, b, c and 2 more",
     ),
     (
         {"patterns": [replace(GOOD, dropped={"unsettled": 2, "ended": 1, "busy": 9})]},
         "unproven",
-        "migrator shadow replay jobs/shop.yaml --pattern get --questions 200",
+        "migrator shadow replay jobs/shop.yaml --pattern get --sample 200",
         "3 answer(s) differed and were never looked at again, of get",
     ),
 ]
@@ -256,14 +256,14 @@ def test_what_was_found_stands_until_counts_begin_anew_and_the_way_is_said(phase
     way = WAYS_OUT["off" if phase == "off" else "shadow"]
     assert (
         verdict.command
-        == f"{way} && migrator shadow replay jobs/shop.yaml --pattern get_product --questions 200"
+        == f"{way} && migrator shadow replay jobs/shop.yaml --pattern get_product --sample 200"
     )
     assert pins.said(verdict.purpose, "purpose")
 
 
 def test_from_complete_no_way_leads_back() -> None:
     verdict = verdict_of(replace(CLEAN, groups=[PRICE], patterns=[replace(MOVED, phase="complete")]))
-    assert verdict.command == "migrator shadow replay jobs/shop.yaml --pattern get_product --questions 195"
+    assert verdict.command == "migrator shadow replay jobs/shop.yaml --pattern get_product --sample 195"
 
 
 def test_what_was_found_before_the_last_move_stands_against_nothing() -> None:
@@ -296,7 +296,7 @@ def test_what_was_mended_and_never_compared_since_is_not_proven() -> None:
     verdict = verdict_of(replace(CLEAN, patterns=[GOOD, replace(MENDED, compared_after=0)]))
     assert (verdict.standing, verdict.command) == (
         "unproven",
-        "migrator shadow replay jobs/shop.yaml --pattern get_product --questions 200",
+        "migrator shadow replay jobs/shop.yaml --pattern get_product --sample 200",
     )
     assert list(verdict.reasons) == [pins.text("since", history=HISTORY)]
 
@@ -363,7 +363,7 @@ def test_a_mapping_without_patterns_is_no_gap() -> None:
         (GOOD, "migrator cutover advance jobs/shop.yaml get"),
         (
             replace(MOVED, compared=800),
-            "migrator shadow replay jobs/shop.yaml --pattern get_product --questions 200",
+            "migrator shadow replay jobs/shop.yaml --pattern get_product --sample 200",
         ),
         (replace(MOVED, compared=1_000), "migrator cutover status jobs/shop.yaml get_product"),
         (
