@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cli.tables import FittedTable
+from migrator.cli.tables import table_of
 from migrator.mapping.model.durations import age_text, moment
 from migrator.mapping.model.evidence import (
     FORWARD,
@@ -113,31 +113,15 @@ def _phase_entry(phase: PatternPhase) -> dict[str, Any]:
 
 
 def views_table(phase_views: Sequence[PhaseView], now_s: float) -> Table:
-    table = FittedTable(box=None, pad_edge=False)
-    for column in (
-        "pattern",
-        "phase",
-        "for",
-        "the table answers",
-        "compared",
-        "readers that act by it",
-        "next",
-    ):
-        table.add_column(column)
-    for view in phase_views:
-        phase = view.phase
-        lasted = age_text(max(0.0, now_s - phase.since)) if phase.version else "-"
-        cells = (
-            phase.pattern,
-            str(phase.state),
-            lasted,
-            f"{table_share(phase.state)} %",
-            "yes" if ROUTES[phase.state.phase].compares else "no",
-            f"{view.confirmed} of {view.readers}",
-            _next(view),
-        )
-        table.add_row(*map(Text, cells))
-    return table
+    columns = ("pattern", "phase", "for", "the table answers", "compared", "readers that act by it", "next")
+    return table_of(columns, (_phase_cells(view, view.phase, now_s) for view in phase_views))
+
+
+def _phase_cells(view: PhaseView, phase: PatternPhase, now_s: float) -> tuple[object, ...]:
+    lasted = age_text(max(0.0, now_s - phase.since)) if phase.version else "-"
+    compares = "yes" if ROUTES[phase.state.phase].compares else "no"
+    readers = f"{view.confirmed} of {view.readers}"
+    return phase.pattern, phase.state, lasted, f"{table_share(phase.state)} %", compares, readers, _next(view)
 
 
 def _next(view: PhaseView) -> str:
@@ -171,14 +155,13 @@ def evidence_shown(lines: Sequence[Line], *, every: bool) -> RenderableType:
 
 
 def _evidence_table(lines: Sequence[Line]) -> Table:
-    table = FittedTable(box=None, pad_edge=False)
-    for column in ("", "evidence", "asked", "found", "age", "what mends it"):
-        table.add_column(column)
-    for line in lines:
-        verdict = Text(line.verdict, style=_COLOURS[line.verdict])
-        age = "now" if line.age_s is None else age_text(line.age_s)
-        table.add_row(verdict, *map(Text, (line.name, line.asked, line.found, age, line.mend)))
-    return table
+    verdicts = (Text(line.verdict, style=_COLOURS[line.verdict]) for line in lines)
+    ages = ("now" if line.age_s is None else age_text(line.age_s) for line in lines)
+    rows = (
+        (verdict, line.name, line.asked, line.found, age, line.mend)
+        for verdict, age, line in zip(verdicts, ages, lines, strict=True)
+    )
+    return table_of(("", "evidence", "asked", "found", "age", "what mends it"), rows)
 
 
 def judgement_data(judged: Judgement) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 from migrator.cli.inert import plain
-from migrator.cli.tables import FittedTable
+from migrator.cli.tables import table_of
 from migrator.mapping.model.journal import Tally
 from migrator.mapping.model.results import BackfillResult, Explained, Sample, VerifyResult
 
@@ -56,12 +55,12 @@ def verify_data(result: VerifyResult) -> dict[str, Any]:
 
 
 def print_backfill(console: Console, result: BackfillResult) -> None:
-    table = _tallies("rows", "items", "refused", "expired", "bytes", "write units")
-    for name, tally in result.entities.items():
-        _row(table, name, tally)
-    table.add_section()
-    _row(table, "total", result.total)
-    console.print(table)
+    columns = ("entity", "rows ", "items ", "refused ", "expired ", "bytes ", "write units ")
+    rows = (
+        (name, *_counts(one.rows, one.items, one.refused, one.expired, one.bytes, one.write_units))
+        for name, one in _with_total(result)
+    )
+    console.print(table_of(columns, rows))
     rate = result.total.rows / result.took_s if result.took_s else 0
     console.print(f"took {result.took_s:.1f} s, {rate:,.0f} rows/s; run {result.run.id}")
 
@@ -87,11 +86,11 @@ def explained_lines(entity: str, plans: Sequence[Explained]) -> Iterator[str]:
 
 
 def print_verify(console: Console, result: VerifyResult) -> None:
-    table = _tallies("rows", "items", "refused", "expired", "different")
-    for name, tally in [*result.entities.items(), ("total", result.total)]:
-        cells = (tally.rows, tally.items, tally.refused, tally.expired, tally.different)
-        table.add_row(name, *(f"{cell:,}" for cell in cells))
-    console.print(table)
+    rows = (
+        (name, *_counts(one.rows, one.items, one.refused, one.expired, one.different))
+        for name, one in _with_total(result)
+    )
+    console.print(table_of(("entity", "rows ", "items ", "refused ", "expired ", "different "), rows))
     console.print(_looked_at(result))
     console.print(str(result.stored), markup=False)
     if result.total.different and not result.findings:
@@ -128,17 +127,12 @@ def _sample_data(sample: Sample | None) -> dict[str, Any] | None:
     return None if sample is None else {"of": str(sample), "seed": sample.seed}
 
 
-def _tallies(*columns: str) -> Table:
-    table = FittedTable(box=None, pad_edge=False)
-    table.add_column("entity")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
+def _with_total(result: BackfillResult | VerifyResult) -> list[tuple[str, Tally]]:
+    return [*result.entities.items(), ("total", result.total)]
 
 
-def _row(table: Table, name: str, tally: Tally) -> None:
-    cells = (tally.rows, tally.items, tally.refused, tally.expired, tally.bytes)
-    table.add_row(name, *(f"{cell:,}" for cell in cells), f"{tally.write_units:,.0f}")
+def _counts(*numbers: float) -> Iterator[str]:
+    return (f"{number:,.0f}" for number in numbers)
 
 
 # ── How a stage gets on: bars on a terminal, a line now and then elsewhere ──

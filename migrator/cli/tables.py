@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
 from rich.style import Style, StyleType
 from rich.table import Column, Table
 from rich.text import Text
+
+from migrator.cli.inert import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,6 +77,16 @@ class FittedTable(Table):
             told = [Text.assemble(cells[0], " ", cells[at]) for cells in others if cells[at].plain]
             yield name
             yield Padding(Text("; ").join(told), (0, 0, 0, 2))
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], **look: Any) -> FittedTable:
+    """A column whose name ends in a blank holds numbers. Cells are text, never markup. `look`: as rich's Table has it."""
+    table = FittedTable(box=None, pad_edge=False, **look)
+    for name in columns:
+        table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
+    return table
 
 
 def _style(text: Text) -> Style:

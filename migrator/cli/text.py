@@ -9,10 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 from rich.console import Console
-from rich.table import Column
 
 from migrator.cli.inert import plain
-from migrator.cli.tables import FittedTable
+from migrator.cli.tables import table_of
 from migrator.mapping.items.wire import Estimate, Price
 from migrator.mapping.language.redaction import integers_of, json_text, masked_keys
 from migrator.mapping.model.capture import Step
@@ -103,10 +102,8 @@ def undo_data(counts: UndoCounts) -> dict[str, Any]:
 
 
 def print_undo(console: Console, counts: UndoCounts, *, dry_run: bool) -> None:
-    table = FittedTable("entity", "type", Column("items", justify="right"), box=None, pad_edge=False)
-    for (name, kind), number in sorted(counts.types.items()):
-        table.add_row(name, kind, f"{number:,}")
-    console.print(table)
+    rows = ((name, kind, f"{number:,}") for (name, kind), number in sorted(counts.types.items()))
+    console.print(table_of(("entity", "type", "items "), rows))
     others = f"{counts.others:,} item(s) of others are left alone"
     if dry_run:
         console.print(f"{counts.items:,} item(s) would be deleted; {others}")

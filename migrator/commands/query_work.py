@@ -27,7 +27,7 @@ from migrator.cli.options import (
     stop_on_signals,
 )
 from migrator.cli.runs_text import SampleBars, SampleLines
-from migrator.cli.tables import FittedTable
+from migrator.cli.tables import table_of
 from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.language.redaction import json_ready, json_text, mask, value_texts
@@ -304,18 +304,14 @@ def _params(replay: PatternReplay, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _counts(result: ReplayResult) -> Table:
-    table = FittedTable(box=None, pad_edge=False)
-    table.add_column("pattern")
-    first, second = _names(result)
-    latencies = [f"{side} {share}" for side in (first, second) for share in ("p50", "p99")]
-    for column in ("samples", "same", "empty", "transient", "different", *latencies):
-        table.add_column(column, justify="right")
-    for replay in result.patterns:
-        counts = (replay.samples, replay.same, replay.empty, replay.transient, replay.different)
-        table.add_row(
-            escape(replay.pattern.name), *(f"{count:,}" for count in counts), *_milliseconds(replay)
-        )
-    return table
+    latencies = (f"{side} {share} " for side in _names(result) for share in ("p50", "p99"))
+    columns = ("pattern", "samples ", "same ", "empty ", "transient ", "different ", *latencies)
+    return table_of(columns, map(_replay_cells, result.patterns))
+
+
+def _replay_cells(replay: PatternReplay) -> tuple[str, ...]:
+    counts = (replay.samples, replay.same, replay.empty, replay.transient, replay.different)
+    return replay.pattern.name, *(f"{count:,}" for count in counts), *_milliseconds(replay)
 
 
 def _verdict(result: ReplayResult) -> str:

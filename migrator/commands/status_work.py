@@ -25,7 +25,7 @@ from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import belonging, console_on, print_folded, shown_path, stdout, stop_on_signals
 from migrator.cli.relay_text import lag_line
 from migrator.cli.runs import known_revision, print_findings, print_instances
-from migrator.cli.tables import FittedTable
+from migrator.cli.tables import table_of
 from migrator.commands.reverse_work import unkept_data, unkept_lines
 from migrator.mapping.model.durations import age_text, moment
 from migrator.mapping.model.instances import Failure, Operations, ProcessState, ServiceRegistry, Throttle
@@ -532,21 +532,16 @@ def _watched(session: JobSession) -> list[str]:
 
 
 def _runs_table(runs: list[dict[str, Any]]) -> Table:
-    table = FittedTable(box=None, pad_edge=False)
-    for column in ("run", "kind", "state", "scope", "started", "pages", "rows", "items", "findings"):
-        table.add_column(column)
-    for run in runs:
-        begun = str(run["started"]).replace("+00:00", "Z")
-        table.add_row(
-            *(str(run[column]) for column in ("run", "kind", "state", "scope")), begun, *_counts(run)
-        )
-    return table
+    columns = ("run", "kind", "state", "scope", "started", "pages", "rows", "items", "findings")
+    return table_of(columns, map(_run_cells, runs))
 
 
-def _counts(run: dict[str, Any]) -> tuple[str, str, str, str]:
+def _run_cells(run: dict[str, Any]) -> tuple[object, ...]:
     findings_text = ", ".join(f"{number} {kind}" for kind, number in sorted(run["findings"].items()))
     tally = run["tally"]
     return (
+        *(run[column] for column in ("run", "kind", "state", "scope")),
+        str(run["started"]).replace("+00:00", "Z"),
         f"{run['pages_done']}/{run['pages_planned']}",
         f"{tally['rows']:,}",
         f"{tally['items']:,}",

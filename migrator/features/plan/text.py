@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from importlib.metadata import version
@@ -26,7 +26,7 @@ from migrator.cli.page import (
     rate_text,
     size_text,
 )
-from migrator.cli.tables import FittedTable
+from migrator.cli.tables import table_of
 from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way
 from migrator.mapping.model.report import ItemCollection, SampleItem, View
 
@@ -309,16 +309,8 @@ def print_plan(console: Console, capacities: Sequence[Capacity]) -> None:
     console.print(Text(f"\nnot fit: {misfits:,} to fix" if misfits else "\nfit: nothing stands against it"))
 
 
-def _table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
-    table = FittedTable(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        justify: Any = "right" if column in right else "left"
-        table.add_column(column, justify=justify)
-    return table
-
-
-def _add(table: Table, *cells: str) -> None:
-    table.add_row(*(Text(plain(cell)) for cell in cells))
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    return table_of(columns, rows, title=title, title_justify="left", title_style="bold")
 
 
 def _patterns(capacity: Capacity) -> Iterator[str | Table]:
@@ -326,61 +318,71 @@ def _patterns(capacity: Capacity) -> Iterator[str | Table]:
     if not capacity.patterns:
         yield "The mapping has no access patterns."
         return
-    numbers = ("pages", "read units", "most", "frequency", "a month")
-    table = _table("Access patterns", "pattern", "asks", "key condition", *numbers, "figures", right=numbers)
-    for reads in capacity.patterns:
-        figures = [number_text(number) for number in (reads.pages, reads.units, reads.most_units)]
-        where = place_name(reads.index)
-        _add(
-            table,
-            *(reads.pattern, where, reads.condition, *(figures if reads.calls else ("–", "–", "–"))),
-            *(rate_text(reads.calls_per_s), monthly(capacity, reads), measured_text(reads)),
-        )
-    yield table
+    columns = ("pattern", "asks", "key condition", "pages ", "read units ", "most ", "frequency ", "a month ")
+    rows = (_pattern_cells(capacity, reads) for reads in capacity.patterns)
+    yield _table("Access patterns", (*columns, "figures"), rows)
+
+
+def _pattern_cells(capacity: Capacity, reads: PatternReads) -> tuple[str, ...]:
+    figures = map(number_text, (reads.pages, reads.units, reads.most_units))
+    return (
+        *(reads.pattern, place_name(reads.index), reads.condition, *(figures if reads.calls else ("–",) * 3)),
+        *(rate_text(reads.calls_per_s), monthly(capacity, reads), measured_text(reads)),
+    )
 
 
 def _places(capacity: Capacity) -> Iterator[str | Table]:
     yield ""
-    numbers = ("entries", "collections", "bytes p50 / p99 / max", "items p50 / p99 / max")
-    table = _table("Item collections", "of", *numbers, "figures", right=numbers)
-    for place in capacity.places:
-        sizes, counts = spread_text(place.sizes, sizes=True), spread_text(place.counts)
-        numbers_shown = (f"{place.entries:,}", f"{place.collections:,}", sizes, counts)
-        _add(table, place_name(place.index), *numbers_shown, known(place.exact))
-    yield table
+    columns = (
+        "of",
+        "entries ",
+        "collections ",
+        "bytes p50 / p99 / max ",
+        "items p50 / p99 / max ",
+        "figures",
+    )
+    rows = (
+        (
+            *(place_name(place.index), f"{place.entries:,}", f"{place.collections:,}"),
+            *(spread_text(place.sizes, sizes=True), spread_text(place.counts), known(place.exact)),
+        )
+        for place in capacity.places
+    )
+    yield _table("Item collections", columns, rows)
 
 
 def _hot(capacity: Capacity) -> Iterator[str | Table]:
-    numbers = ("items", "size", "share", "write units/s")
-    table = _table("The largest of each", "of", "partition key", *numbers, "types", right=numbers)
-    for place in capacity.places:
-        for hot in place.hottest[:HOT_SHOWN]:
-            units = "–" if hot.write_units_per_s is None else number_text(hot.write_units_per_s)
-            shown = (f"{hot.items:,}", size_text(hot.bytes), f"{hot.share:.1%}", units)
-            _add(table, place_name(place.index), hot.key, *shown, ", ".join(hot.types))
-    if table.row_count:
+    columns = ("of", "partition key", "items ", "size ", "share ", "write units/s ", "types")
+    rows = [
+        (
+            *(place_name(place.index), hot.key, f"{hot.items:,}", size_text(hot.bytes), f"{hot.share:.1%}"),
+            "–" if hot.write_units_per_s is None else number_text(hot.write_units_per_s),
+            ", ".join(hot.types),
+        )
+        for place in capacity.places
+        for hot in place.hottest[:HOT_SHOWN]
+    ]
+    if rows:
         yield ""
-        yield table
+        yield _table("The largest of each", columns, rows)
 
 
 def _rewrites(capacity: Capacity) -> Iterator[str | Table]:
-    numbers = ("rows p50 / p99 / max", "items (p99)", "write units (p99)")
-    table = _table("What one change rewrites", "a row of", "in", *numbers, "figures", right=numbers)
-    for rewrite in capacity.rewrites:
-        shown = known(rewrite.exact) if rewrite.roots else f"not counted: {rewrite.why}"
-        counted = (number_text(rewrite.items), number_text(rewrite.units)) if rewrite.roots else ("–", "–")
-        _add(table, rewrite.table, rewrite.entity, rewritten(rewrite), *counted, shown)
-    if table.row_count:
+    columns = ("a row of", "in", "rows p50 / p99 / max ", "items (p99) ", "write units (p99) ", "figures")
+    if capacity.rewrites:
         yield ""
-        yield table
+        yield _table("What one change rewrites", columns, map(_rewrite_cells, capacity.rewrites))
+
+
+def _rewrite_cells(rewrite: Rewrite) -> tuple[str, ...]:
+    shown = known(rewrite.exact) if rewrite.roots else f"not counted: {rewrite.why}"
+    counted = (number_text(rewrite.items), number_text(rewrite.units)) if rewrite.roots else ("–", "–")
+    return rewrite.table, rewrite.entity, rewritten(rewrite), *counted, shown
 
 
 def _costs(capacity: Capacity) -> Iterator[str | Table]:
     yield ""
-    table = _table("A month", "", "US dollars", right=("US dollars",))
-    for label, amount in bill_lines(capacity):
-        _add(table, label, amount)
-    yield table
+    yield _table("A month", ("", "US dollars "), bill_lines(capacity))
     for line in (choice_text(capacity), capacity.bills.why, f"prices: {capacity.bills.source}"):
         if line and line != "prices: ":
             yield line
@@ -395,10 +397,11 @@ def _costs(capacity: Capacity) -> Iterator[str | Table]:
 def _ways(capacity: Capacity) -> Table:
     files = size_text(capacity.load.json_bytes)
     title = f"Ways to fill it (an import: of {files} of files)"
-    table = _table(title, "way", "at least", "US dollars", "because", right=("US dollars",))
-    for way in capacity.ways:
-        _add(table, way.name, "–" if way.impossible else way_time(way), way_money(way), way_remarks(way))
-    return table
+    rows = (
+        (way.name, "–" if way.impossible else way_time(way), way_money(way), way_remarks(way))
+        for way in capacity.ways
+    )
+    return _table(title, ("way", "at least", "US dollars ", "because"), rows)
 
 
 def _advice(capacity: Capacity) -> Iterator[str | Table]:
@@ -420,12 +423,10 @@ def _left_out(capacity: Capacity) -> Iterator[str | Table]:
 
 
 def _side_by_side(first: Capacity, second: Capacity) -> Table:
-    numbers = (plain(first.mapping), plain(second.mapping))
-    table = _table("\nSide by side", "", *numbers, "less", right=numbers)
-    for line in compared(first, second):
-        less = {"": "", "first": numbers[0], "second": numbers[1]}[line.less]
-        _add(table, line.label, line.first, line.second, less)
-    return table
+    names = {"": "", "first": plain(first.mapping), "second": plain(second.mapping)}
+    columns = ("", f"{names['first']} ", f"{names['second']} ", "less")
+    rows = ((line.label, line.first, line.second, names[line.less]) for line in compared(first, second))
+    return _table("\nSide by side", columns, rows)
 
 
 # ── JSON ──

@@ -12,11 +12,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from rich.text import Text
-
 from migrator.cli.command_line import print_json
 from migrator.cli.options import need_yes, print_folded, say, stdout, stop_on_signals
-from migrator.cli.tables import FittedTable
+from migrator.cli.tables import table_of
 from migrator.features.probe.assumptions import (
     ASSUMPTIONS,
     INDEX,
@@ -170,11 +168,8 @@ def _delete(client: Any, name: str) -> None:
 
 
 def _print(results: list[Result]) -> None:
-    table = FittedTable(box=None, pad_edge=False)
-    for column in ("", "assumption", "expected", "seen"):
-        table.add_column(column, overflow="fold")
-    for result in results:
-        seen = "" if result.state == "holds" else result.seen
-        words = (result.state, result.assumption.name, result.assumption.expected, seen)
-        table.add_row(*(Text(word) for word in words))
-    stdout().print(table)
+    rows = (
+        (one.state, one.assumption.name, one.assumption.expected, "" if one.state == "holds" else one.seen)
+        for one in results
+    )
+    stdout().print(table_of(("", "assumption", "expected", "seen"), rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from itertools import chain
@@ -16,8 +16,8 @@ from rich.text import Text
 from migrator.cli.inert import plain
 from migrator.cli.page import money, ms_text, number_text, rate_text, size_text
 from migrator.cli.relay_text import open_line
-from migrator.cli.tables import FittedTable
-from migrator.mapping.model.capacity import Costs
+from migrator.cli.tables import table_of
+from migrator.mapping.model.capacity import Costs, PatternCost
 from migrator.mapping.model.durations import age_text, minute
 from migrator.mapping.model.evidence import SIDES, Side
 from migrator.mapping.model.report import (
@@ -207,16 +207,8 @@ def _say(console: Console, text: str) -> None:
     console.print(Text(plain(text)), soft_wrap=True)
 
 
-def _table(*columns: str) -> Table:
-    """A column whose name ends in a space holds numbers."""
-    table = FittedTable(box=None, pad_edge=False, header_style="dim")
-    for name in columns:
-        table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left")
-    return table
-
-
-def _cells(*cells: object) -> list[Text]:
-    return [Text(plain(cell)) for cell in cells]
+def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    return table_of(columns, rows, header_style="dim")
 
 
 # ── parts, each: tables are printed, lines are given ────────────────────────────────────────────
@@ -226,12 +218,8 @@ def _patterns(console: Console, model: ReportModel) -> Iterator[str]:
     if not model.patterns:
         yield "the mapping has no access patterns"
         return
-    table = _table("pattern", "phase", "compared ", "same ", "in flight ", "different ", "last")
-    for pattern in model.patterns:
-        counts = (f"{count:,}" for count in (pattern.same, pattern.transient, pattern.differing))
-        age = "–" if pattern.age_s is None else f"{age_text(pattern.age_s)} ago"
-        table.add_row(*_cells(pattern.name, pattern.phase, compared_words(pattern), *counts, age))
-    console.print(table)
+    columns = ("pattern", "phase", "compared ", "same ", "in flight ", "different ", "last")
+    console.print(_table(columns, map(_pattern_cells, model.patterns)))
     for pattern in model.patterns:
         if words := answered_words(pattern):
             yield f"{pattern.name}: {words}"
@@ -278,12 +266,25 @@ def _example(console: Console, difference: Difference) -> None:
     if any(words):
         _say(console, f"  such as {', '.join(filter(None, words))}")
     if difference.cells:
-        table = _table("  attribute", "SQL says", "the item says")
+        table = _table(("  attribute", "SQL says", "the item says"), ())
         for cell in difference.cells:
             sides = ("(not there)" if text is None else text for text in (cell.sql, cell.item))
             name = f"{'»' if cell.differs else ' '} {cell.attribute}"
-            table.add_row(*_cells(name, *sides), style="bold" if cell.differs else "")
+            cells = (Text(plain(text)) for text in (name, *sides))
+            table.add_row(*cells, style="bold" if cell.differs else "")
         console.print(table)
+
+
+def _pattern_cells(pattern: PatternReport) -> tuple[object, ...]:
+    counts = (f"{count:,}" for count in (pattern.same, pattern.transient, pattern.differing))
+    age = "–" if pattern.age_s is None else f"{age_text(pattern.age_s)} ago"
+    return pattern.name, pattern.phase, compared_words(pattern), *counts, age
+
+
+def _cost_cells(cost: PatternCost) -> tuple[str, ...]:
+    units = "–" if cost.units is None else number_text(cost.units)
+    amounts = (None if usd is None else Decimal(str(usd)) for usd in (cost.usd_now, cost.usd_all))
+    return cost.pattern, units, rate_text(cost.now_per_s), rate_text(cost.all_per_s), *map(money, amounts)
 
 
 def _timeline(timeline: Timeline) -> Iterator[str]:
@@ -324,26 +325,24 @@ def _latency(console: Console, patterns: Sequence[PatternReport]) -> Iterator[st
     if not timed:
         yield "no answer was timed in this time"
         return
-    table = _table("pattern", "side", "answers ", "p50 ", "p90 ", "p99 ", "p99.9 ")
-    for pattern in timed:
-        for side in SIDES:
-            if (curve := pattern.latency.get(side)) is not None:
-                shares = (ms_text(curve.at(share)) for share in (50.0, 90.0, 99.0, 99.9))
-                table.add_row(*_cells(pattern.name, SIDE_WORDS[side], f"{curve.answers:,}", *shares))
-    console.print(table)
+    rows = (
+        (
+            *(pattern.name, SIDE_WORDS[side], f"{curve.answers:,}"),
+            *(ms_text(curve.at(share)) for share in (50.0, 90.0, 99.0, 99.9)),
+        )
+        for pattern in timed
+        for side in SIDES
+        if (curve := pattern.latency.get(side)) is not None
+    )
+    console.print(_table(("pattern", "side", "answers ", "p50 ", "p90 ", "p99 ", "p99.9 "), rows))
 
 
 def _costs(console: Console, costs: Costs) -> Iterator[str]:
-    table = _table(
-        "pattern", "read units ", "calls now ", "calls at 100 % ", "a month now ", "a month at 100 % "
-    )
-    for cost in costs.patterns:
-        units = "–" if cost.units is None else number_text(cost.units)
-        amounts = (None if usd is None else Decimal(str(usd)) for usd in (cost.usd_now, cost.usd_all))
-        calls = (rate_text(cost.now_per_s), rate_text(cost.all_per_s))
-        table.add_row(*_cells(cost.pattern, units, *calls, *map(money, amounts)))
-    if table.row_count:
-        console.print(table)
+    if costs.patterns:
+        columns = (
+            *("pattern", "read units ", "calls now ", "calls at 100 % ", "a month now ", "a month at 100 % "),
+        )
+        console.print(_table(columns, map(_cost_cells, costs.patterns)))
     if costs.are_known:
         now, full = (money(Decimal(str(usd))) for usd in (costs.usd_now, costs.usd_all))
         yield f"all that is known: {now} a month now, {full} at 100 %; prices: {costs.prices}"
@@ -371,18 +370,16 @@ def _work(model: ReportModel) -> Iterator[str]:
 
 def _coverage(console: Console, model: ReportModel) -> Iterator[str]:
     yield from next_steps(model)
-    table = _table("pattern", "optional parameters set", "compared ", "last ", "by")
-    for pattern in model.patterns:
-        for kind in pattern.coverage:
-            words = (
-                kind_of_question(kind),
-                f"{kind.compared:,}",
-                f"{age_text(kind.age_s)} ago",
-                finder_words(kind.origins),
-            )
-            table.add_row(*_cells(pattern.name, *words))
-    if table.row_count:
-        console.print(table)
+    rows = [
+        (
+            *(pattern.name, kind_of_question(kind), f"{kind.compared:,}"),
+            *(f"{age_text(kind.age_s)} ago", finder_words(kind.origins)),
+        )
+        for pattern in model.patterns
+        for kind in pattern.coverage
+    ]
+    if rows:
+        console.print(_table(("pattern", "optional parameters set", "compared ", "last ", "by"), rows))
 
 
 def _views(views: Sequence[View]) -> Iterator[str]:
