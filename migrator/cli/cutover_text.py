@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cli.tables import table_of
+from migrator.cli.tables import FittedTable, table_of
 from migrator.mapping.model.durations import age_text, moment
 from migrator.mapping.model.evidence import (
     FORWARD,
@@ -155,13 +155,14 @@ def evidence_shown(lines: Sequence[Line], *, every: bool) -> RenderableType:
 
 
 def _evidence_table(lines: Sequence[Line]) -> Table:
-    verdicts = (Text(line.verdict, style=_COLOURS[line.verdict]) for line in lines)
-    ages = ("now" if line.age_s is None else age_text(line.age_s) for line in lines)
-    rows = (
-        (verdict, line.name, line.asked, line.found, age, line.mend)
-        for verdict, age, line in zip(verdicts, ages, lines, strict=True)
-    )
-    return table_of(("", "evidence", "asked", "found", "age", "what mends it"), rows)
+    table = FittedTable(box=None, pad_edge=False)
+    for column in ("", "evidence", "asked", "found", "age", "what mends it"):
+        table.add_column(column)
+    for line in lines:
+        verdict = Text(line.verdict, style=_COLOURS[line.verdict])
+        age = "now" if line.age_s is None else age_text(line.age_s)
+        table.add_row(verdict, *map(Text, (line.name, line.asked, line.found, age, line.mend)))
+    return table
 
 
 def judgement_data(judged: Judgement) -> dict[str, Any]:

@@ -295,7 +295,7 @@ def test_query_replay_check_and_doctor_refuse_a_program_that_copy_would_run(
     job = str(made.job)
     ended = [
         made.run("look", job, "--pattern", "stolen", "-p", "id=1"),
-        made.run("shadow", "replay", job, "--questions", "1"),
+        made.run("shadow", "replay", job, "--sample", "1"),
         made.run("mapping", "check", str(tmp_path / "mapping.yaml"), "--source", postgres_database),
         made.run("doctor", job),
     ]
