@@ -22,7 +22,7 @@ from rich.control import Control
 from rich.segment import Segment
 from rich.text import Text
 
-from migrator.cli.command_line import whole
+from migrator.cli.command_line import print_json, whole
 from migrator.cli.cutover_text import evidence_shown
 from migrator.cli.inert import plain
 from migrator.cli.runs_text import Bars, Lines, live_line
@@ -100,6 +100,14 @@ def stdout() -> Console:
 def print_folded(line: str) -> None:
     """Print a line of a result, folded between words on a terminal or at COLUMNS; in a file and a pipe it stays one line."""
     stdout().print(Text(line), soft_wrap=True)
+
+
+def print_result(data: Any, text: str, *, as_json: bool) -> None:
+    """The one document for programs, or its words for people."""
+    if as_json:
+        print_json(data)
+    else:
+        print_folded(text)
 
 
 def progress() -> Bars | Lines:

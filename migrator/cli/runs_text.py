@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -141,16 +140,31 @@ LINE_S = 10.0
 """How often the log has a line on the pages planned, and on those done, by now."""
 
 
-class Unshown:
-    """Of a process whose work another one shows. Use as a context manager."""
+class _Shown:
+    """Use as a context manager."""
 
-    def __enter__(self) -> Unshown:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         return None
+
+
+class _Drawn(_Shown):
+    """`_bars`: drawn until the block ends."""
+
+    _bars: Progress
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._bars.stop()
+
+
+class Unshown(_Shown):
+    """Of a process whose work another one shows."""
 
     def page_planned(self, entity: str, number: int) -> None:
         """Nothing, as all of these."""
@@ -164,7 +178,7 @@ class Unshown:
     def entity_done(self, entity: str) -> None: ...
 
 
-class Bars:
+class Bars(_Drawn):
     """A bar per entity with rate and time left. Use as a context manager."""
 
     def __init__(self, console: Console) -> None:
@@ -178,15 +192,6 @@ class Bars:
         )
         self._tasks: dict[str, TaskID] = {}
         self._planning: dict[str, TaskID] = {}
-
-    def __enter__(self) -> Bars:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
 
     def page_planned(self, entity: str, number: int) -> None:
         """A bar of its own, which ends when the entity's begins: the number of pages is not known yet."""
@@ -228,7 +233,7 @@ def live_line(console: Console, text: Callable[[], str], *, redirect_stdout: boo
     )
 
 
-class Lines:
+class Lines(_Shown):
     """A line now and then through the log, so that a run of seconds has none; one a page for who wants all (--verbose)."""
 
     def __init__(self, log: FilteringBoundLogger, clock: Callable[[], float] = time.monotonic) -> None:
@@ -239,14 +244,6 @@ class Lines:
         self._rows: dict[str, tuple[int, int]] = {}
         """By entity its rows done by now, and all."""
         self._told_at = clock()
-
-    def __enter__(self) -> Lines:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     def page_planned(self, entity: str, number: int) -> None:
         now = self._clock()
@@ -287,22 +284,13 @@ class Lines:
 # ── How a replay gets on: bars on a terminal, one log line a pattern elsewhere ──
 
 
-class SampleBars:
+class SampleBars(_Drawn):
     """A bar per pattern. Use as a context manager."""
 
     def __init__(self, console: Console) -> None:
         columns = (TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn())
         self._bars = Progress(*columns, TimeRemainingColumn(), console=console)
         self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> SampleBars:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
 
     def pattern_started(self, pattern: str, samples: int) -> None:
         self._tasks[pattern] = self._bars.add_task(pattern, total=samples)
@@ -314,19 +302,11 @@ class SampleBars:
         self._bars.update(self._tasks[pattern], total=samples)
 
 
-class SampleLines:
+class SampleLines(_Shown):
     """One line a pattern through the log, with --verbose."""
 
     def __init__(self, log: FilteringBoundLogger) -> None:
         self._log = log
-
-    def __enter__(self) -> SampleLines:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     def pattern_started(self, pattern: str, samples: int) -> None:
         """Prints nothing: a replay reports what was asked at its end."""

@@ -11,7 +11,15 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import marking_line
-from migrator.cli.options import belonging, console_on, print_evidence, print_folded, say, stop_on_signals
+from migrator.cli.options import (
+    belonging,
+    console_on,
+    print_evidence,
+    print_folded,
+    print_result,
+    say,
+    stop_on_signals,
+)
 from migrator.cli.relay_text import STANDINGS
 from migrator.cli.runs import refuse_living
 from migrator.cli.text import alembic_text, sql_text
@@ -69,12 +77,11 @@ def install(
         click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
     if unverified:
         click.echo(f"warning: {unverified}", err=True)
-    if as_json:
-        print_json(asdict(done) | {"unverified": unverified})
-    else:
-        print_folded(
-            "\n".join(_installed_by_services(done) if marked_by == "services" else _installed(done, means))
-        )
+    print_result(
+        asdict(done) | {"unverified": unverified},
+        "\n".join(_installed_by_services(done) if marked_by == "services" else _installed(done, means)),
+        as_json=as_json,
+    )
     return 0
 
 
@@ -222,10 +229,11 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_jso
         steps = stage.uninstall(live.marks, discard_marks=discard_marks)
         tables = [step.table for step in steps if step.table]
         message = live.capture.taken_away(tables)
-    if as_json:
-        print_json({"was_installed": bool(steps), "tables": tables})
-    else:
-        print_folded(message if steps else "capture is not installed")
+    print_result(
+        {"was_installed": bool(steps), "tables": tables},
+        message if steps else "capture is not installed",
+        as_json=as_json,
+    )
     return 0
 
 

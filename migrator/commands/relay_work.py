@@ -14,10 +14,9 @@ from typing import Any
 
 import click
 
-from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_watch
 from migrator.cli.metrics import relay_part
-from migrator.cli.options import belonging, print_folded, say, shown_live, stop_on_signals
+from migrator.cli.options import belonging, print_result, say, shown_live, stop_on_signals
 from migrator.cli.relay_text import RelayReport, lag_line, open_line
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
@@ -211,10 +210,7 @@ def _work(stack: ExitStack, session: JobSession, asked: _Asked) -> int:
 
 
 def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
-    if as_json:
-        print_json(report.data() | {"left_to_others": daemon.left})
-    else:
-        print_folded(report.summary())
+    print_result(report.data() | {"left_to_others": daemon.left}, report.summary(), as_json=as_json)
     if daemon.left:
         what = f"{daemon.left:,} mark(s) are another relay's, which did not finish them while a lease lasts"
         click.echo(f"warning: {what}; see whether it is stuck, and give the same command again", err=True)
@@ -234,10 +230,7 @@ def _marks_alone(session: JobSession, *, discard: bool, as_json: bool) -> int:
         data = {name: value for name, value in asdict(state).items() if name != "slot"}
         data |= {"open_findings": counts} | ({} if state.slot is None else {"slot": asdict(state.slot)})
         line = "\n".join(filter(None, (lag_line(state, counts), open_line(counts))))
-    if as_json:
-        print_json(data)
-    else:
-        print_folded(line)
+    print_result(data, line, as_json=as_json)
     return 0
 
 

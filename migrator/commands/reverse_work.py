@@ -12,7 +12,7 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.inert import plain
-from migrator.cli.options import belonging, print_folded, progress, say, stop_on_signals
+from migrator.cli.options import belonging, print_folded, print_result, progress, say, stop_on_signals
 from migrator.cli.text import SHOWN
 from migrator.commands.mapping_source import inverse_data, inverse_lines
 from migrator.mapping.language.redaction import key_templates, masked_keys
@@ -229,10 +229,11 @@ def _turns(daemon: ReverseDaemon) -> bool:
 
 
 def _print_ended(worked: int, told: ReverseStatus, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"records": worked, **_data(told)})
-    else:
-        print_folded("\n".join([f"{worked:,} change(s) of items were worked", *_lines(told)]))
+    print_result(
+        {"records": worked, **_data(told)},
+        "\n".join([f"{worked:,} change(s) of items were worked", *_lines(told)]),
+        as_json=as_json,
+    )
 
 
 @belonging()
@@ -281,10 +282,11 @@ def verify(
 
 
 def _print_compared(result: RowsVerified, mapping: Mapping, *, as_json: bool, whole_keys: bool) -> None:
-    if as_json:
-        print_json(rows_data(result, mapping, whole_keys=whole_keys))
-    else:
-        print_folded("\n".join(rows_lines(result, mapping, whole_keys=whole_keys)))
+    print_result(
+        rows_data(result, mapping, whole_keys=whole_keys),
+        "\n".join(rows_lines(result, mapping, whole_keys=whole_keys)),
+        as_json=as_json,
+    )
 
 
 def _need_direct(direct: Collection[str]) -> None:
@@ -406,10 +408,11 @@ def stop(session: JobSession, as_json: bool) -> int:
     """The exit code of `migrator reverse stop`."""
     remembered_of(session).ask_to_stop()
     processes = _status_of(session).processes
-    if as_json:
-        print_json({"processes": processes})
-    else:
-        print_folded(f"{processes} process(es) end as soon as the page that is under way is worked")
+    print_result(
+        {"processes": processes},
+        f"{processes} process(es) end as soon as the page that is under way is worked",
+        as_json=as_json,
+    )
     return CLEAN
 
 

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 from sqlalchemy import delete, select, update
@@ -63,9 +62,7 @@ class RunLease:
         self._ticker.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._ticker.stop(self.life_s)
         own_lease = delete(lease).where(lease.c.job == self.job, lease.c.holder == self.holder)
         # A lease that is not given back runs out by itself, and must not hide what ended the run.

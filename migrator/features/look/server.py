@@ -15,8 +15,7 @@ from threading import Lock, Thread
 from typing import Any
 from urllib.parse import parse_qsl
 
-from migrator.cli.command_line import print_json
-from migrator.cli.options import print_folded, stop_on_signals
+from migrator.cli.options import print_result, stop_on_signals
 from migrator.commands.status_work import status_of
 from migrator.features.look.work import Masks, Pages, Sides, open_sides
 from migrator.mapping.model.report import Example
@@ -193,12 +192,11 @@ def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values
             "status": answers.status,
         }
         url = stack.enter_context(serving(Site(named, pages.refusal, pages.policy), port))
-        if as_json:
-            print_json({"url": url})
-        else:
-            print_folded(
-                f"{url}\nOpen it in a browser of this machine; who has the address can read. Ctrl-C ends it."
-            )
+        print_result(
+            {"url": url},
+            f"{url}\nOpen it in a browser of this machine; who has the address can read. Ctrl-C ends it.",
+            as_json=as_json,
+        )
         stop.wait(for_s)
     return CLEAN
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import direct_line, instance_label
 from migrator.cli.options import (
     belonging,
@@ -19,6 +18,7 @@ from migrator.cli.options import (
     need_yes,
     print_evidence,
     print_folded,
+    print_result,
     say,
     stdout,
     stop_on_signals,
@@ -438,10 +438,11 @@ def purge(session: JobSession, dry_run: bool, as_json: bool) -> int:
         for count in stage.run(target.pages(), writers.now_s()):
             removed += count
             check()
-    if as_json:
-        print_json({"tombstones": removed, "dry_run": dry_run})
-    else:
-        print_folded(f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}")
+    print_result(
+        {"tombstones": removed, "dry_run": dry_run},
+        f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}",
+        as_json=as_json,
+    )
     return 0
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
-from types import TracebackType
 
 from migrator.commands.processes import RunWork
 from migrator.features.spark.cluster import (
@@ -55,9 +54,7 @@ class SparkPages:
     def __enter__(self) -> SparkPages:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         # What ended the work must not be hidden by a journal that is away; the claims run out by themselves.
         with suppress(MigratorError):
             self.session.journal.release_pages(self.run, self.given.who)

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import TypeAlias
 
 from migrator.mapping.model.shards import (
@@ -136,9 +135,7 @@ class StreamReader:
             )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         # A lease that is not given back runs out by itself, and must not hide what ended the reader.
         with suppress(MigratorError):
             # How far it came over pages without records, too, is known to whoever asks after it is gone.

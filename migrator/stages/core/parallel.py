@@ -104,9 +104,7 @@ class PageClaims:
         self._ticker.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._ticker.stop(_GOODBYE_S)
         # What ended the work must not be hidden by a journal that is away; the claims run out by themselves.
         with suppress(MigratorError):

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
-from types import TracebackType
 
 from migrator.journal.operations import SqlProcesses
 from migrator.mapping.model.instances import Advance, ProcessKind, ProcessState
@@ -71,9 +70,7 @@ class Presence:
         self._ticker.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._ticker.stop(_GOODBYE_S)
         # What ended the work must not be hidden by a journal that is away.
         with suppress(MigratorError):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Lock
-from types import TracebackType
 
 from migrator.mapping.model.instances import Lifetimes, Revisions
 from migrator.mapping.model.live import ConditionalStore, Writer, WriterKind, Writers
@@ -180,9 +179,7 @@ class WriterHeartbeats(Forked):
             if began:
                 self._ticker.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._ticker.stop(self.lifetimes.silent_s)
 
     def now_s(self) -> float:
