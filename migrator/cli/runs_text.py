@@ -140,7 +140,7 @@ LINE_S = 10.0
 """How often the log has a line on the pages planned, and on those done, by now."""
 
 
-class _Shown:
+class _Progress:
     """Use as a context manager."""
 
     def __enter__(self) -> Self:
@@ -150,7 +150,7 @@ class _Shown:
         return None
 
 
-class _Drawn(_Shown):
+class _DrawnProgress(_Progress):
     """`_bars`: drawn until the block ends."""
 
     _bars: Progress
@@ -163,7 +163,7 @@ class _Drawn(_Shown):
         self._bars.stop()
 
 
-class Unshown(_Shown):
+class Unshown(_Progress):
     """Of a process whose work another one shows."""
 
     def page_planned(self, entity: str, number: int) -> None:
@@ -178,7 +178,7 @@ class Unshown(_Shown):
     def entity_done(self, entity: str) -> None: ...
 
 
-class Bars(_Drawn):
+class Bars(_DrawnProgress):
     """A bar per entity with rate and time left. Use as a context manager."""
 
     def __init__(self, console: Console) -> None:
@@ -233,7 +233,7 @@ def live_line(console: Console, text: Callable[[], str], *, redirect_stdout: boo
     )
 
 
-class Lines(_Shown):
+class Lines(_Progress):
     """A line now and then through the log, so that a run of seconds has none; one a page for who wants all (--verbose)."""
 
     def __init__(self, log: FilteringBoundLogger, clock: Callable[[], float] = time.monotonic) -> None:
@@ -284,7 +284,7 @@ class Lines(_Shown):
 # ── How a replay gets on: bars on a terminal, one log line a pattern elsewhere ──
 
 
-class SampleBars(_Drawn):
+class SampleBars(_DrawnProgress):
     """A bar per pattern. Use as a context manager."""
 
     def __init__(self, console: Console) -> None:
@@ -302,7 +302,7 @@ class SampleBars(_Drawn):
         self._bars.update(self._tasks[pattern], total=samples)
 
 
-class SampleLines(_Shown):
+class SampleLines(_Progress):
     """One line a pattern through the log, with --verbose."""
 
     def __init__(self, log: FilteringBoundLogger) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import Leaf, Work, json_option
+from migrator.cli.command_line import Leaf, Work, json_option, print_json
 
 
 @click.command(cls=Leaf, example="--stop")
@@ -15,6 +15,22 @@ def local() -> Work:
 
     A job with `target: embedded` (MiniStack) or `target: dynoxide` starts it.
     """
-    from migrator.commands.local_work import local
+    return _stopped_or_shown
 
-    return local
+
+def _stopped_or_shown(stop: bool, as_json: bool) -> int:
+    from migrator.stages.session import local as servers  # here, so that helps wait for none of it
+
+    if stop:
+        stopped = servers.stop()
+        data: dict[str, object] = {"stopped": stopped}
+        line = "stopped; its tables are kept" if stopped else "it was not running"
+    else:
+        server, line = servers.running()
+        data = {"running": server is not None}
+        data |= {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
+    if as_json:
+        print_json(data)
+    else:
+        click.echo(line)
+    return 0
