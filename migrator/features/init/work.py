@@ -132,6 +132,14 @@ _ROWS_SIZED = 20_000
 _ROWS_SAMPLED = 2_000
 QUESTIONS = 25
 """For each pattern, when it is sized and when it is proved."""
+_FEWEST, _ALL_QUESTIONS = 5, 20_000
+
+
+def questions_each(patterns: int) -> int:
+    """Fewer where there are many patterns, or a schema of thousands of tables would take hours."""
+    return max(_FEWEST, min(QUESTIONS, _ALL_QUESTIONS // max(patterns, 1)))
+
+
 _JOB = """\
 # Moves what {mapping} says; MIGRATOR_SOURCE_URL says where the database is.
 job: 1
@@ -337,7 +345,8 @@ class _Asking:
         if not proposal.design.accesses:
             return {}
         checked = check_mapping(examine_mapping(proposal.text, self.file), self.facts)
-        bounds = Bounds(rows_exact=_ROWS_SIZED, sampled=_ROWS_SAMPLED, calls=QUESTIONS)
+        calls = questions_each(len(proposal.design.accesses))
+        bounds = Bounds(rows_exact=_ROWS_SIZED, sampled=_ROWS_SAMPLED, calls=calls)
         sizing = Sizing(self.source, checked.mapping, checked.entities, bounds, time.time())
         try:
             return {reads.pattern: reads for reads in sizing.sized().patterns}
@@ -435,7 +444,7 @@ class _Proving:
 
     def _replayed(self, names: Sequence[str]) -> dict[str, PatternReplay]:
         mapping = self.session.checked.mapping
-        options = ReplayOptions(QUESTIONS, _SEED, settle_s=0, workers=_WORKERS)
+        options = ReplayOptions(questions_each(len(names)), _SEED, settle_s=0, workers=_WORKERS)
         shown = replay_progress()
         stage = Replay(
             mapping,

@@ -61,12 +61,19 @@ def nested_fault(path: str, kind: Kind, ref: Ref, *, text_wanted: bool) -> str:
         return ""
     for used in ref.filters:
         if FILTERS[used.name].nested:
-            return ""
+            if used.name != "json" or not _holds_bytes(kind):
+                return ""
+            return f"'{path}' is a {kind.name} with bytes in it, which have no JSON; use the column as it is"
         if not FILTERS[used.name].null:
             return f"'{path}' is a {kind.name}; of the filters only json takes it, not '{used.name}'"
     return (
         f"'{path}' is a {kind.name}, which has no text of its own; write {path}|json" if text_wanted else ""
     )
+
+
+def _holds_bytes(kind: Kind) -> bool:
+    inner = [*([kind.element] if kind.element else []), *(of for _, of in kind.fields)]
+    return any(of.name == "binary" or _holds_bytes(of) for of in inner)
 
 
 def bare_fault(path: str, kind: Kind, doing: str) -> str:
@@ -100,6 +107,8 @@ def value_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iter
             what = _list_fault(reference, reference.ref) or _ref_fault(reference, reference.ref, kind)
         else:
             what = _bare_list_fault(reference) or bare_fault(reference.path, kind, "a condition or a ttl")
+            if not what and kind.name == "binary" and reference.in_text:
+                what = f"'{reference.path}' is bytes, which no value of a mapping equals; write a column's name alone"
         if what:
             yield document.fault(reference.at, what)
         elif warning := too_precise(reference.path, kind, reference.ref) or _without_text(reference, kind):
@@ -108,8 +117,11 @@ def value_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iter
 
 def _without_text(reference: Reference, kind: Kind) -> str:
     """Which values of a json column would be refused; '' where all are taken."""
-    if kind.name != "json" or reference.ref is None:
+    if kind.name != "json":
         return ""
+    if reference.ref is None:
+        what = f"'{reference.path}' is json: a row with an object or an array there is refused"
+        return f"{what}; compare a column that SQL makes of it (columns:)" if reference.in_text else ""
     used = next((used for used in reference.ref.filters if not FILTERS[used.name].null), None)
     takes_all = not reference.in_text if used is None else FILTERS[used.name].nested
     if takes_all:

@@ -319,7 +319,7 @@ class Reference:
     """`path` as written, without its list; `collection` is the list whose rows it is a column of (None: the row itself).
 
     `ref` is None where a bare path stands (when, ttl). `each`: it stands inside of an `each` over that list, so it
-    means one row of it, not all of them. `in_text`: it is a part of a template.
+    means one row of it, not all of them. `in_text`: it is a part of a template, or a condition compares its text.
     """
 
     path: str
@@ -369,7 +369,8 @@ def _item(item: ItemDesign, at: Path) -> Iterator[Reference]:
 
 def _conditions(conditions: tuple[Condition, ...], at: Path) -> Iterator[Reference]:
     for condition in conditions:
-        yield Reference(condition.path, (*at, condition.path))
+        compared = any(value is not None for value in condition.allowed or ())
+        yield Reference(condition.path, (*at, condition.path), in_text=compared)
 
 
 def _values(values: Dict[str, Expression], at: Path) -> Iterator[Reference]:

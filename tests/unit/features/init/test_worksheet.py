@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from migrator.features.init.work import questions_each
 from migrator.features.init.worksheet import Sheet, summary_text, worksheet
 from migrator.mapping.model.capacity import PatternReads
 from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
@@ -114,3 +115,8 @@ def test_a_proof_that_was_not_made_is_told_with_why(shop: SqlSource) -> None:
         shop, [Statement("SELECT name FROM products WHERE id = ?")], proof=Proof(missing="no reason")
     )
     assert pins.said(summary_text(sheet))
+
+
+@pytest.mark.parametrize(("patterns", "each"), [(0, 25), (1, 25), (800, 25), (1_000, 20), (4_000, 5), (40_000, 5)])
+def test_many_patterns_are_asked_fewer_questions_each(patterns: int, each: int) -> None:
+    assert questions_each(patterns) == each

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.model.facts import Kind
 from migrator.runtime.errors import MappingError, RowError
 from tests.golden import heart
 
@@ -73,3 +75,36 @@ def test_bytes_in_a_key_of_text_are_a_fault(key: str, is_fault: bool) -> None:
     facts = heart.facts(heart.table("t", {"id": "integer!", "c": "binary!"}))
     found = heart.faults(f"\nentities: {{t: {{items: {{T: {{key: {key}}}}}}}}}\n", facts)
     assert any("bytes" in fault for fault in found if "warning" not in fault) == is_fault
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition", "is_fault", "is_warned"),
+    [
+        ("binary", "{c: abc}", True, False),
+        ("binary", "c", False, False),
+        ("binary", "{c: null}", False, False),
+        ("json", "{c: abc}", False, True),
+        ("json", "c", False, False),
+        ("text", "{c: abc}", False, False),
+    ],
+)
+def test_a_condition_on_what_has_no_text_is_told(
+    kind: str, condition: str, is_fault: bool, is_warned: bool
+) -> None:
+    facts = heart.facts(heart.table("t", {"id": "integer!", "c": kind}))
+    for item in (f"when: {condition}", f"GSI1: {{key: [\"A{{id}}\", B], when: {condition}}}"):
+        found = heart.faults(f"\nentities: {{t: {{items: {{T: {{key: [\"T#{{id}}\", T], {item}}}}}}}}}\n", facts)
+        of_column = [fault for fault in found if "'c' is" in fault]
+        assert [("warning" not in fault) for fault in of_column] == [is_fault] * (is_fault or is_warned)
+
+
+@pytest.mark.parametrize(("inner", "is_fault"), [("binary", True), ("text", False)])
+def test_json_of_a_list_of_bytes_is_a_fault(inner: str, is_fault: bool) -> None:
+    table = heart.table("t", {"id": "integer!", "c": "text"})
+    nested = Kind("list", element=Kind("list", element=Kind(inner)))
+    columns = (table.columns[0], replace(table.columns[1], kind=nested))
+    found = heart.faults(
+        '\nentities: {t: {items: {T: {key: ["T#{id}", T], attributes: {x: "c|json"}}}}}\n',
+        heart.facts(replace(table, columns=columns)),
+    )
+    assert any("bytes" in fault for fault in found) == is_fault
