@@ -136,7 +136,7 @@ _FEWEST, _ALL_QUESTIONS = 5, 20_000
 
 
 def questions_each(patterns: int) -> int:
-    """Fewer where there are many patterns, or a schema of thousands of tables would take hours."""
+    """Fewer for many patterns: else a schema of thousands of tables takes hours."""
     return max(_FEWEST, min(QUESTIONS, _ALL_QUESTIONS // max(patterns, 1)))
 
 

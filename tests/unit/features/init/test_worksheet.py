@@ -117,6 +117,8 @@ def test_a_proof_that_was_not_made_is_told_with_why(shop: SqlSource) -> None:
     assert pins.said(summary_text(sheet))
 
 
-@pytest.mark.parametrize(("patterns", "each"), [(0, 25), (1, 25), (800, 25), (1_000, 20), (4_000, 5), (40_000, 5)])
+@pytest.mark.parametrize(
+    ("patterns", "each"), [(0, 25), (1, 25), (800, 25), (1_000, 20), (4_000, 5), (40_000, 5)]
+)
 def test_many_patterns_are_asked_fewer_questions_each(patterns: int, each: int) -> None:
     assert questions_each(patterns) == each

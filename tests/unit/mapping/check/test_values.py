@@ -92,8 +92,10 @@ def test_a_condition_on_what_has_no_text_is_told(
     kind: str, condition: str, is_fault: bool, is_warned: bool
 ) -> None:
     facts = heart.facts(heart.table("t", {"id": "integer!", "c": kind}))
-    for item in (f"when: {condition}", f"GSI1: {{key: [\"A{{id}}\", B], when: {condition}}}"):
-        found = heart.faults(f"\nentities: {{t: {{items: {{T: {{key: [\"T#{{id}}\", T], {item}}}}}}}}}\n", facts)
+    for item in (f"when: {condition}", f'GSI1: {{key: ["A{{id}}", B], when: {condition}}}'):
+        found = heart.faults(
+            f'\nentities: {{t: {{items: {{T: {{key: ["T#{{id}}", T], {item}}}}}}}}}\n', facts
+        )
         of_column = [fault for fault in found if "'c' is" in fault]
         assert [("warning" not in fault) for fault in of_column] == [is_fault] * (is_fault or is_warned)
 
