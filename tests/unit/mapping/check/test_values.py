@@ -100,10 +100,10 @@ def test_a_condition_on_what_has_no_text_is_told(
         assert [("warning" not in fault) for fault in of_column] == [is_fault] * (is_fault or is_warned)
 
 
-@pytest.mark.parametrize(("inner", "is_fault"), [("binary", True), ("text", False)])
-def test_json_of_a_list_of_bytes_is_a_fault(inner: str, is_fault: bool) -> None:
+@pytest.mark.parametrize(("inner", "is_fault"), [(Kind("binary"), True), (Kind("text"), False)])
+def test_json_of_a_list_of_bytes_is_a_fault(inner: Kind, is_fault: bool) -> None:
     table = heart.table("t", {"id": "integer!", "c": "text"})
-    nested = Kind("list", element=Kind("list", element=Kind(inner)))
+    nested = Kind("list", element=Kind("list", element=inner))
     columns = (table.columns[0], replace(table.columns[1], kind=nested))
     found = heart.faults(
         '\nentities: {t: {items: {T: {key: ["T#{id}", T], attributes: {x: "c|json"}}}}}\n',
