@@ -330,7 +330,7 @@ cdef class Column:
 
 
 cdef class Op:
-    """`name`: as JSON, or all of a literal. `parts`: of a text: bytes, or None with the place and width of a column."""
+    """`name`: as JSON, or all of a literal. `parts`: of a text. `fixed`: a key that is alike in all rows."""
 
     cdef Code code
     cdef bytes name
@@ -339,6 +339,7 @@ cdef class Op:
     cdef object function
     cdef Program child
     cdef tuple parts
+    cdef str fixed
 
     def __init__(self, Program program, str code, bytes name, Py_ssize_t n, Py_ssize_t rank, tuple more):
         self.code, self.name, self.bytes, self.rank = CODES.index(code), name, n, rank
@@ -357,6 +358,8 @@ cdef class Op:
         elif self.code == EACH:
             self.place, self.child, self.limit, self.count = more
         if self.parts is not None:
+            if all([isinstance(one, bytes) for one in self.parts]):
+                self.fixed = b"".join(self.parts).decode()
             self.parts = tuple([Part(program, one) for one in self.parts])
         if not 0 <= self.place < max(program.width, 1):
             raise ValueError(f"place {self.place} of a row of {program.width}")
@@ -597,7 +600,7 @@ cdef class Tuple:
         if not 1 <= self.scratch.n <= op.limit:
             raise _Left
         if op.is_base:
-            self.key += (PyUnicode_DecodeUTF8(self.scratch.at, self.scratch.n, NULL),)
+            self.key += (op.fixed or PyUnicode_DecodeUTF8(self.scratch.at, self.scratch.n, NULL),)
         return self.put_text(op)
 
     cdef bint call(self, Op op) except -1:
@@ -720,6 +723,16 @@ cdef class Run:
         for type_, when, operations in self.program.items:
             if when is None or when(self.tuple.decoded):
                 self.item(type_, operations)
+            else:
+                self.skip(operations)
+        return 0
+
+    cdef int skip(self, tuple operations) except -1:
+        """Reads the lists of an item that is not there: a value that no child can have refuses the row all the same."""
+        cdef Op op
+        for op in operations:
+            if op.code == EACH:
+                self.tuple.each(op)
         return 0
 
     cdef int item(self, type_, tuple operations) except -1:

@@ -258,6 +258,20 @@ def test_a_child_that_no_operation_takes_leaves_its_row_to_the_reference(child: 
     assert left_by(made, row) == [row]
 
 
+def test_a_child_of_an_item_that_is_not_there_refuses_its_row() -> None:
+    text = (WITH_LINES % "order_by: [n]").replace(
+        "        key:", "        when: {paid: true}\n        key:", 1
+    )
+    entity = heart.entity(text, ORDERS)
+    paths = [slot.path for slot in entity.plan.slots] + [
+        one.collection.alias for one in entity.plan.collections
+    ]
+    places = {path: place for place, path in enumerate(paths)}
+    row = order(places, {**WHOLE, "paid": False, "lines": (LINE, (1, None, "x", "no date"))})
+    assert left_by(compile_encoder(entity), row) == [row]
+    assert heart.both_ways(entity, order(places, {**WHOLE, "paid": False, "lines": (LINE,)})) == []
+
+
 def test_a_child_is_decoded_by_its_own_kinds() -> None:
     """Its second column is a timestamp where the row's is a date; and no name of an attribute is taken for one of the code."""
     schema = heart.facts(
