@@ -9,7 +9,15 @@ from typing import Literal
 from migrator.mapping.check.keys import result_kind, types_read
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.program import parts_of
-from migrator.mapping.model.facts import Column, EntityPlan, Kind, column_of, kept_columns, kind_of
+from migrator.mapping.model.facts import (
+    Column,
+    EntityPlan,
+    Kind,
+    attributes_of,
+    column_of,
+    kept_columns,
+    kind_of,
+)
 from migrator.mapping.model.mapping import (
     Condition,
     Const,
@@ -261,10 +269,6 @@ def _nullable(plan: EntityPlan, path: str) -> bool:
 
 def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType:
     table = mapping.table
-    written = {**plan.entity.attributes, **item.attributes}
-    kept: dict[str, Expression] = {
-        name: Ref((name,)) for name in kept_columns(plan, item) if name not in written
-    }
     # Without these there is no item: NULL fails its condition, or refuses the row.
     sure = {condition.path for condition in item.when if None not in (condition.allowed or ())}
     sure |= {ref.paths[0] for template in item.key for ref in template.refs if not _takes_null(ref)}
@@ -277,7 +281,7 @@ def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType
             for entry in item.entries
             if (index := table.asked(entry.index)) is not None
         ),
-        tuple(_attribute(plan, name, value, sure) for name, value in {**kept, **written}.items()),
+        tuple(_attribute(plan, name, value, sure) for name, value in attributes_of(plan, item).items()),
         parts_of(mapping, plan, item).index_keys,
         item.when,
         item.expiry,

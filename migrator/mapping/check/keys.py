@@ -11,7 +11,7 @@ from migrator.mapping.check.values import key_facts
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.document import Document, Path
-from migrator.mapping.model.facts import Alike, Column, EntityPlan, Kind, column_of, kept_columns, kind_of
+from migrator.mapping.model.facts import Alike, Column, EntityPlan, Kind, attributes_of, column_of, kind_of
 from migrator.mapping.model.mapping import (
     Const,
     Expression,
@@ -119,8 +119,7 @@ def plain_keys(
     mapping: Mapping, plan: EntityPlan, item: ItemDesign, at: Path
 ) -> Iterator[tuple[Path, Index, KeyAttribute, Expression]]:
     """Plain attributes that are keys of an index by their name, with what they are made of."""
-    written: dict[str, Expression] = {name: Ref((name,)) for name in kept_columns(plan, item)}
-    written |= {**plan.entity.attributes, **item.attributes}
+    written = attributes_of(plan, item)
     for index in mapping.table.indexes:
         for attribute in index.own_attributes(mapping.table):
             if attribute.name in written:

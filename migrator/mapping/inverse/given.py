@@ -14,7 +14,7 @@ from migrator.mapping.inverse.filters import day_of, ends_in_path, undone, width
 from migrator.mapping.inverse.scope import Scope, always, decided_by
 from migrator.mapping.inverse.values import Loss, Reading
 from migrator.mapping.items.filters import FILTERS
-from migrator.mapping.model.facts import Column, EntityPlan, kept_columns
+from migrator.mapping.model.facts import Column, EntityPlan, attributes_of
 from migrator.mapping.model.mapping import (
     Condition,
     Each,
@@ -114,11 +114,7 @@ def _lists_in(where: Where, value: Expression) -> Iterator[tuple[Where, Each]]:
 
 
 def _places(table: TableDesign, plan: EntityPlan, design: ItemDesign) -> Iterator[_Place]:
-    written = {**plan.entity.attributes, **design.attributes}
-    for name in kept_columns(plan, design):
-        if name not in written:
-            yield _Place((name,), Ref((name,)))
-    for name, value in written.items():
+    for name, value in attributes_of(plan, design).items():
         yield _Place((name,), value)
     for attribute, template in zip(table.key, design.key, strict=False):
         yield _Place((attribute.name,), template, typed=attribute.type != "text", must=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from migrator.mapping.model.mapping import Collection, Entity, ItemDesign
+from migrator.mapping.model.mapping import Collection, Entity, Expression, ItemDesign, Ref
 from migrator.mapping.model.table import Value
 from migrator.runtime.errors import SettingsError
 
@@ -289,6 +289,13 @@ def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:
         return design.keep
     columns = (column.name for column in plan.table.columns if column.sql is None)
     return tuple(name for name in columns if name not in design.keep_except)
+
+
+def attributes_of(plan: EntityPlan, design: ItemDesign) -> Dict[str, Expression]:
+    """The attributes of an item beside its keys: columns under their own names, and what the mapping writes over them."""
+    written = {**plan.entity.attributes, **design.attributes}
+    kept = {name: Ref((name,)) for name in kept_columns(plan, design) if name not in written}
+    return {**kept, **written}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from migrator.mapping.model.facts import EntityPlan, Kind, kept_columns, kind_of
+from migrator.mapping.model.facts import EntityPlan, Kind, attributes_of, kind_of
 from migrator.mapping.model.mapping import Expression, ItemDesign, Part, Ref
 
 Behind = tuple[Kind, Ref] | None
@@ -51,8 +51,7 @@ class Designs:
 
 
 def _written(plan: EntityPlan, item: ItemDesign) -> Written:
-    kept: dict[str, Expression] = {name: Ref((name,)) for name in kept_columns(plan, item)}
-    return {**kept, **plan.entity.attributes, **item.attributes}
+    return attributes_of(plan, item)
 
 
 def _column(plan: EntityPlan, expression: Expression) -> Behind:

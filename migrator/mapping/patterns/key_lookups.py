@@ -8,8 +8,8 @@ from decimal import Context, Decimal
 from itertools import islice
 from typing import Any, TypeAlias
 
-from migrator.mapping.model.facts import Column, EntityPlan, Lookup, kept_columns
-from migrator.mapping.model.mapping import Expression, ItemDesign, Ref, Template
+from migrator.mapping.model.facts import Column, EntityPlan, Lookup, attributes_of
+from migrator.mapping.model.mapping import ItemDesign, Ref, Template
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Index, Value
 from migrator.mapping.patterns.param_sources import Form, forms_of
@@ -86,9 +86,7 @@ def _template(plan: EntityPlan, design: ItemDesign, name: str, form: Form) -> Te
     """The template of a key attribute; one reference becomes a template of it. None where a key says nothing of rows."""
     if form is not None:
         return form
-    written: Expression | None = {**plan.entity.attributes, **design.attributes}.get(name)
-    if written is None and name in kept_columns(plan, design):
-        written = Ref((name,))
+    written = attributes_of(plan, design).get(name)
     return Template((written,), name) if isinstance(written, Ref) else None
 
 

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Literal
 
 from migrator.mapping.items.filters import FILTERS, unit_of
-from migrator.mapping.model.facts import EntityPlan, kept_columns
+from migrator.mapping.model.facts import EntityPlan, attributes_of
 from migrator.mapping.model.mapping import (
     Const,
     Entity,
@@ -295,8 +295,7 @@ class _Pairing:
         self.pattern = pattern
         self.key = key
         self.plan = plan
-        self.written = {**plan.entity.attributes, **design.attributes}
-        self.kept = kept_columns(plan, design)
+        self.written = attributes_of(plan, design)
 
     def origins(self, attributes: Sequence[str]) -> dict[str, ParamSource]:
         """Sources by parameter, equality before bounds. `attributes`: names of the attributes of the queried key."""
@@ -326,8 +325,6 @@ class _Pairing:
         if form is not None:
             return form
         expression = self.written.get(name)
-        if expression is None:
-            return _as_template(Ref((name,))) if name in self.kept else None
         return _as_template(expression) if isinstance(expression, (Ref, Template)) else None
 
 

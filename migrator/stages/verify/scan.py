@@ -13,7 +13,7 @@ from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity, items_for, key_text
 from migrator.mapping.items.values import decoder
 from migrator.mapping.model.edges import Rows, Totals
-from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts, kept_columns
+from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts, attributes_of
 from migrator.mapping.model.journal import Finding, FindingKind, Run, SegmentState
 from migrator.mapping.model.mapping import Condition, ItemDesign, Ref
 from migrator.mapping.model.results import NotCompared
@@ -324,11 +324,11 @@ class _TypeTotals:
 
 def summed(plan: EntityPlan, design: ItemDesign) -> dict[str, Column]:
     """Numeric attributes of an item that are a column of the row, unchanged."""
-    written = {**plan.entity.attributes, **design.attributes}
-    paths = {name: name for name in kept_columns(plan, design) if name not in written}
-    for name, value in written.items():
-        if isinstance(value, Ref) and not value.filters and len(value.paths) == 1:
-            paths[name] = value.paths[0]
+    paths = {
+        name: value.paths[0]
+        for name, value in attributes_of(plan, design).items()
+        if isinstance(value, Ref) and not value.filters and len(value.paths) == 1
+    }
     columns = {name: plan.table.column(path) for name, path in paths.items()}
     return {name: column for name, column in columns.items() if column and column.kind.name in _EXACT_KINDS}
 
