@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
@@ -27,7 +28,8 @@ _MARKER_OF_FIXTURE = {
     "chinook_dir": "chinook",
     "dynamodb_url": "dynamodb",
 }
-_MARKER_OF_PARAMETER = {"postgresql": "postgres", "mariadb": "mysql", "mysql": "mysql"}
+_NAMES_A_SERVER = re.compile(r"(?:journal on )?(?:(postgres)(?:ql)?|mysql|mariadb)(?:_\w+)?")
+"""A parameter that is an engine, or a fixture of one."""
 _SERVER_MARKERS = frozenset(_MARKER_OF_FIXTURE.values())
 
 
@@ -53,7 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks every test with the servers that it uses: by its fixtures, and by the engine that it is made for."""
     for item in items:
         fixtures = (_MARKER_OF_FIXTURE.get(name) for name in getattr(item, "fixturenames", ()))
-        engines = (_MARKER_OF_PARAMETER.get(value) for value in _parameters(item) if type(value) is str)
+        values = (value for value in _parameters(item) if type(value) is str)
+        engines = (named[1] or "mysql" for named in map(_NAMES_A_SERVER.fullmatch, values) if named)
         for marker in {*fixtures, *engines} - {None}:
             item.add_marker(str(marker))
     # Long tests begin first, so that no worker is left with one at the end.
@@ -77,6 +80,11 @@ def _parameters(item: pytest.Item) -> list[object]:
     """The values that one run of a test is made with; those of a test without any: none."""
     of_it = getattr(item, "callspec", None)
     return list(of_it.params.values()) if of_it else []
+
+
+def _is_marked(item: pytest.Item, server: str) -> None:
+    """A test that asks for a server while it runs would be left out where its engine's tests are selected."""
+    assert item.get_closest_marker(server), f"this test needs pytest.mark.{server}"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -133,8 +141,9 @@ def postgres_pool(postgres_url: str) -> Iterator[DatabasePool]:
 
 
 @pytest.fixture
-def postgres_database(postgres_pool: DatabasePool) -> Iterator[str]:
+def postgres_database(postgres_pool: DatabasePool, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of an empty database of this test's own."""
+    _is_marked(request.node, "postgres")
     with postgres_pool.database() as url:
         yield url
 
@@ -164,8 +173,9 @@ def mysql_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def mysql_database(mysql_url: str) -> Iterator[str]:
+def mysql_database(mysql_url: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of an empty database of this test's own."""
+    _is_marked(request.node, "mysql")
     with support_mysql.mysql_database(mysql_url) as url:
         yield url
 

@@ -180,9 +180,10 @@ def test_claims_may_be_released_while_others_claim(journal: SqlJournal) -> None:
     assert journal.claim("t", [(digest, "e")]) == {}
 
 
-def test_a_journal_may_be_opened_by_several_at_once(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    servers = [request.getfixturevalue(name) for name in ("postgres_database", "mysql_database")]
-    for url in (f"sqlite:///{tmp_path / 'shop.db'}", *servers):
+def test_a_journal_may_be_opened_by_several_at_once(
+    postgres_database: str, mysql_database: str, tmp_path: Path
+) -> None:
+    for url in (f"sqlite:///{tmp_path / 'shop.db'}", postgres_database, mysql_database):
         with ThreadPoolExecutor(8) as executor:
             made = list(executor.map(SqlJournal, [url] * 8))
         for journal in made:
