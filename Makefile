@@ -75,5 +75,5 @@ demo: setup ## move the example shop from SQLite to an embedded DynamoDB (SCALE=
 	@$(STAGE) $@ $(BIN)/python docker/shop/demo.py --scale $(SCALE) $(if $(END),--end)
 
 clean: ## remove what was made here, the environment included
-	rm -rf $(VENV) .migrator jobs/.migrator build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-* .migrator jobs/.migrator build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

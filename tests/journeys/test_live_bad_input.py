@@ -26,7 +26,8 @@ from tests.journeys.small import MAPPING, small_shop
 from tests.support_services import free_port
 from tests.support_waiting import until
 
-TUNING = "request_life_s: 0.5, silent_s: 20, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
+ATTEMPTS = 3
+TUNING = f"request_life_s: 0.5, silent_s: 20, lease_s: 1, attempts: {ATTEMPTS}, backoff_cap_s: 0.1"
 LIVE = MAPPING.replace("type: type", "type: type, ttl: expiresAt")
 
 
@@ -81,7 +82,8 @@ def test_dynamodb_is_down_for_a_while(shop: Project, faults: Faults) -> None:
     once = shop.run("relay", job, "--once")
     assert once.code == 3
     assert pins.said(once.err, "gave")
-    time.sleep(2)
+    asked = faults.counts["unavailable"]
+    until(lambda: relay.poll() is not None or faults.counts["unavailable"] > asked + 2 * ATTEMPTS)
     assert (relay.poll(), marks(shop)) == (None, 2)
     faults.unavailable = 0.0
     until(lambda: marks(shop) == 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def test_a_relay_that_is_killed_is_started_again_and_all_end_with_the_first(shop
     process = tuned(shop, relay_processes=2).start("relay", str(shop.job))
     until(lambda: len(list(children(process.pid))) == 1)
     (first,) = children(process.pid)
-    time.sleep(1)
+    until(lambda: len(shop.done("status", str(shop.job), "--json").data["live"]["writers"]) == 2, "two at work")
     first.kill()
     until(lambda: {one.pid for one in children(process.pid)} - {first.pid} != set())
     started = list(children(process.pid))
