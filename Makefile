@@ -47,6 +47,7 @@ format: setup ## format every file
 test: setup ## all parts on SQLite, fakes and an embedded DynamoDB: four minutes on two cores
 	@$(STAGE) $@ $(PYTEST) $(PARTS) -m "not (postgres or mysql or slow or nightly)"
 
+test-all: export MIGRATOR_TEST_TABLE ?= docs/tested.md
 test-all: test engines journeys storms ## all that CI tests: half an hour
 
 # The same parts on PostgreSQL and MariaDB, and the slow tests of all.

@@ -222,7 +222,7 @@ def docker_answers() -> bool:
 def _postgres_container() -> Iterator[str]:
     from testcontainers.postgres import PostgresContainer
 
-    with PostgresContainer("postgres:16", driver=None) as container:
+    with PostgresContainer("postgres:15", driver=None) as container:
         yield container.get_connection_url()
 
 

@@ -32,7 +32,7 @@ def shop(tmp_path: Path) -> Iterator[Project]:
 
     local = DockerContainer("amazon/dynamodb-local:latest").with_exposed_ports(8000)
     started = local.waiting_for(LogMessageWaitStrategy("Initializing DynamoDB Local"))
-    with PostgresContainer("postgres:16", driver=None) as postgres, started as dynamodb:
+    with PostgresContainer("postgres:15", driver=None) as postgres, started as dynamodb:
         url = postgres.get_connection_url()
         with psycopg.connect(url) as source:
             source.execute(ROWS)

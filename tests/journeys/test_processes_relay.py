@@ -47,7 +47,9 @@ def test_a_relay_that_is_killed_is_started_again_and_all_end_with_the_first(shop
     process = tuned(shop, relay_processes=2).start("relay", str(shop.job))
     until(lambda: len(list(children(process.pid))) == 1)
     (first,) = children(process.pid)
-    until(lambda: len(shop.done("status", str(shop.job), "--json").data["live"]["writers"]) == 2, "two at work")
+    until(
+        lambda: len(shop.done("status", str(shop.job), "--json").data["live"]["writers"]) == 2, "two at work"
+    )
     first.kill()
     until(lambda: {one.pid for one in children(process.pid)} - {first.pid} != set())
     started = list(children(process.pid))

@@ -18,6 +18,7 @@ from migrator.source.engines.connect import source_url
 from migrator.source.engines.mysql.capture import cascades
 from migrator.source.reader import SqlSource
 from tests.journeys.command import Project, project
+from tests.nightly.vectors import assert_its_text_is_what_check_says
 from tests.support_capture import captured, capturing
 from tests.support_mysql import connect, mysql_version, run_script
 
@@ -156,6 +157,10 @@ def test_vectors_and_bits_have_their_kinds(mysql_database: str) -> None:
     (table,) = facts_of(mysql_database, script).values()
     assert [column.kind.name for column in table.columns] == ["integer", "unknown", "integer", "unknown"]
     assert table.columns[0].kind == Kind("integer")
+
+
+def test_a_vector_is_refused_with_what_to_write_instead(mysql_database: str) -> None:
+    assert_its_text_is_what_check_says(mysql_database, "STRING_TO_VECTOR")
 
 
 def test_a_column_that_is_added_at_once_is_read_and_captured(mysql_database: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +21,8 @@ from migrator.source.engines.catalogue import (
 
 KINDS = Kinds("migrator.source.engines.mysql", lambda _: Kind("unknown", instead="CAST({column} AS char)"))
 """What each declared type holds."""
+_OF_MYSQL = {"VEC_ToText({column})": "VECTOR_TO_STRING({column})"}
+"""MySQL's words for what MariaDB has under another name."""
 
 
 # ── Tables of MySQL and MariaDB as schema facts ──
@@ -122,12 +125,14 @@ def reflected(connection: Connection, schema: str | None) -> Reflected:
 def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
     """Per table and view, its columns in order, by real names."""
     json = _json_columns(connection, schema)
+    others = {} if getattr(connection.dialect, "is_mariadb", False) else _OF_MYSQL
     by_table: dict[str, list[Column]] = {}
     rows = connection.execute(_COLUMNS, {"schema": schema}).all()
     alike = catalogue.on_mysql(connection, (row.collation for row in rows if row.collation is not None))
     for row in rows:
         is_json = (row.table_name, row.name) in json
         kind = KINDS.kind_of("json" if is_json else row.declared)
+        kind = replace(kind, instead=others.get(kind.instead, kind.instead))
         # Values of an ENUM or a SET are spelled as they are declared.
         listed = row.declared.startswith(("enum(", "set("))
         column = Column(
