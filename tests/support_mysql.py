@@ -153,7 +153,7 @@ _COLLATIONS = {"utf8mb4_nopad_bin": "utf8mb4_0900_bin", "utf8mb4_general_nopad_c
 
 def changes_newer_rows(url: str) -> str:
     """A statement after which a transaction may change rows that are newer than its snapshot: MariaDB's default until 11.6."""
-    return "SET SESSION innodb_snapshot_isolation = OFF" if is_mariadb(url) else "DO 1"
+    return "SET SESSION innodb_snapshot_isolation = OFF" if is_mariadb(url) else "SET NAMES utf8mb4"
 
 
 def in_its_collations(url: str, text: str) -> str:
