@@ -7,7 +7,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cache, partial, update_wrapper
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -331,6 +331,16 @@ def bring_back(
         connection.execute(update(column.table).where(column > latest, *here).values({column: latest}))
 
 
+_HEARD = ("since", "alive_at", "left_at")
+
+
+def bring_back_heard(connection: Connection, table: Table, now: float, here: ColumnElement[bool]) -> None:
+    """Bring back when processes began, were heard of last, and left: never later than now."""
+    for column in table.columns:
+        if column.name in _HEARD:
+            bring_back(connection, column, now, here)
+
+
 @contextmanager
 def set_up_alone(engine: Engine) -> Iterator[Connection]:
     """A transaction in which no other process sets a journal up; SQLite's transactions take turns anyway.
@@ -445,6 +455,18 @@ class Database:
                 committing = True
         except SQLAlchemyError as error:
             raise self._in_words(error, committing=committing) from None
+
+    def bring_back(self, table: Table, here: ColumnElement[bool]) -> None:
+        """As `bring_back_heard`, before a transaction that only reads: it writes only where a process was ahead."""
+        if not self.sqlite:
+            return
+        with self.begin(reads=True) as connection:
+            query = select(table.c.alive_at).where(here, table.c.alive_at > seconds(connection))
+            if connection.execute(query.limit(1)).first() is None:
+                return
+        # What can only be read is read as it is.
+        with suppress(SettingsError), self.begin() as connection:
+            bring_back_heard(connection, table, seconds(connection), here)
 
     def _connected(self, reads: bool) -> Connection:
         connection = self.engine.connect()

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, select, update
 
-from migrator.journal.database import Database, insert_or_replace, repeatable, seconds
+from migrator.journal.database import Database, bring_back_heard, insert_or_replace, repeatable, seconds
 from migrator.journal.lease import holder_here, is_holder_alive
 from migrator.journal.schema import failure as failures
 from migrator.journal.schema import process as processes
@@ -107,6 +107,7 @@ class SqlProcesses:
 
     @repeatable
     def read(self) -> Operations:
+        self.database.bring_back(processes, processes.c.job == self.job)
         with self.database.begin() as connection:
             columns = [column for column in processes.columns if column is not processes.c.job]
             query = select(*columns).where(processes.c.job == self.job).order_by(processes.c.since)
@@ -217,6 +218,7 @@ class SqlShares:
         query = select(shares).where(*here).order_by(shares.c.id)
         connection.execute(query.with_for_update()).all()
         now = seconds(connection)
+        bring_back_heard(connection, shares, now, shares.c.job == self.job)
         # Read once more: what was inserted while this transaction waited for its turn is seen now.
         rows = connection.execute(query).all()
         dead = [

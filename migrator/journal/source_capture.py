@@ -13,7 +13,15 @@ from migrator.journal.database import Database, bring_back, insert_or_ignore, re
 from migrator.journal.schema import source_capture, source_mark
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.capture import Installation
-from migrator.mapping.model.live import TICKETS_AN_EPOCH, Image, KeptMark, Mark, MarksState, Root
+from migrator.mapping.model.live import (
+    LONGEST_WAIT_S,
+    TICKETS_AN_EPOCH,
+    Image,
+    KeptMark,
+    Mark,
+    MarksState,
+    Root,
+)
 from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import SourceError
 
@@ -164,6 +172,7 @@ class JournalMarks:
         with self.database.begin() as connection:
             now = seconds(connection)
             bring_back(connection, source_mark.c.leased_until, now + lease_s, self._own)
+            bring_back(connection, source_mark.c.ready_at, now + LONGEST_WAIT_S, self._own)
             chosen = self._free(now).order_by(source_mark.c.id).limit(count)
             # Rows of others are passed by, not waited for.
             rows = connection.execute(chosen.with_for_update(skip_locked=True)).all()

@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Row, Select, delete, func, select, update
 from migrator.journal.changes import NEVER, keep_text, refuse_third
 from migrator.journal.database import (
     Database,
-    bring_back,
     insert_or_ignore,
     insert_or_replace,
     once_only,
@@ -57,7 +56,6 @@ class SqlWriters:
             if granted not in ("fast", "undo"):
                 self._close(connection)
             now = seconds(connection)
-            bring_back(connection, writers.c.alive_at, now, writers.c.table_id == self.table_id)
             forgotten = (writers.c.table_id == self.table_id, writers.c.alive_at < now - FORGOTTEN_S)
             connection.execute(delete(writers).where(*forgotten))
             row = {"id": name, "kind": granted, "since": now, "alive_at": now, "fenced": 0}
@@ -71,7 +69,6 @@ class SqlWriters:
         here = writers.c.id == writer.id
         with self.database.begin() as connection:
             now = seconds(connection)
-            bring_back(connection, writers.c.alive_at, now, writers.c.table_id == self.table_id)
             values = {"alive_at": now} | ({"since": now} if begins else {})
             connection.execute(update(writers).where(here).values(**values))
             row = connection.execute(select(writers).where(here)).first()
@@ -92,6 +89,7 @@ class SqlWriters:
 
     @repeatable
     def living(self, silent_s: float) -> list[Writer]:
+        self.database.bring_back(writers, writers.c.table_id == self.table_id)
         with self.database.begin(reads=True) as connection:
             lately = writers.c.alive_at > seconds(connection) - silent_s
             return self._selected(connection, writers.c.table_id == self.table_id, lately)
@@ -165,16 +163,19 @@ class SqlInstances:
 
     @repeatable
     def known(self) -> list[Instance]:
+        self.database.bring_back(instances, instances.c.job == self.job)
         with self.database.begin(reads=True) as connection:
             return self._selected(connection)
 
     @repeatable
     def living(self, silent_s: float) -> list[Instance]:
+        self.database.bring_back(instances, instances.c.job == self.job)
         with self.database.begin(reads=True) as connection:
             return self._selected(connection, instances.c.alive_at > seconds(connection) - silent_s)
 
     @once_only
     def forget_silent(self, older_than_s: float) -> int:
+        self.database.bring_back(instances, instances.c.job == self.job)
         with self.database.begin() as connection:
             long_ago = instances.c.alive_at < seconds(connection) - older_than_s
             return self._forget(

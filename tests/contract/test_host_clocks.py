@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, update
 
 from migrator.journal.database import TEST_CLOCK
 from migrator.journal.lease import LIFE_S, RunLease
+from migrator.journal.operations import WINDOW_S, SqlProcesses, SqlShares
 from migrator.journal.reverse import SqlStreamJournal
 from migrator.journal.runs import SqlJournal
+from migrator.journal.schema import share as share_table
 from migrator.journal.source_capture import JournalMarks
-from migrator.journal.writers import SqlWriters
+from migrator.journal.writers import SqlInstances, SqlWriters
+from migrator.mapping.model.instances import Advance, Instance, ProcessState, ServiceRegistry, Share
 from migrator.mapping.model.journal import Page, RunIdentity
-from migrator.mapping.model.live import Mark
+from migrator.mapping.model.live import LONGEST_WAIT_S, Mark
 from migrator.mapping.model.shards import Shard
 from migrator.runtime.errors import SettingsError
+from tests.journeys.test_read_only_folder import read_only
 from tests.support_capture import capturing, new_sqlite
 from tests.support_journal_file import journal_in_file
 
 AHEAD_S = 600.0
 PAGES = [Page("order", 1, "[0]", None)]
+SERVICE = Instance("shop", "web-1", 1, "1", "1", "read", "", "abc", "")
 STREAM = "arn:aws:dynamodb:eu:1:table/Shop/stream/1"
 At = Callable[[float], None]
 
@@ -103,6 +111,84 @@ def test_writer_of_clock_ahead_is_dead_after_its_silence(journal: SqlJournal, at
     assert [writer.id for writer in writers.living(60)] == [own.id]
 
 
+def test_writer_of_clock_ahead_is_dead_for_those_that_only_read(journal: SqlJournal, at: At) -> None:
+    writers = SqlWriters(journal.database, "table-1")
+    at(AHEAD_S)
+    writers.enter("fast")
+    at(0)
+    assert len(writers.living(60)) == 1
+    at(61)
+    assert writers.living(60) == []
+
+
+def test_instance_of_clock_ahead_is_gone_after_its_silence(journal: SqlJournal, at: At) -> None:
+    instances = SqlInstances(journal.database, "shop")
+    at(AHEAD_S)
+    instances.enter(SERVICE)
+    at(0)
+    assert len(instances.living(60)) == 1
+    at(61)
+    assert instances.living(60) == []
+    registry = ServiceRegistry(tuple(instances.known()), instances.now_s(), 60)
+    assert (registry.living, len(registry.silent), registry.replaced) == ([], 1, [])
+    assert instances.forget_silent(60) == 1
+
+
+def test_process_of_clock_ahead_is_heard_of_no_later_than_now(journal: SqlJournal, at: At) -> None:
+    processes = SqlProcesses(journal.database, "shop")
+    at(AHEAD_S)
+    processes.beat(ProcessState("relay", "host", 1, "marks"), Advance())
+    at(0)
+    processes.read()
+    at(61)
+    (state,) = (read := processes.read()).processes
+    assert read.now_s - state.alive_at == pytest.approx(61, abs=5)
+
+
+def test_share_of_clock_ahead_leaves_room_after_its_silence(journal: SqlJournal, at: At) -> None:
+    shares = SqlShares(journal.database, "shop", "run 1", 60)
+    at(AHEAD_S)
+    killed, left = Share("killed"), Share("left")
+    shares.enter([killed, left])
+    for share in (killed, left):
+        shares.beat(replace(share, parts=1))
+    shares.leave("left")
+    # Of another host, whose processes cannot be seen here.
+    other = func.replace(share_table.c.holder, socket.gethostname(), "another-host")
+    with journal.database.begin() as connection:
+        connection.execute(update(share_table).values(holder=other))
+    at(0)
+    shares.enter([own := Share("own")])
+    assert shares.beat(own) == 0
+    at(WINDOW_S + 1)
+    assert shares.at_work() == 2
+    at(60 + WINDOW_S + 1)
+    assert (shares.at_work(), shares.beat(own)) == (0, 1)
+
+
+def test_read_only_journal_of_clock_ahead_is_read(journal: SqlJournal, at: At, tmp_path: Path) -> None:
+    at(AHEAD_S)
+    SqlInstances(journal.database, "shop").enter(SERVICE)
+    at(0)
+    journal.close()
+    copy = tmp_path / "kept" / "shop.db"
+    copy.parent.mkdir()
+    shutil.copy(tmp_path / "shop.db", copy)
+    with read_only(copy.parent), closing(journal_in_file(copy)) as kept:
+        assert len(SqlInstances(kept.database, "shop").living(60)) == 1
+
+
+def test_mark_put_back_by_clock_ahead_comes_after_the_longest_wait(journal: SqlJournal, at: At) -> None:
+    marks = JournalMarks(journal.database, "shop", lambda table, text: {})
+    marks.add({("order", "[1]"): []})
+    at(AHEAD_S)
+    marks.put_back([mark.id for mark in marks.take(1, 60)], 1)
+    at(0)
+    assert marks.take(1, 60) == []
+    at(LONGEST_WAIT_S + 1)
+    assert len(marks.take(1, 60)) == 1
+
+
 def test_mark_in_the_journal_of_clock_ahead_is_taken_after_one_lease(journal: SqlJournal, at: At) -> None:
     marks = JournalMarks(journal.database, "shop", lambda table, text: {})
     marks.add({("order", "[1]"): []})
@@ -112,6 +198,25 @@ def test_mark_in_the_journal_of_clock_ahead_is_taken_after_one_lease(journal: Sq
     assert marks.take(1, 60) == []
     at(61)
     assert len(marks.take(1, 60)) == 1
+
+
+def test_mark_put_back_in_a_file_by_clock_ahead_comes_after_the_longest_wait(tmp_path: Path) -> None:
+    with capturing("sqlite", new_sqlite(tmp_path / "source.db")) as made:
+        made.install()
+        made.marks.add({("order", "[1]"): []})
+        made.marks.put_back([mark.id for mark in made.marks.take(1, 60)], 1)
+
+        def at(seconds: float) -> None:
+            made.run(f"UPDATE migrator_mark SET ready_at = ready_at + {seconds}")
+
+        def take() -> list[Mark]:
+            made.marks.from_the_first()
+            return made.marks.take(1, 60)
+
+        at(AHEAD_S)
+        assert take() == []
+        at(-LONGEST_WAIT_S - 1)
+        assert len(take()) == 1
 
 
 def test_mark_in_a_file_of_clock_ahead_is_taken_after_one_lease(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ Root: TypeAlias = tuple[str, SourceKey]
 Image: TypeAlias = Mapping[str, Any]
 """Relevant columns of a row by written name, values as the driver gives them when it reads the row itself."""
 
+LONGEST_WAIT_S = 300.0
+"""Of a mark that failed, until it is taken again."""
 TICKETS_AN_EPOCH = 10**12
 
 # ── source ──────────────────────────────────────────────────────────────────────────────────────

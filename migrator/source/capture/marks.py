@@ -16,7 +16,15 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.capture import MarkedBy
-from migrator.mapping.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root, SlotLag
+from migrator.mapping.model.live import (
+    LONGEST_WAIT_S,
+    TICKETS_AN_EPOCH,
+    Change,
+    Mark,
+    MarksState,
+    Root,
+    SlotLag,
+)
 from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import SourceError
 from migrator.source.engines.base import Capturing
@@ -67,7 +75,10 @@ _READ = (
 )
 _BROWSE = f"SELECT {_COLUMNS}, 0.0 AS age_s FROM {{mark}} WHERE id >= :begin ORDER BY id LIMIT :count"
 _LEASE = "leased_until = {now} + :s, lease_owner = :owner"
-_BRING_BACK = "UPDATE {mark} SET leased_until = {now} + :s WHERE leased_until > {now} + :s"
+_BRING_BACK = (
+    "UPDATE {mark} SET leased_until = {now} + :s WHERE leased_until > {now} + :s",
+    f"UPDATE {{mark}} SET ready_at = {{now}} + {LONGEST_WAIT_S} WHERE ready_at > {{now}} + {LONGEST_WAIT_S}",
+)
 
 
 _IDS_A_LIST = 500
@@ -160,8 +171,9 @@ class SqlMarks:
         def work(connection: Connection, ddl: Ddl) -> tuple[list[Mark], float]:
             started = self._clock()
             if not begin and not self._capturing.locks_rows:
-                # Processes on a file use their hosts' clocks: no lease lasts longer than one taken now.
-                connection.execute(_text(_BRING_BACK, ddl), {"s": lease_s})
+                # Processes on a file use their hosts' clocks: no lease or pause lasts longer than one that begins now.
+                for statement in _BRING_BACK:
+                    connection.execute(_text(statement, ddl), {"s": lease_s})
             # Rows of others are passed by, not waited for.
             chosen = _text(f"{_READ}{self._capturing.locks_rows}", ddl)
             rows = connection.execute(chosen, {"begin": begin, "count": count}).all()

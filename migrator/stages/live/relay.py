@@ -15,7 +15,7 @@ from migrator.mapping.items.reach import ImageKeys, Reach, reach_of
 from migrator.mapping.model.edges import RootFinder, RowReader
 from migrator.mapping.model.facts import Captured, Lookup
 from migrator.mapping.model.journal import Finding
-from migrator.mapping.model.live import TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root
+from migrator.mapping.model.live import LONGEST_WAIT_S, TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Worked
 from migrator.mapping.model.table import ItemKey
@@ -186,7 +186,7 @@ class RelayOptions:
     roots_at_once: int = 2000
     lease_s: float = 60.0
     wait_s: float = 1.0
-    longest_wait_s: float = 300.0
+    longest_wait_s: float = LONGEST_WAIT_S
     ahead: int = MOST
     ahead_after: int = 8
 
