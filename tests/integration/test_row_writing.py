@@ -119,7 +119,7 @@ CIRCLES = """
 CREATE TABLE team (id INTEGER PRIMARY KEY, captain INTEGER);
 CREATE TABLE player (id INTEGER PRIMARY KEY, team INTEGER NOT NULL, FOREIGN KEY (team) REFERENCES team (id));
 CREATE TABLE pair (id INTEGER PRIMARY KEY, other INTEGER, FOREIGN KEY (other) REFERENCES pair (id));
-CREATE TABLE ring (id INTEGER PRIMARY KEY, next INTEGER NOT NULL, FOREIGN KEY (next) REFERENCES ring (id){deferred});
+CREATE TABLE ring (id INTEGER PRIMARY KEY, next INTEGER NOT NULL, FOREIGN KEY (next) REFERENCES ring (id) ON DELETE CASCADE{deferred});
 {also}
 """
 CAPTAIN = "ALTER TABLE team ADD FOREIGN KEY (captain) REFERENCES player (id);"
@@ -179,6 +179,16 @@ def test_a_foreign_key_that_may_not_be_null_is_deferred_where_it_may_be(
     can = "mariadb" not in request.node.name
     assert circles.write(*ring) == ([] if can else [("ring", "foreign key")] * 3)
     assert circles.rows("ring") == ([(1, 2), (2, 3), (3, 1)] if can else [])
+    if not can:
+        return
+    gone = [circles.gone("ring", id=number) for number in (1, 2, 3)]
+    assert circles.write(circles.put("ring", ["id"], id=4, next=1)) == []
+    # A row that stays refers to one of them, and would be taken along.
+    for some in (gone[:2], gone):
+        assert circles.write(*some) == [("ring", "foreign key")] * len(some)
+        assert circles.rows("ring") == [(1, 2), (2, 3), (3, 1), (4, 1)]
+    assert circles.write(*gone, circles.gone("ring", id=4)) == []
+    assert circles.rows("ring") == []
 
 
 def test_a_row_is_made_and_changed_and_deleted(shop: Written) -> None:
@@ -430,7 +440,7 @@ def test_a_value_of_every_type_comes_back_as_it_was(
         except RowError:
             continue
         name = f"t{number}"
-        if not next(one for one in inverse.tables if one.table == name).invertible:
+        if not (case.comes_back and next(one for one in inverse.tables if one.table == name).invertible):
             continue
         (row,) = rows_for(inverse, [item])[name]
         for changes in (

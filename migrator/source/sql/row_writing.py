@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import sqlalchemy as sa
@@ -74,16 +75,19 @@ class SqlRowWriter:
     def _join(self, connection: Connection, changes: Sequence[RowChange]) -> None:
         """All puts, or all deletes, in an order that foreign keys allow; columns that may be NULL are NULL until the end.
 
-        Raises: _Unready with those that no order brings in.
+        Raises: _Unready with those that no order brings in, or takes away.
         """
         self._rows.begin(connection)
         if self._rows.defer:
             connection.exec_driver_sql(self._rows.defer)
         row = _RowSql(connection, self._rows, self._facts, self._unchanging)
         row.need_parents(changes)
-        for change in changes:
-            if change.values is None:
-                row.loosen(change.table, change.key)
+        gone = [change for change in changes if change.values is None]
+        for change in gone:
+            row.lock(change)
+        for change in gone:
+            row.loosen(change.table, change.key)
+        row.need_no_children(gone)
         left = list(changes)
         while left:
             ready = [change for change in left if row.is_ready(change)]
@@ -91,7 +95,7 @@ class SqlRowWriter:
                 raise _Unready(left)
             for change in ready:
                 if change.values is None:
-                    row.delete(change.table, change.key)
+                    row.delete(change, gone)
                 else:
                     nothing = dict.fromkeys(_loose(change.table, change.key) & change.values.keys())
                     row.put(change.table, change.key, {**change.values, **nothing})
@@ -158,7 +162,7 @@ class SqlRowWriter:
         row = _RowSql(connection, self._rows, self._facts, self._unchanging)
         for change in changes:
             if change.values is None:
-                row.delete(change.table, change.key)
+                row.delete(change)
             else:
                 row.put(change.table, change.key, change.values)
         self._rows.end(connection)
@@ -247,10 +251,19 @@ class _RowSql:
         if without := [change for change in written if not all(self._parents(change, written))]:
             raise _Unready(without)
 
+    def lock(self, change: RowChange) -> bool:
+        """Whether it is there. Until the transaction ends no row that refers to it is inserted."""
+        return bool(self._found(change.table, change.key, always=True))
+
+    def need_no_children(self, gone: Sequence[RowChange]) -> None:
+        """Raises: _Unready with the rows to which others refer than these, which an ON DELETE CASCADE would take along."""
+        if staying := [change for change in gone if self._has_children(change, gone=gone)]:
+            raise _Unready(staying)
+
     def is_ready(self, change: RowChange) -> bool:
         """Whether nothing that foreign keys enforce now is in the way of the row, with its `_loose` columns NULL."""
         if change.values is None:
-            return not self._has_children(change.table, change.key)
+            return not self._has_children(change, lambda key: not key.deferrable)
         return all(self._parents(change, (), lambda key: not _is_loose(change.table, key, change.key)))
 
     def _parents(
@@ -283,14 +296,16 @@ class _RowSql:
             sets = ", ".join(f"{self._name(_real(table, name))} = NULL" for name in sorted(names))
             self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", bound)
 
-    def delete(self, table: TableFacts, key: Row) -> None:
-        """Locked first, so that a child that is inserted just now is seen: else an ON DELETE CASCADE would take it."""
-        if not self._found(table, key, always=True):
+    def delete(self, change: RowChange, gone: Sequence[RowChange] = ()) -> None:
+        """Locked first, so that a child that is inserted just now is seen: else an ON DELETE CASCADE would take it.
+
+        `gone`: rows that go in this transaction."""
+        if not self.lock(change):
             return
-        if self._has_children(table, key):
+        if self._has_children(change, gone=gone):
             raise _Refused("foreign key")
-        where, bound = self._where(table, key)
-        self._run(f"DELETE FROM {self._table(table)} WHERE {where}", bound)
+        where, bound = self._where(change.table, change.key)
+        self._run(f"DELETE FROM {self._table(change.table)} WHERE {where}", bound)
 
     def _found(self, table: TableFacts, key: Row, *, always: bool = False) -> bool | None:
         """Whether the row that the key finds, now locked, is the one with this key; None for no row, or none looked for.
@@ -314,20 +329,33 @@ class _RowSql:
             for column, there in zip(of_text, row, strict=False)
         )
 
-    def _has_children(self, table: TableFacts, key: Row) -> bool:
-        referring = self._facts.referring({table.name})
-        return any(self._has_child(child, foreign, table, key) for child, foreign in referring)
+    def _has_children(
+        self,
+        change: RowChange,
+        counts: Callable[[ForeignKey], bool] = lambda _: True,
+        gone: Sequence[RowChange] = (),
+    ) -> bool:
+        """Whether other rows than those that are `gone` refer to it, by a foreign key that counts."""
+        return any(
+            self._has_child(child, foreign, change, [one.key for one in gone if one.table.name == child.name])
+            for child, foreign in self._facts.referring({change.table.name})
+            if counts(foreign)
+        )
 
-    def _has_child(self, child: TableFacts, foreign: ForeignKey, table: TableFacts, key: Row) -> bool:
+    def _has_child(
+        self, child: TableFacts, foreign: ForeignKey, change: RowChange, gone: Sequence[Row]
+    ) -> bool:
+        table, key = change.table, change.key
         on = [
             f"c.{self._name(_real(child, ours))} = p.{self._name(_real(table, theirs))}"
             for ours, theirs in zip(foreign.columns, foreign.referred, strict=True)
         ]
         where, bound = self._where(table, key, "p.")
-        if child.name == table.name:
-            # A row that refers to itself is no child.
-            own, again = self._where(table, key, "c.")
-            on, bound = [*on, f"NOT ({own})"], [*again, *bound]
+        # A row that refers to itself is no child.
+        others = [key, *gone] if child.name == table.name else gone
+        if others:
+            texts, values = zip(*(self._where(child, one, "c.") for one in others), strict=True)
+            on, bound = [*on, f"NOT ({' OR '.join(texts)})"], [*chain(*values), *bound]
         found = (
             f"SELECT 1 FROM {self._table(child)} c JOIN {self._table(table)} p"
             f" ON {' AND '.join(on)} WHERE {where} LIMIT 1"

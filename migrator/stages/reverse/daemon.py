@@ -96,20 +96,17 @@ def shared_tables(others: Sequence[EntityPlan], inverse: Inverse) -> Iterator[st
 def notes(tables: Sequence[TableFacts], triggers: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """`triggers`: by table those of the source's own that may write other values than an item says."""
     if circle := _fixed_circle(tables):
-        what = f"tables {', '.join(circle)} refer to each other by foreign keys that are NOT NULL and not deferrable"
-        yield f"{what}; new rows of them that refer to each other wait until one column may be NULL or is DEFERRABLE"
+        what = f"rows of {', '.join(circle)} can refer to each other by foreign keys that are NOT NULL and not deferrable"
+        yield f"{what}; new ones that do wait until one column may be NULL or a key is DEFERRABLE"
     for name, names in triggers.items():
         what = f"table {name} has triggers of its own that may change what is written: {', '.join(names)}"
         yield f"{what}; where one does, `migrator reverse verify` finds the row different each time"
 
 
 def _fixed_circle(tables: Sequence[TableFacts]) -> list[str]:
-    """Names of tables in circles of foreign keys that hold at every statement, sorted."""
+    """Names of tables in circles of foreign keys that hold at every statement, be it of one table, sorted."""
     refers_to = {
-        table.name: {
-            key.table for key in table.foreign_keys if key.table != table.name and _is_fixed(table, key)
-        }
-        for table in tables
+        table.name: {key.table for key in table.foreign_keys if _is_fixed(table, key)} for table in tables
     }
     for _ in refers_to:
         refers_to = {

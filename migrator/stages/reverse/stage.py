@@ -262,9 +262,9 @@ class Reverse:
         Rows of other tables wait for a process that makes rows of them."""
         now = self.journal.now()
         waiting = self.journal.waiting(_AT_ONCE, (ITEM_ALONE, *self.tables))
-        due = [one for one in waiting if one.due_at <= (passed_at if one.waits == "gone" else now)]
+        due = [one for one in waiting if _is_due(one, now, passed_at)]
         if any(map(_wants_another, due)):
-            # Of rows that swap values of a unique index, or refer to each other, none goes without the other.
+            # Of rows that swap values of a unique index, or refer to each other, none is written or goes without the other.
             due += [one for one in waiting if _wants_another(one) and one not in due]
         looks = {one.row: one.looks + 1 for one in due if one.waits == "gone"}
         self._settle({one.row: () for one in due}, check, _Looks(looks, passed_at))
@@ -515,8 +515,15 @@ class Reverse:
         return self._place[row[0]], row
 
 
+def _is_due(one: WaitingRow, now: float, passed_at: float) -> bool:
+    """A pause that is longer than any is of a host whose clock was ahead."""
+    if one.waits == "gone":
+        return one.due_at <= passed_at
+    return not now < one.due_at <= now + _LONGEST_PAUSE_S
+
+
 def _wants_another(one: WaitingRow) -> bool:
-    return one.waits == "refused" and one.why in ("unique", "foreign key")
+    return one.waits in ("refused", "gone") and one.why in ("unique", "foreign key")
 
 
 def _again(row: RowId, before: Mapping[RowId, WaitingRow], now: float, one: WaitingRow) -> WaitingRow:

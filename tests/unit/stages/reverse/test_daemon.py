@@ -180,7 +180,7 @@ def _referring(name: str, *keys: tuple[str, bool, bool]) -> TableFacts:
 
 
 @pytest.mark.parametrize("way_out", [(True, False), (False, True)], ids=["may be NULL", "deferrable"])
-def test_a_circle_of_tables_is_named_where_no_foreign_key_gives_way(way_out: tuple[bool, bool]) -> None:
+def test_a_circle_of_rows_is_named_where_no_foreign_key_gives_way(way_out: tuple[bool, bool]) -> None:
     team, player = ("team", False, False), ("player", False, False)
     tables = [
         _referring("team", player),
@@ -188,5 +188,7 @@ def test_a_circle_of_tables_is_named_where_no_foreign_key_gives_way(way_out: tup
         _referring("fan", player, ("fan", False, False)),
     ]
     (note,) = notes(tables, {})
-    assert "player, team" in note
-    assert list(notes([_referring("team", ("player", *way_out)), *tables[1:]], {})) == []
+    assert "rows of fan, player, team" in note
+    (note,) = notes([_referring("team", ("player", *way_out)), *tables[1:]], {})
+    assert "rows of fan can" in note
+    assert list(notes([tables[1], _referring("fan", player, ("fan", *way_out))], {})) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
+from migrator.mapping.model.rows import WaitingRow
 from migrator.mapping.model.table import Item
 from migrator.stages.reverse.stage import Reverse, Spellings, WrittenTable
 from tests.fakes.source import MemorySource
@@ -311,6 +313,33 @@ def test_what_another_process_forgets_meanwhile_is_known_all_the_same(has_parent
         shop.world.fake.advance(61.0)
         shop.reverse().again(shop.clock(), lambda: None)
     assert [row["total"] for row in shop.rows["orders"]] == [6]
+
+
+def test_rows_that_wait_for_each_other_go_together_when_one_of_them_is_due() -> None:
+    shop, asked = Shop(), list[int]()
+    now = shop.clock()
+    for number, due_at in ((1, now), (2, now + 30)):
+        row = ("customer", f"[{number}]")
+        shop.journal.waits[row] = WaitingRow(row, "gone", due_at, "foreign key", looks=1, tries=1)
+    write = shop.writer.write
+
+    def counted(changes: Any, check: Any) -> Any:
+        asked.append(len(changes))
+        return write(changes, check)
+
+    shop.writer.write = counted  # type: ignore[method-assign]
+    shop.reverse().again(now, lambda: None)
+    assert (asked, shop.journal.waits) == ([2], {})
+
+
+def test_a_row_that_waits_by_a_clock_that_was_ahead_is_looked_at_at_once() -> None:
+    shop = Shop()
+    shop.put(order(7, 1, 1))
+    shop.drain(2, 1.0)
+    shop.rows["customer"].append({"id": 1, "name": "n1"})
+    shop.journal.waits[ROW] = replace(shop.journal.waits[ROW], due_at=shop.clock() + 600)
+    shop.reverse().again(shop.clock(), lambda: None)
+    assert [row["total"] for row in shop.rows["orders"]] == [1]
 
 
 def test_a_waiting_row_that_a_killed_process_wrote_from_older_items_is_looked_at_again() -> None:
