@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +41,12 @@ TEXTS = {
     "mariadb": "HEX(CAST(v AS BINARY))",
 }
 """All of a value as text."""
+PLAIN: dict[str, Callable[[str], str]] = {
+    "sqlite": lambda text: text[len("text'") : -1].replace("''", "'"),
+    "postgresql": str,
+    "mariadb": lambda text: bytes.fromhex(text).decode(),
+}
+"""A text out of that."""
 OTHER_TEXT = ("json", "[0:1]", "ROW(")
 """Of declared types and literals whose value comes back in another text: a document's spaces and the order of its names,
 the lower bounds of an array."""
@@ -57,7 +64,8 @@ class Typed:
 
     @property
     def tables(self) -> list[str]:
-        return [f"t{number}" for number in range(len(self.cases))] + [f"k{number}" for number in self.keyed]
+        there = (f"t{number}" for number, case in enumerate(self.cases) if case.comes_back)
+        return [*there, *(f"k{number}" for number in self.keyed)]
 
     def run(self, *statements: str) -> None:
         url = self.made.environment["MIGRATOR_SOURCE_URL"]
@@ -74,6 +82,13 @@ class Typed:
 
     def _select(self, table: str) -> str:
         return f"SELECT {'id' if table[0] == 't' else 'n'}, {TEXTS[self.engine]} FROM {table}"
+
+    def documents(self, rows: Sequence[Any]) -> list[Any]:
+        """Rows with the document that is in their text, whatever its spaces, the order of names and names that come twice."""
+        null = "nullNULL" if self.engine == "sqlite" else None
+        return [
+            (number, [] if text == null else [json.loads(PLAIN[self.engine](text))]) for number, text in rows
+        ]
 
     def has_one_text(self, table: str) -> bool:
         case = self.cases[int(table[1:])]
@@ -144,8 +159,11 @@ def come_back(typed: Typed) -> None:
     made.done("reverse", "verify", job, "--repair", "--settle", "0s")
     after = typed.rows()
     for table in typed.tables:
+        case = typed.cases[int(table[1:])]
         if typed.has_one_text(table):
-            assert after[table] == before[table], typed.cases[int(table[1:])]
+            assert after[table] == before[table], case
+        elif "JSON" in case.declared.upper() and "[" not in case.declared:
+            assert typed.documents(after[table]) == typed.documents(before[table]), case
         else:
             assert len(after[table]) == len(before[table])
 
@@ -174,7 +192,7 @@ def _keyed(engine: str, url: str, cases: Sequence[Case]) -> Iterator[int]:
     """Numbers of the cases whose type the source takes as a primary key, each with a table of one row."""
     with closing(connect(engine, url)) as source, closing(source.cursor()) as cursor:
         for number, case in enumerate(cases):
-            if not takes_null(case) or case.literal == "NULL" or _is_several(case):
+            if not takes_null(case) or case.literal == "NULL" or _is_several(case) or not case.comes_back:
                 continue
             try:
                 cursor.execute(f"CREATE TABLE k{number} (v {case.declared} NOT NULL PRIMARY KEY, n INTEGER)")

@@ -47,6 +47,7 @@ CASES = [
     Case("TEXT COMPRESSED", "'x'", "x"),
     Case("CHAR(4)", "'ab  '", "ab"),
     Case("ENUM('s', 'it''s, #1')", "'it''s, #1'", "it's, #1"),
+    Case("ENUM('s')", "'no label'", "", comes_back=False),
     Case("SET('a', 'b(1)', 'c')", "'c,a'", ["a", "c"]),
     Case("SET('a')", "''", []),
     Case("SET('a')", "NULL", None),
@@ -71,7 +72,10 @@ CASES = [
         for name in ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "VARBINARY(9)")
     ),
     Case("BLOB COMPRESSED", "x'00'", b"\x00"),
+    Case("TEXT", "''", ""),
+    Case("BLOB", "''", b""),
     Case("JSON", "'null'", None),
+    Case("JSON", """'{"a": 1, "b": 2, "a": 3}'""", {"a": 3, "b": 2}),
     Case("JSON", """'{"a": [1.10, null, "x"]}'""", {"a": [N("1.10"), None, "x"]}),
     Case("UUID", "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
     Case("INET4", "'10.1.2.3'", "10.1.2.3"),

@@ -56,6 +56,7 @@ CASES = [
     Case("FLOAT8", "5e-324", refused="DynamoDB's range"),
     Case("FLOAT8", "'NaN'", refused="NaN and infinity", text="NaN"),
     Case("FLOAT8", "'-inf'", refused="NaN and infinity", text="-Infinity"),
+    Case("TEXT", "''", ""),
     Case("TEXT", "E' Ünï\\n#'", " Ünï\n#", text=" Ünï\n#"),
     *(Case(f"{name}(9)", "'ab  '", "ab  ") for name in ("CHARACTER VARYING", "VARCHAR")),
     Case("NAME", "'pg'", "pg"),

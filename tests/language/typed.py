@@ -18,6 +18,7 @@ class Case:
     """`literal`: SQL of the value of a column of type `declared`; `expected`: what stands in the item.
 
     `refused`: words of the reason why the row is refused instead. `text`: what `|text` makes of the value.
+    `comes_back`: whether `reverse` can write the value.
     """
 
     declared: str
@@ -25,6 +26,7 @@ class Case:
     expected: Any = None
     refused: str = ""
     text: str | None = None
+    comes_back: bool = True
 
     def __str__(self) -> str:
         return f"{self.declared or 'nothing'} {self.literal}"
