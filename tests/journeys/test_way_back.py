@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +25,11 @@ from tests.journeys.cutover import (
     phase,
     reader,
 )
-from tests.journeys.test_direct_servers import SHOP
 from tests.support_capture import connect
 from tests.support_waiting import until
 
 WRITES = "writes: {direct: [invoice]}\n"
-OWN = "writes: {keep: [nickname], leave: [COUNTER]}\n"
 BACK = ("--yes", "--settle", "0.2s", "--from", "complete")
-FRIENDS = range(101, 111)
 STEPS = ("drain", "compare", "move_counters", "capture", "own", "look", "keep")
 Change = Callable[..., None]
 
@@ -51,14 +46,6 @@ def made(folder: Path, dynamodb_url: str) -> Project:
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     """Every pattern is live."""
     return live(filled(made(tmp_path, dynamodb_url)))
-
-
-@pytest.fixture
-def on_postgresql(tmp_path: Path, dynamodb_url: str, postgres_database: str) -> Project:
-    shop = made(tmp_path, dynamodb_url)
-    shop.environment["MIGRATOR_SOURCE_URL"] = postgres_database
-    changing(shop)(*SHOP)
-    return live(filled(shop))
 
 
 def changing(shop: Project) -> Change:
@@ -133,13 +120,6 @@ def made_direct(shop: Project) -> None:
 
 def taken_out(shop: Project) -> None:
     shop.job.write_text(shop.job.read_text().replace(WRITES, ""))
-
-
-def forward_again(shop: Project) -> None:
-    """Shadow, ramp and live, whose evidence other tests are for."""
-    for words in (["advance"], ["ramp", "100"], ["advance"]):
-        percent = words[1:]
-        shop.done("cutover", words[0], str(shop.job), OTHER, *percent, "--override", "another test's")
 
 
 def test_complete_wants_reverse_and_the_way_back_wants_that_no_row_waits(
@@ -335,108 +315,3 @@ def killed_after(step: Callable[..., Any]) -> Callable[..., Any]:
         raise KeyboardInterrupt
 
     return work
-
-
-@contextmanager
-def under(write: Callable[[int], None]) -> Iterator[None]:
-    """A service that writes until the block ends, as it does after each of which it was told to stop."""
-    ends = threading.Event()
-    faults: list[BaseException] = []
-
-    def serve() -> None:
-        number = 0
-        try:
-            while not ends.is_set():
-                write(number := number + 1)
-        except BaseException as fault:
-            faults.append(fault)
-
-    service = threading.Thread(target=serve)
-    service.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        service.join(120)
-    assert not faults
-
-
-@pytest.mark.nightly
-def test_a_loop_under_load_comes_to_rest(on_postgresql: Project) -> None:
-    """Forward, complete, back, forward and complete again; each side is written all the while that it is the truth.
-
-    Services add to the items of FRIENDS a `nickname`, which writes keep, and `visits`, which the rollback drops, and count
-    in an item of no entity.
-    """
-    shop = on_postgresql
-    job, change, client = str(shop.job), changing(shop), shop.store().client
-    change(*(f"INSERT INTO invoice VALUES ({one}, {one % 30 + 1}, 0)" for one in FRIENDS))
-
-    def in_sql(number: int) -> None:
-        one = number % 60 + 1
-        change(
-            f"INSERT INTO invoice VALUES ({one}, {one % 30 + 1}, {number})"
-            f" ON CONFLICT (id) DO UPDATE SET customer_id = {number % 30 + 1}, total = {number}",
-            f"UPDATE invoice SET total = {number} WHERE id = {FRIENDS[number % len(FRIENDS)]}",
-        )
-
-    def direct(first: int, number: int) -> None:
-        write_directly(shop, [number % 60 + 1], first + number)
-        friend = invoice(one := FRIENDS[number % len(FRIENDS)], one % 30 + 1, first + number)
-        values = {":t": friend["total"], ":n": {"S": f"n{first + number}"}, ":v": {"N": "1"}}
-        client.update_item(
-            TableName=shop.table,
-            Key={name: friend[name] for name in ("PK", "SK")},
-            UpdateExpression="SET #t = :t, nickname = :n ADD visits :v",
-            ExpressionAttributeNames={"#t": "total"},
-            ExpressionAttributeValues=values,
-        )
-        client.update_item(
-            TableName=shop.table,
-            Key={"PK": {"S": "COUNTER"}, "SK": {"S": "invoice"}},
-            UpdateExpression="ADD n :v",
-            ExpressionAttributeValues={":v": {"N": "1"}},
-        )
-
-    def is_beyond(total: int) -> bool:
-        return max(row[2] or 0 for row in rows(shop)) > total
-
-    for turn in (1, 2):
-        with under(in_sql), shop.beside("relay", job):
-            if turn == 2:
-                forward_again(shop)
-        shop.done("relay", job, "--once")
-        shop.done("verify", job, "--settle", "0")
-        assert rows(shop) == rows_of_items(shop)
-        with shop.beside("reverse", "start", job, "--settle", "0.5s"):
-            until(lambda: status(shop)["processes"] > 0)
-            complete(shop)
-            shop.job.write_text(shop.job.read_text().replace(OWN, ""))
-            made_direct(shop)
-            first = 10_000 * turn
-            with under(partial(direct, first)):
-                until(partial(is_beyond, first + 100))
-            shop.job.write_text(shop.job.read_text().replace(WRITES, "" if turn == 1 else OWN))
-            if turn == 1:
-                refused = shop.run("cutover", "rollback", job, OTHER, *BACK)
-                assert (refused.code, "Invoice.nickname, Invoice.visits" in refused.err) == (1, True)
-                shop.job.write_text(shop.job.read_text() + OWN)
-            theirs = added(shop)
-            assert len(theirs) == len(FRIENDS) + 1
-            shop.done("cutover", "rollback", job, OTHER, *BACK, "--drop-attributes")
-        assert rows(shop) == rows_of_items(shop)
-        change(*(f"UPDATE invoice SET total = {turn} WHERE id = {one}" for one in FRIENDS))
-        shop.done("relay", job, "--once")
-        assert (added(shop), rows(shop)) == (theirs, rows_of_items(shop))
-        assert not any("visits" in item for item in shop.items())
-    with shop.beside("relay", job), under(in_sql):
-        forward_again(shop)
-    shop.done("relay", job, "--once")
-    assert "clean" in shop.done("verify", job, "--settle", "0").out
-    assert (added(shop), rows(shop)) == (theirs, rows_of_items(shop))
-
-
-def added(shop: Project) -> dict[tuple[Any, Any], Any]:
-    """What services wrote that no row has, by key: nicknames and their counter."""
-    found = {(item["PK"], item["SK"]): item.get("nickname", item.get("n")) for item in shop.items()}
-    return {key: value for key, value in found.items() if value is not None}
