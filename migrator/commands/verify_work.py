@@ -51,6 +51,7 @@ from migrator.stages.process.session import (
     scope_of_run,
     taken_by,
 )
+from migrator.stages.process.write_path import need_known
 from migrator.stages.session.live import Live
 from migrator.stages.session.session import Held, JobSession
 from migrator.stages.verify.page_check import LOOKED_AT, Recheck
@@ -141,6 +142,8 @@ def _drive(
     ownership.refuse_all_direct()
     if options["repair"] and not options["force"]:
         ownership.refuse_complete()
+    if options["repair"]:
+        need_known(session, say)
     entities = session.checked.entities
     identity = identity_of("verify", session, table_id, entities, asked.scope)
     # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.

@@ -414,6 +414,7 @@ def test_what_mapping_diff_refuses_no_command_takes(shop: Project, case: str) ->
     refused = diff(shop, "older.yaml", *SOURCE, code=2)
     doors = [["capture", "install", job], ["relay", job, "--once"], ["backfill", job]]
     doors += [["migrate-mapping", job], ["capture", "install", job, "--force"]]
+    doors += [["verify", job, "--repair"], ["verify", job, "--repair", "--force"]]
     for words in doors:
         ended = shop.run(*words)
         assert ended.code == 2, (words, ended.out, ended.err)
@@ -437,6 +438,7 @@ def test_renamed_entity_is_left_to_migrate_mapping(shop: Project) -> None:
         ["capture", "install", "--dry-run"],
         ["backfill"],
         ["relay", "--once"],
+        ["verify", "--repair"],
     ):
         refused = shop.run(*words, job)
         assert (refused.code, standing(shop)) == (2, "new"), words

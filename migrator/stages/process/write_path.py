@@ -206,6 +206,20 @@ def need_unanswered(session: JobSession, tell: Tell, *, goes_back: bool, force: 
         refuse_changed(list(_changed(answered, known, revisions.own)), tell, force=force)
 
 
+def need_known(session: JobSession, tell: Tell) -> None:
+    """Before rows are marked by the names of this mapping's entities, which relays have to know.
+
+    Raises: OldRevisionError, SettingsError where the job's writers work by another mapping; as need_unanswered does.
+    """
+    session.revisions.refuse_old()
+    if session.revisions.standing() == "new":
+        _refuse_unfit(session, tell)
+        raise SettingsError(
+            f"{session.job.mapping}: the job's writers work by another mapping (or other columns), and may not know the rows"
+            f" that this one would mark; run `migrator capture install {session.job.path}` first"
+        )
+
+
 def need_both(compared: Compared, tell: Tell) -> Difference:
     """What changes between two mappings, the warnings of `mapping diff` printed. Raises: MappingError with all that it
     refuses: writers of both cannot be at work on one table."""
