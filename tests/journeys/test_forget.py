@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -167,22 +169,41 @@ def test_a_page_that_begins_at_the_row_is_left_and_said(shop: Project) -> None:
     assert pins.said(forget(shop, BOB, "--dry-run").out)
 
 
+@contextmanager
+def living_writer(shop: Project) -> Iterator[None]:
+    """A relay that began 100 s ago and beats, until the block ends."""
+    ends, file = threading.Event(), shop.folder / "home" / "shop.db"
+
+    def write(statement: str, *values: object) -> None:
+        with closing(sqlite3.connect(file, timeout=30)) as database:
+            database.execute(statement, values)
+            database.commit()
+
+    def beat() -> None:
+        while not ends.wait(0.2):
+            write("UPDATE migrator_writer SET alive_at = ?", time.time() + RIPE_S)
+
+    with closing(sqlite3.connect(file)) as database:
+        (table,) = database.execute("SELECT DISTINCT table_id FROM migrator_reached_ticket").fetchone()
+    columns = "(id, table_id, kind, since, alive_at, fenced)"
+    insert = f"INSERT INTO migrator_writer {columns} VALUES ('w1', ?, 'relay', ?, ?, 0)"
+    write(insert, table, time.time() - 100, time.time() + RIPE_S)
+    beating = threading.Thread(target=beat)
+    beating.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        beating.join(60)
+        write("DELETE FROM migrator_writer")
+
+
 def test_beside_a_writer_that_began_before_what_it_must_find_stays(shop: Project) -> None:
     deleted(shop, BOB)
     shop.pass_time(RIPE_S)
-    with closing(sqlite3.connect(shop.folder / "home" / "shop.db")) as database:
-        (table,) = database.execute("SELECT DISTINCT table_id FROM migrator_reached_ticket").fetchone()
-        row = ("w1", table, "relay", time.time() - 100, time.time() + 100, 0)
-        database.execute(
-            "INSERT INTO migrator_writer (id, table_id, kind, since, alive_at, fenced) VALUES (?, ?, ?, ?, ?, ?)",
-            row,
-        )
-        database.commit()
-    done = forget(shop, BOB, "--yes", "--json")
+    with living_writer(shop):
+        done = forget(shop, BOB, "--yes", "--json")
     assert (done.code, done.data["writers_late"]) == (1, True)
     assert "remembered keys" not in done.data["forgotten"]
     assert done.data["tombstones_left"] >= 2
-    with closing(sqlite3.connect(shop.folder / "home" / "shop.db")) as database:
-        database.execute("DELETE FROM migrator_writer")
-        database.commit()
     assert forget(shop, BOB, "--yes").code == 0
