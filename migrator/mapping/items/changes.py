@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 
 from migrator.mapping.items.rows import Places
 from migrator.mapping.model.facts import (
@@ -101,8 +102,10 @@ def _uses(plan: EntityPlan) -> Iterator[Captured]:
         else:
             yield _child_use(plan, collection)
             yield from _join_uses(plan, collection.joins, collection)
+    tables = [plan.table, *(join.table for join in plan.joins), *(one.table for one in plan.collections)]
     for table, columns in plan.changes:
-        yield _captured(table, columns, None, Lookup(plan.entity.name, columns))
+        use = _captured(table, columns, None, Lookup(plan.entity.name, columns))
+        yield replace(use, texts=tuple(dict.fromkeys(one.real for one in tables)))
 
 
 def _root_use(plan: EntityPlan) -> Captured:
@@ -177,7 +180,8 @@ def _captured(
 ) -> Captured:
     held = tuple(dict.fromkeys(columns))
     seen = None if watched is None else tuple(dict.fromkeys([*held, *watched]))
-    return Captured(captured_name(table), table, held, seen, (lookup,))
+    texts = tuple(column.sql for column in table.columns if column.sql is not None)
+    return Captured(captured_name(table), table, held, seen, (lookup,), texts)
 
 
 def _merged(first: Captured, second: Captured) -> Captured:
@@ -185,9 +189,11 @@ def _merged(first: Captured, second: Captured) -> Captured:
     watched = None
     if first.watched is not None and second.watched is not None:
         watched = tuple(dict.fromkeys([*first.watched, *second.watched]))
-    return Captured(
-        first.name, first.table, columns, watched, tuple(dict.fromkeys([*first.lookups, *second.lookups]))
+    lookups, texts = (
+        tuple(dict.fromkeys([*first.lookups, *second.lookups])),
+        tuple(dict.fromkeys([*first.texts, *second.texts])),
     )
+    return Captured(first.name, first.table, columns, watched, lookups, texts)
 
 
 def _written(table: TableFacts, reals: Sequence[str]) -> tuple[str, ...]:

@@ -326,7 +326,9 @@ class Captured:
     """A table whose changes leave marks.
 
     `name`: schema.table or table, as the source has it. `columns`: written names that a mark's images hold.
-    `watched`: an update that changes none of these leaves no mark (None: every update does).
+    `watched`: an update that changes none of these leaves no mark (None: every update does). `texts`: names and SQL whose
+    definitions decide values that its rows make: views that it stands behind, expressions of computed columns. `made_by`: a
+    word for each of these definitions.
     """
 
     name: str
@@ -334,6 +336,8 @@ class Captured:
     columns: tuple[str, ...]
     watched: tuple[str, ...] | None
     lookups: tuple[Lookup, ...]
+    texts: tuple[str, ...] = ()
+    made_by: tuple[str, ...] = ()
 
 
 def digest_of(*texts: str) -> str:

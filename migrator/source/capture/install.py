@@ -26,6 +26,7 @@ from migrator.source.engines.ddl import (
     are_in_order,
     columns_named,
     is_same,
+    made_by,
     names_of,
     noted_words,
     shown_word,
@@ -78,6 +79,14 @@ def views(connection: Connection, ddl: Ddl) -> set[str]:
     return engine_at(connection).capturing.views(connection, ddl)
 
 
+def _definitions(connection: Connection) -> dict[str, list[str]]:
+    """By name in small letters, the definitions of functions and views of the application that this user may see."""
+    found: dict[str, list[str]] = {}
+    for name, text in connection.execute(engine_at(connection).capturing.definitions):
+        found.setdefault(name.lower(), []).append(text or "")
+    return {name: sorted(texts) for name, texts in found.items()}
+
+
 def _unseen(ddl: Ddl, captured: Captured) -> str:
     try:
         ddl.triggers(captured)
@@ -111,12 +120,19 @@ class SqlCapture:
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
         with_changes = {plan.entity.name for plan in plans if plan.changes}
-        view_names = self._writing.look("looking for views", views)
-        return [
-            table
-            for name, table in sorted(captured_tables(plans).items())
-            if name not in view_names or not {lookup.entity for lookup in table.lookups} <= with_changes
-        ]
+        tables = captured_tables(plans)
+
+        def work(connection: Connection, ddl: Ddl) -> list[Captured]:
+            view_names = views(connection, ddl)
+            is_defined = any(table.texts for table in tables.values())
+            definitions = _definitions(connection) if is_defined else {}
+            return [
+                replace(table, made_by=made_by(table.texts, definitions))
+                for name, table in sorted(tables.items())
+                if name not in view_names or not {lookup.entity for lookup in table.lookups} <= with_changes
+            ]
+
+        return self._writing.look("looking for views", work)
 
     def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
         if marked_by == "log":

@@ -299,9 +299,10 @@ class Capturing:
     """Capture of changes. `ddl`: its statements. `schema`, `prefix`: the schema of our tables, and how their names begin.
     `triggers`: our triggers. `more_triggers`: besides those of each captured table (on parents, on partitions). `leftovers`:
     statements that drop what dropped triggers leave. `refusals`: why tables cannot be captured. `views`: names, as in
-    Captured, of relations without triggers. `limits`: changes that can leave no mark. `decode`: of images, on one
-    connection; the dict caches types. `locks_rows`: put at the end of a SELECT that locks its rows and skips rows locked by
-    others. `updates_listed`, `deletes_listed`: statements on the marks with certain ids, which lock no other marks.
+    Captured, of relations without triggers. `definitions`: the query of (name, text) of functions and views. `limits`:
+    changes that can leave no mark. `decode`: of images, on one connection; the dict caches types. `locks_rows`: put at the
+    end of a SELECT that locks its rows and skips rows locked by others. `updates_listed`, `deletes_listed`: statements on
+    the marks with certain ids, which lock no other marks.
     `reads_log`: changes can be captured from the server's log as well (source/capture/log/).
     """
 
@@ -313,6 +314,7 @@ class Capturing:
     leftovers: Callable[[Connection], list[str]]
     refusals: Callable[[Connection, Any, Sequence[Captured]], Iterator[Refusal]]
     views: Callable[[Connection, Any], set[str]]
+    definitions: sa.TextClause
     limits: tuple[str, ...]
     decode: Callable[[Connection, dict[int, int]], Decode]
     locks_rows: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from migrator.mapping.model.facts import Captured, Column, columns_of
+from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 
 VERSION = 1
 """The version of our two tables and of the images in marks; raised with every change of either."""
@@ -96,9 +96,29 @@ def _plain(name: str) -> str:
 
 
 def words_of(captured: Captured) -> dict[str, tuple[str, ...]]:
-    """By column the words by which its values are spelled, if there are any."""
+    """By column the words by which its values are spelled, if there are any; by `MADE_BY` those of definitions."""
     read = names_of(captured) if captured.watched is None else [*captured.columns, *captured.watched]
-    return {column.name: column.words for column in columns_of(captured, read) if column.words}
+    words = {column.name: column.words for column in columns_of(captured, read) if column.words}
+    return words | ({MADE_BY: captured.made_by} if captured.made_by else {})
+
+
+MADE_BY = "definition of"
+"""In the place of a column's name: functions and views that values are made by."""
+_NAME = re.compile(r"[\w$]+")
+
+
+def made_by(texts: Sequence[str], definitions: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """A word for each definition that these texts name, or that one of these names. `definitions`: by name in small letters,
+    the texts of all functions and views that have it."""
+    found: dict[str, str] = {}
+    waiting = list(texts)
+    while waiting:
+        text = waiting.pop().lower()
+        for name in (text, *_NAME.findall(text)):
+            if name in definitions and name not in found:
+                found[name] = f"{name}@{int(digest_of(*definitions[name]), 16)}"
+                waiting += definitions[name]
+    return tuple(sorted(found.values()))
 
 
 def columns_note(captured: Captured, digest: str) -> str:
@@ -154,7 +174,8 @@ _NUMBER = re.compile(r"@\d+$")
 
 def shown_word(column: str, word: str) -> str:
     """Without the number, which distinguishes names that were swapped."""
-    return f"{column}: {_NUMBER.sub('', word)}".removesuffix(": ")
+    plain = _NUMBER.sub("", word)
+    return f"{column} {plain}" if column == MADE_BY else f"{column}: {plain}".removesuffix(": ")
 
 
 Side = Literal["OLD", "NEW"]

@@ -19,7 +19,7 @@ MEANINGS = {
     " `migrator capture install`, then `migrator verify --repair`: what changed meanwhile left none",
     "partition": "every row's change leaves a mark, a TRUNCATE of this partition alone, which came since the install,"
     " leaves none, and its items stay; run `migrator capture install`, then `migrator verify --repair` if it was truncated",
-    "stale": "the mapping, the table's columns or the words of their values changed since: a column that"
+    "stale": "the mapping, the table's columns or what their values are made by changed since: a column that"
     " came and is mapped now leaves no mark, and one that was renamed may stop the service's writes; run"
     " `migrator capture install`, then `migrator verify --repair`",
     "disabled": "a trigger is disabled, or fires not always, and changes leave no mark; run `migrator capture install`,"

@@ -332,6 +332,12 @@ _TABLE = sa.text("""
 _VIEWS = sa.text("""
     SELECT TABLE_SCHEMA AS `schema`, TABLE_NAME AS name FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'
 """)
+_DEFINITIONS = sa.text("""
+    SELECT ROUTINE_NAME AS name, ROUTINE_DEFINITION AS text FROM information_schema.ROUTINES
+    WHERE ROUTINE_SCHEMA = DATABASE()
+    UNION ALL
+    SELECT TABLE_NAME, VIEW_DEFINITION FROM information_schema.VIEWS WHERE TABLE_SCHEMA = DATABASE()
+""")
 _OWN = ("migrator_mark", "migrator_ticket")
 _OWN_RIGHTS = ("INSERT", "UPDATE", "DELETE", "SELECT")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -441,6 +447,7 @@ CAPTURING = Capturing(
     leftovers=lambda _: [],
     refusals=_refusals,
     views=_views,
+    definitions=_DEFINITIONS,
     limits=("TRUNCATE and ALTER TABLE … DROP PARTITION fire no trigger here: use DELETE on captured tables",),
     decode=_decode,
     locks_rows=" FOR UPDATE SKIP LOCKED",

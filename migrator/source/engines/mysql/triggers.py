@@ -77,7 +77,7 @@ class MysqlDdl:
         words = [
             word for column in captured.table.columns if _is_read(captured, column) for word in column.words
         ]
-        note = columns_note(captured, digest_of(*bodies, *words))
+        note = columns_note(captured, digest_of(*bodies, *words, *captured.made_by))
         digest = digest_of(note)
         return [
             self._trigger(

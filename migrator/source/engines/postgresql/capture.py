@@ -280,6 +280,17 @@ _VIEWS = sa.text("""
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('v', 'm', 'f')
 """)
+_DEFINITIONS = sa.text(f"""
+    SELECT p.proname AS name, concat_ws(' ', p.prosrc, pg_catalog.pg_get_function_sqlbody(p.oid), p.proconfig) AS text
+    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', '{SCHEMA}') AND NOT EXISTS (
+        SELECT FROM pg_catalog.pg_depend d
+        WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid AND d.deptype = 'e')
+    UNION ALL
+    SELECT c.relname, pg_catalog.pg_get_viewdef(c.oid)
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('v', 'm') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+""")
 _RIGHTS = sa.text("""
     SELECT CASE WHEN pg_catalog.to_regnamespace(:schema) IS NULL
         THEN pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')
@@ -400,6 +411,7 @@ CAPTURING = Capturing(
     leftovers=_leftovers,
     refusals=_refusals,
     views=lambda connection, _: set(connection.scalars(_VIEWS)),
+    definitions=_DEFINITIONS,
     limits=(),
     decode=_decode,
     locks_rows=" FOR UPDATE SKIP LOCKED",

@@ -66,7 +66,7 @@ class SqliteDdl:
         return [f"DROP TABLE IF EXISTS {self.mark}", f"DROP TABLE IF EXISTS {self.ticket}"]
 
     def triggers(self, captured: Captured) -> list[Trigger]:
-        note = columns_note(captured, digest_of(*self._bodies(captured).values()))
+        note = columns_note(captured, digest_of(*self._bodies(captured).values(), *captured.made_by))
         digest = digest_of(note)
         bodies = self._bodies(captured, f"    {note}\n")
         return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
@@ -192,6 +192,7 @@ _TRIGGERS = sa.text(
     "SELECT tbl_name AS name, name AS trigger_name, sql AS text FROM sqlite_master WHERE type = 'trigger' ORDER BY 1, 2"
 )
 _VIEWS = sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")
+_DEFINITIONS = sa.text("SELECT name, sql FROM sqlite_master WHERE type = 'view'")
 _STRANGE = re.compile(r"^\s*CREATE\s+VIRTUAL", re.IGNORECASE)
 
 
@@ -239,6 +240,7 @@ CAPTURING = Capturing(
     leftovers=lambda _: [],
     refusals=_refusals,
     views=lambda connection, _: set(connection.scalars(_VIEWS)),
+    definitions=_DEFINITIONS,
     limits=(),
     decode=_decode,
     # A writing transaction of SQLite locks the whole file.
