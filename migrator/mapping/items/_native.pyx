@@ -50,8 +50,9 @@ cdef class Text:
         return self.at + self.n
 
     cdef int put(self, const char *source, Py_ssize_t n) except -1:
-        memcpy(self.reserve(n), source, n)
-        self.n += n
+        if n > 0:
+            memcpy(self.reserve(n), source, n)
+            self.n += n
         return 0
 
     cdef int put_zeros(self, Py_ssize_t n) except -1:
@@ -396,12 +397,16 @@ cdef class Program:
         self.before, self.key_place, self.key_places, self.encode_key = key
         if not issubclass(row_type, tuple):
             raise TypeError("items are made of a type of tuples")
-        if not all([-1 <= place < self.width for place in (self.key_place, *self.key_places)]):
+        if not all([0 <= place < self.width for place in self.key_places]) or not -1 <= self.key_place < self.width:
             raise ValueError("a place of the key is none of the row")
         self.row_type, self.leaving, self.most_bytes = row_type, (*leaving, _Left), most_bytes
         self.items = tuple([
             (type_, when, tuple([Op(self, *one) for one in operations])) for type_, when, operations in items
         ])
+        for _, _, operations in self.items:
+            for i, op in enumerate(operations):
+                if (<Op>op).code == ENTRY and not 0 <= (<Op>op).count < len(operations) - i:
+                    raise ValueError("an entry ends before its keys")
 
     def encode(self, rows, ticket, bytes end, Py_ssize_t end_bytes, list items, left):
         """Appends the rows' items; `left` takes a row that is left."""

@@ -226,7 +226,7 @@ class ItemProgram:
 @dataclass(frozen=True)
 class Program:
     """What makes an entity's items. `raw`: places of a row that are read as the server's own text. `key_places`: of the
-    row's key. `may_have_maps`: whether items may hold maps beside those of lists, which are in no certain order;
+    row's key. `may_have_maps`: whether items may hold maps outside of lists, which are in no certain order;
     `names_in_lists`: those of the maps of lists, by type and list."""
 
     entity: str

@@ -292,7 +292,7 @@ def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:
 
 
 def attributes_of(plan: EntityPlan, design: ItemDesign) -> Dict[str, Expression]:
-    """The attributes of an item beside its keys: columns under their own names, and what the mapping writes over them."""
+    """The attributes of an item without its keys: columns under their own names, and what the mapping writes over them."""
     written = {**plan.entity.attributes, **design.attributes}
     kept = {name: Ref((name,)) for name in kept_columns(plan, design) if name not in written}
     return {**kept, **written}

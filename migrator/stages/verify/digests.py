@@ -513,7 +513,7 @@ class Look:
 
 
 _ROWS_A_CHECK = 256
-"""One in so many rows goes by items_for() all the same: what a generated function did wrong, it did wrong on both sides."""
+"""One in so many rows goes by items_for() all the same: what the native executor did wrong, it did wrong on both sides."""
 
 
 @dataclass(frozen=True)
