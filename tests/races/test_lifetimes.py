@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.journal import database
 from migrator.journal import writers as journal_writers
+from migrator.journal.database import TEST_CLOCK
 from migrator.journal.writers import SqlWriters
 from migrator.runtime.errors import StoppedError
 from migrator.stages.live.writers import Purge, WriterLease, fence_off
@@ -102,8 +102,7 @@ def test_the_clocks_of_machines_make_no_tombstone_older_than_a_slow_writer(
     race: Race, monkeypatch: pytest.MonkeyPatch, skew_s: float
 ) -> None:
     """The journal's machine is an hour ahead of the relay's, or behind it."""
-    true = database.seconds
-    monkeypatch.setattr(journal_writers, "seconds", lambda connection: true(connection) + skew_s)
+    monkeypatch.setenv(TEST_CLOCK, str(skew_s))
     race.sql(ANN)
     race.fill()
     slow = race.heartbeats.enter("conditional")
@@ -122,16 +121,17 @@ def test_the_clocks_of_machines_make_no_tombstone_older_than_a_slow_writer(
     assert purge(race, race.heartbeats.lifetimes.ripe_s + 2) == 2
 
 
-def test_a_relay_that_goes_on_keeps_no_tombstones_that_are_older_than_its_work(race: Race) -> None:
+def test_a_relay_that_goes_on_keeps_no_tombstones_that_are_older_than_its_work(
+    race: Race, monkeypatch: pytest.MonkeyPatch
+) -> None:
     relay = race.heartbeats.enter("relay")
     race.sql(ANN)
     race.work()
     race.sql("DELETE FROM users WHERE id = 1")
     race.work()
     assert purge(race) == 0
-    race.pass_time(-2)
+    monkeypatch.setenv(TEST_CLOCK, "2")
     relay.beat(begins=True)
-    race.pass_time(-2)
     assert purge(race) == 2
 
 
