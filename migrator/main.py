@@ -21,11 +21,10 @@ from migrator.cli.inert import plain
 from migrator.commands.backfill import backfill
 from migrator.commands.capture import capture, relay
 from migrator.commands.cutover import cutover
-from migrator.commands.local import local
 from migrator.commands.mapping import mapping
 from migrator.commands.reverse import reverse
 from migrator.commands.status import pace, status
-from migrator.commands.table import doctor, table
+from migrator.commands.table import doctor, local, table
 from migrator.commands.verify import shadow, verify
 from migrator.features.exports.commands import export
 from migrator.features.init.commands import examples, init

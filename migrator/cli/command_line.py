@@ -19,6 +19,13 @@ from click.core import ParameterSource
 from migrator.cli import names
 from migrator.mapping.model.durations import ADVICE, seconds_of
 
+ENGINES: dict[str, Callable[..., Any]] = {}
+"""By the word of `--engine`: opens what works a run's pages elsewhere (`migrator.commands.engines.PageEngine`)."""
+DEFINITIONS: dict[str, Callable[..., list[str]]] = {}
+"""By the word of `--as`: the lines of one part of a table's definition, as another tool has it."""
+PROBES: dict[str, Callable[..., int]] = {}
+"""By what is probed: what `migrator doctor --probe` runs."""
+
 _COMMAND = re.compile(r"`migrator ([^`\n]+)`")
 _CLAUSE_END = re.compile(r"[.:;](?: |$)")
 _SAME = "the same command"

@@ -26,12 +26,7 @@ from migrator.cli.options import (
     tell_masked,
 )
 from migrator.cli.runs import RunEnd
-from migrator.cli.runs_text import (
-    backfill_data,
-    explained_lines,
-    print_backfill,
-    print_backfill_verdict,
-)
+from migrator.cli.runs_text import backfill_data, explained_lines, print_backfill, print_backfill_verdict
 from migrator.cli.text import SHOWN, estimate_data, print_findings
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.joined import Joining, open_joined_backfill

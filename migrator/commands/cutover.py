@@ -88,7 +88,7 @@ def status() -> Work:
 
     Exit code 2: a phase was edited by hand; the others are shown all the same.
     """
-    from migrator.commands.cutover_watch import status
+    from migrator.commands.cutover_work import status
 
     return status
 
@@ -189,6 +189,6 @@ def watch() -> Work:
     Runs until it is stopped (Ctrl-C, SIGTERM). Limits: `cutover: {watch: …}` in the job. Hooks are told of rolled_back
     and of lag_high. Exit code 2 of --once: a pattern could not be looked at.
     """
-    from migrator.commands.cutover_watch import watch
+    from migrator.commands.cutover_work import watch
 
     return watch

@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 
 import click
 
-from migrator.cli.extensions import ENGINES
+from migrator.cli.command_line import ENGINES
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.results import Sample
 from migrator.runtime.errors import DIFFERENT, INTERRUPTED

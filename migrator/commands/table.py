@@ -1,4 +1,4 @@
-"""`migrator table` and `migrator doctor`: the table of a job, and all that a run needs."""
+"""`migrator table`, `doctor` and `local`: the table of a job, all that a run needs, and the embedded DynamoDB."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from migrator.cli.command_line import (
     Work,
     job_argument,
     json_option,
+    print_json,
 )
 from migrator.settings.roles import ROLES, SQL_ROLES
 
@@ -107,3 +108,32 @@ def doctor() -> Work:
     from migrator.commands.table_work import doctor
 
     return doctor
+
+
+@click.command(cls=Leaf, example="--stop")
+@click.option("--stop", is_flag=True, help="Stop it; its tables are kept for the next start.")
+@json_option
+def local() -> Work:
+    """Show whether the embedded DynamoDB runs on this machine, and where.
+
+    A job with `target: embedded` (MiniStack) or `target: dynoxide` starts it.
+    """
+    return _stopped_or_shown
+
+
+def _stopped_or_shown(stop: bool, as_json: bool) -> int:
+    from migrator.stages.session import local as servers  # here, so that helps wait for none of it
+
+    if stop:
+        stopped = servers.stop()
+        data: dict[str, object] = {"stopped": stopped}
+        line = "stopped; its tables are kept" if stopped else "it was not running"
+    else:
+        server, line = servers.running()
+        data = {"running": server is not None}
+        data |= {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
+    if as_json:
+        print_json(data)
+    else:
+        click.echo(line)
+    return 0

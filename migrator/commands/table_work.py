@@ -15,8 +15,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.command_line import print_json, whole
-from migrator.cli.extensions import DEFINITIONS, PROBES
+from migrator.cli.command_line import DEFINITIONS, PROBES, print_json, whole
 from migrator.cli.options import print_folded, refuse_strange, say, shown_path, stdout
 from migrator.cli.tables import FittedTable
 from migrator.commands.mapping_source import null_doubts

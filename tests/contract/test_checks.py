@@ -19,7 +19,7 @@ from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import ControlItem, DynamoStripping
 from migrator.dynamodb.puts import FirstTries
 from migrator.dynamodb.store import DynamoStore, reads_only
-from migrator.features.revisions.revising import Gone
+from migrator.features.revisions.migrate_work import Gone
 from migrator.mapping.model.edges import Kept
 from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign

@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from migrator.dynamodb.client import service_client
-from migrator.features.probe.assumptions import ASSUMPTIONS, MOST_REQUESTS, ExhaustedError, Probe, result_of
+from migrator.features.probe.work import ASSUMPTIONS, MOST_REQUESTS, ExhaustedError, Probe, result_of
 from tests import pins
 from tests.journeys.in_process import Ended, run_here
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from migrator.features.look.look import Look
+from migrator.features.look.work import Look
 from migrator.mapping.patterns.key_lookups import AskedKey
 from migrator.settings.transforms import read_mapping
 from migrator.stages.core.partitions import Partitions

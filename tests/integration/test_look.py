@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from migrator.dynamodb.control import ControlItem
-from migrator.features.look.look import Look, Looked, shown
+from migrator.features.look.work import Look, Looked, shown
 from migrator.mapping.model.report import FINE, LookReport
 from migrator.mapping.model.table import TOMBSTONE, Item
 from migrator.mapping.patterns.key_lookups import AskedKey

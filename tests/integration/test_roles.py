@@ -17,7 +17,7 @@ from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import Role, dynamodb_client, service_client
 from migrator.dynamodb.objects import S3Objects
 from migrator.dynamodb.store import DynamoStore
-from migrator.features.probe.assumptions import ASSUMPTIONS, Probe, result_of
+from migrator.features.probe.work import ASSUMPTIONS, Probe, result_of
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.errors import StoppedError, TargetError
 from tests import pins

@@ -15,8 +15,7 @@ from migrator.mapping.model.live import Root, Writer
 from migrator.mapping.model.results import Worked
 from migrator.mapping.model.table import EncodedItem, ItemKey, encode_key, split_source
 from migrator.runtime.errors import MigratorError, OldRevisionError, StoppedError
-from migrator.stages.backfill.only import only_changed
-from migrator.stages.backfill.write import ConditionalPath
+from migrator.stages.backfill.write import ConditionalPath, only_changed
 from migrator.stages.live import relay
 from migrator.stages.live.refresh import Refresh, drawn
 from migrator.stages.live.service import begin_beside

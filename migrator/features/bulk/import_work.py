@@ -2,42 +2,288 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from gzip import decompress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import click
+import orjson
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import print_folded, shown_live
 from migrator.cli.runs import RunEnd
-from migrator.features.bulk.export import state_of
+from migrator.features.bulk.export import keep_state, state_of
 from migrator.features.bulk.export_work import Opened, open_bulk
-from migrator.features.bulk.imports import (
-    Export,
-    Import,
-    Records,
-    exported,
-    need_absent,
-    need_files,
-    need_importable,
-    need_untouched,
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.items.items import key_text
+from migrator.mapping.items.wire import decode_item
+from migrator.mapping.model.edges import UNIMPORTED, Control, Identity, TableState
+from migrator.mapping.model.files import (
+    MANIFEST,
+    PARTS,
+    Files,
+    Imported,
+    ImportFault,
+    ImportState,
+    Manifest,
+    PartFile,
+    TableImports,
+    manifest_digest,
 )
-from migrator.mapping.model.edges import TableState
-from migrator.mapping.model.files import Imported, ImportState, Manifest
-from migrator.mapping.model.journal import Run, RunIdentity
-from migrator.mapping.model.table import TableDesign
-from migrator.runtime.errors import SettingsError
+from migrator.mapping.model.journal import Finding, Run, RunIdentity
+from migrator.mapping.model.table import Item, TableDesign, split_source
+from migrator.runtime.errors import RefusedError, SettingsError, TargetError
 from migrator.runtime.logs import get_logger
+from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.core.adoption import KeysOfItems
+from migrator.stages.core.ownership import OnRecord
+from migrator.stages.core.parallel import in_parallel
 from migrator.stages.live.relay import live_entities, remembered
 from migrator.stages.process.session import begin, identity_of
 from migrator.stages.session.files import import_request, imports_of
 from migrator.stages.session.job import Target
 from migrator.stages.session.session import JobSession
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 15.0
+FAULTS = 1000
+"""Items that are told; an import goes on after the first, and says only at its end that it failed."""
+
+# ── Before an import: the files are those that the journal knows, all of them and no other ──
+
+
+@dataclass(frozen=True)
+class Export:
+    """An export that may be imported, and its run."""
+
+    manifest: Manifest
+    run: Run
+
+
+def exported(files: Files, journal: SqlJournal, job: str, journal_id: str, revision: str) -> Export:
+    """The export of these files. `revision`: what the job's mapping, columns and capture are now.
+
+    Raises: SettingsError where there is none, where it was edited, and where it is of another journal or revision.
+    """
+    data = files.read(MANIFEST)
+    if data is None:
+        what = f"{files.name} has no {MANIFEST}: there is no export, or it has not ended"
+        raise SettingsError(f"{what}; run `migrator table export JOB --to {files.name}`")
+    try:
+        manifest = Manifest.read(data)
+    except ValueError:
+        raise SettingsError(f"{files.name}/{MANIFEST} is none of this migrator's; {_AGAIN}") from None
+    run = next((run for run in journal.runs(job) if run.id == manifest.run), None)
+    if manifest.journal != journal_id or manifest.job != job or run is None:
+        what = f"{files.name} was exported by job {manifest.job} with another journal than this one"
+        raise SettingsError(f"{what}, which knows nothing of its pages; use that journal, or {_AGAIN}")
+    if state_of(journal, run).get("manifest") != manifest_digest(data):
+        raise SettingsError(f"{files.name}/{MANIFEST} was edited, or is not of the last export; {_AGAIN}")
+    if run.identity.revision != revision:
+        what = f"{files.name} was exported by another mapping, of other columns, or before capture was installed anew"
+        raise SettingsError(f"{what}; {_AGAIN}")
+    return Export(manifest, run)
+
+
+_AGAIN = "export again with `migrator table export JOB --to … --restart`"
+
+
+def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> None:
+    """Reads every file. Raises: SettingsError, naming all, where one differs from the manifest, is missing or too many."""
+    there = files.sizes_below(PARTS)
+    faults = [
+        f"{name} is not of the export" for name in there.keys() - {part.name for part in manifest.parts}
+    ]
+
+    def fault(part: PartFile) -> str:
+        data = files.read(part.name)
+        if data is None:
+            return f"{part.name} is missing"
+        same = hashlib.md5(data, usedforsecurity=False).hexdigest() == part.md5
+        return "" if same else f"{part.name} is not as it was written"
+
+    faults += filter(None, in_parallel(fault, manifest.parts, workers, stop))
+    if faults:
+        raise SettingsError(f"{files.name}: {'; '.join(sorted(faults))}; {_AGAIN}")
+
+
+def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
+    """`ticket`: the highest that was drawn.
+
+    Raises: SettingsError where a writer was at work since the export began: what it made of changed rows is not in the
+    files, and the marks are gone.
+    """
+    if ticket > state_of(journal, export.run).get("ticket", 0):
+        what = "a relay or a service has made items of changed rows since the export began, so their marks are gone"
+        raise SettingsError(f"{what} and the export lacks them; stop it, and {_AGAIN}")
+
+
+def need_importable(design: TableDesign) -> None:
+    """Raises: SettingsError where ImportTable cannot make such a table."""
+    if local := [index.name for index in design.indexes if index.local]:
+        what = f"table {design.name} has the local index(es) {', '.join(local)}, which an import cannot make"
+        raise SettingsError(f"{what}; use `migrator table create` and `migrator backfill`")
+
+
+# ── The import itself ──
+
+
+@dataclass(frozen=True)
+class Records:
+    """What journal and table must know of a table that is imported. `table`: its name; `count`: makes the export's pages
+    count as done for the table of that id; `captured`: whether changes leave marks, so that writers ask before they write.
+    Every call may be repeated."""
+
+    job: str
+    table: str
+    identity: Identity
+    control: Control
+    on_record: Callable[[], OnRecord]
+    count: Callable[[str], None]
+    captured: bool
+
+    def begun(self, table_id: str) -> None:
+        """From now on writers with tickets refuse the table, until it has ended well."""
+        if self.captured:
+            self.identity.see(table_id, self.table, UNIMPORTED)
+
+    def ended(self, table_id: str) -> None:
+        self.count(table_id)
+        if self.captured:
+            before = self.control.read_control().jobs.get(self.job)
+            self.control.keep(table_id, self.job, self.on_record().kept(before))
+            self.identity.repaired(table_id, self.table, NO_TICKET)
+
+
+@dataclass
+class Import:
+    """`keys`: of a table's id; `there`: the table's state, None where there is no such table; `pages`: those of a scan;
+    `ready`: returns when the table takes requests; `finish`: sets what ImportTable does not take; `wait`: for so many
+    seconds; `told`: how far it is."""
+
+    imports: TableImports
+    files: Files
+    journal: SqlJournal
+    design: TableDesign
+    keys: Callable[[str], KeysOfItems]
+    there: Callable[[], TableState | None]
+    pages: Callable[[], Iterable[Sequence[Item]]]
+    ready: Callable[[], object]
+    finish: Callable[[], object]
+    records: Records
+    wait: Callable[[float], None]
+    told: Callable[[ImportState], None]
+
+    def run(self, run: Run, export: Export) -> Imported:
+        """Imports, or goes on with what the run has begun.
+
+        Raises: RefusedError where DynamoDB did not take all of it, with findings; TargetError where a table is there
+        that this run did not make; Interrupted, StoppedError: the same run goes on later.
+        """
+        state = self._begun(run)
+        keep_state(self.journal, run, arn=state.arn, table_id=state.table_id)
+        self.records.begun(state.table_id)
+        state = self._ended(state)
+        if state.status != "COMPLETED":
+            self._refuse(run, state)
+        if state.imported != export.manifest.items:
+            what = f"{state.imported:,} items were imported, and the export has {export.manifest.items:,}"
+            self._refuse_with(run, [Finding("count", "", what)], what)
+        self.ready()
+        counted, remembered = self._counted(self.keys(state.table_id))
+        replaced = state.imported - counted
+        if replaced and not self.records.captured:
+            what = f"{state.imported:,} items were imported, and the table has {counted:,}: rows have changed meanwhile"
+            self._refuse_with(run, [Finding("count", "", what)], what)
+        self.finish()
+        self.records.ended(state.table_id)
+        return Imported(run.id, self.design.name, counted, replaced, remembered)
+
+    def _begun(self, run: Run) -> ImportState:
+        kept, there = state_of(self.journal, run), self.there()
+        if there is None:
+            token = secrets.token_hex(16)
+            # Before it is sent: where its answer is lost, the import is known by it.
+            keep_state(self.journal, run, token=token, arn="")
+            return self.imports.begin(token)
+        state = self.imports.state(kept["arn"]) if kept.get("arn") else None
+        if state is None and kept.get("token"):
+            # Asked for again with the same token, it is the same import; a table of somebody else's is refused.
+            state = self.imports.asked_with(kept["token"]) or self.imports.begin(kept["token"])
+        if state is None or state.table_id != there.table_id:
+            raise _exists(self.design.name)
+        return state
+
+    def _ended(self, state: ImportState) -> ImportState:
+        wait_s = FIRST_WAIT_S
+        while not state.is_over:
+            self.told(state)
+            self.wait(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+            state = self.imports.state(state.arn)
+        self.told(state)
+        return state
+
+    def _counted(self, keys: KeysOfItems) -> tuple[int, int]:
+        """(items in the table, keys that were remembered), by a scan of it all."""
+        counted = remembered = 0
+        for page in self.pages():
+            counted += sum(not self.design.is_hidden(item) for item in page)
+            # As a fast backfill remembers them: any ticket drawn later is higher.
+            remembered += keys.remember(NO_TICKET, page)
+        return counted, remembered
+
+    # ── what DynamoDB did not take ──
+
+    def _refuse(self, run: Run, state: ImportState) -> None:
+        faults, unread = self.imports.faults(state.arn, FAULTS)
+        findings = [self._finding(fault) for fault in faults]
+        if not findings:
+            findings = [Finding("unwritten", "", "; ".join(filter(None, (state.failure, unread))))]
+        what = f"the import ended as {state.status} ({state.failure or 'no reason given'})"
+        self._refuse_with(run, findings, f"{what}, {state.errors:,} item(s) were not taken")
+
+    def _refuse_with(self, run: Run, findings: Sequence[Finding], what: str) -> None:
+        self.journal.add_findings(run, findings)
+        advice = (
+            f"`migrator status --findings` has them; delete table {self.design.name} if it is there, fix them"
+        )
+        raise RefusedError(f"{what}; {advice}, export with --restart, and import again")
+
+    def _finding(self, fault: ImportFault) -> Finding:
+        where = f"{fault.name}, line {fault.line + 1}: {fault.why}" if fault.name else fault.why
+        try:
+            item = self._item(fault)
+            entity, key = split_source(str(item[self.design.source_attribute]))
+            item_key, item_type = key_text(self.design, item), self.design.type_of(item)
+        except (KeyError, IndexError, TypeError, ValueError, OSError, EOFError):
+            return Finding("unwritten", "", where)  # the line itself cannot be read
+        return Finding("unwritten", entity, where, key, item_key, item_type=item_type)
+
+    def _item(self, fault: ImportFault) -> Item:
+        lines = decompress(self.files.read(fault.name) or b"").splitlines()
+        wired: dict[str, Any] = orjson.loads(lines[fault.line])["Item"]
+        return decode_item(wired)
+
+
+def need_absent(latest: Run | None, there: TableState | None, table: str) -> None:
+    """Raises: TargetError where there is a table that no import of ours may have made. `latest`: the last import into a
+    table of that name."""
+    if there is not None and (latest is None or latest.state == "done"):
+        raise _exists(table)
+
+
+def _exists(table: str) -> TargetError:
+    what = f"table {table} exists already, and an import makes its table itself"
+    advice = "name another table in the job, or delete this one; into a table that is there goes `migrator backfill`"
+    return TargetError(f"{what}; {advice}")
+
 
 _log = get_logger("import")
 

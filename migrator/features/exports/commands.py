@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.command_line import Leaf, Work, force_option, job_argument, json_option
-from migrator.cli.extensions import DEFINITIONS
+from migrator.cli.command_line import DEFINITIONS, Leaf, Work, force_option, job_argument, json_option
 from migrator.settings.roles import ROLES, SQL_ROLES
 
 KINDS = (

@@ -4,31 +4,45 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import click
 from markupsafe import Markup
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from migrator.cli.command_line import print_json
 from migrator.cli.cost import write_limit
+from migrator.cli.inert import plain
 from migrator.cli.options import print_folded, say, stdout, stop_on_signals
-from migrator.cli.page import refuse_unwritable, write_page
-from migrator.commands.mapping_source import null_doubts
-from migrator.features.plan.text import (
-    plan_data,
-    plan_page,
-    print_plan,
-    print_views,
-    views_data,
-    views_fragment,
+from migrator.cli.page import (
+    about,
+    environment_of_pages,
+    hours_text,
+    money,
+    number_text,
+    part_of_page,
+    policy_of,
+    rate_text,
+    refuse_unwritable,
+    size_text,
+    write_page,
 )
+from migrator.cli.tables import table_of
+from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.capacity.ways import Host
 from migrator.mapping.items.changes import unread_tables
-from migrator.mapping.model.capacity import Capacity, Writes
+from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way, Writes
+from migrator.mapping.model.report import ItemCollection, SampleItem, View
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job
 from migrator.settings.source import SourceSettings
@@ -42,6 +56,487 @@ from migrator.stages.session.job import read_job, region_of, source_name
 from migrator.stages.session.live import ONCE
 from migrator.stages.session.session import JobSession
 from migrator.stages.session.workload import Workload
+
+# ── Item collections as people think in them: keys and attributes of real rows ──
+
+
+_NARROWEST = 12
+"""Letters that a column needs to be read; with less, an item's attributes are listed."""
+
+# ── on a terminal ──
+
+
+def print_views(console: Console, views: Sequence[View]) -> None:
+    """Each view with one line a type, and below it its collections, their items in the order of the sort key."""
+    for view in views:
+        console.print()
+        console.print(Text(plain(_title(view)), style="bold"))
+        console.print(_facets(view))
+        for found in view.collections:
+            _print_collection(console, view, found)
+        if view.more:
+            console.print(
+                Text(f"  {view.more:,} more item collection(s) of the rows that were read", style="dim")
+            )
+
+
+def _title(view: View) -> str:
+    keys = " · ".join(filter(None, (", ".join(view.partition), ", ".join(view.sort))))
+    return f"index {view.name}: {keys}, projects {view.projection}" if view.name else f"the table: {keys}"
+
+
+def _facets(view: View) -> Table:
+    table = Table("  type", *view.partition, *view.sort, "other attributes", box=None, pad_edge=False)
+    table.header_style = "dim"
+    for facet in view.facets:
+        keys = [Text(plain(form)) for form in facet.keys.values()]
+        table.add_row(
+            Text(plain(f"  {facet.type}")), *keys, Text(plain(", ".join(facet.attributes)), style="dim")
+        )
+    return table
+
+
+def _print_collection(console: Console, view: View, found: ItemCollection) -> None:
+    console.print(Text(plain(f"  {', '.join(view.partition)} {found.partition}"), style="cyan"))
+    for type_, run in groupby(found.items, key=lambda item: item.type):
+        items = list(run)
+        columns = [*view.sort, *view.columns(type_)]
+        if (len(columns) + 1) * _NARROWEST <= console.width:
+            console.print(_items_table(view, type_, columns, items))
+        else:
+            for line in _item_lines(view, items):
+                console.print(Text(plain(line)), soft_wrap=True)
+    if found.more:
+        console.print(Text(f"    and {found.more:,} more of the rows that were read", style="dim"))
+
+
+def _items_table(view: View, type_: str, columns: Sequence[str], items: Sequence[SampleItem]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in (f"    {type_}", *columns):
+        table.add_column(Text(plain(name)), overflow="fold")
+    for item in items:
+        texts = {**item.attributes, **{name: item.key[name] for name in view.sort}}
+        cells = (texts.get(name) for name in columns)
+        table.add_row("", *(Text("–", style="dim") if text is None else Text(plain(text)) for text in cells))
+    return table
+
+
+def _item_lines(view: View, items: Sequence[SampleItem]) -> Iterator[str]:
+    for item in items:
+        key = " ".join(item.key[name] for name in view.sort)
+        pairs = ", ".join(f"{name}: {text}" for name, text in item.attributes.items())
+        yield f"    {item.type} {key}  {pairs}".rstrip()
+
+
+# ── for programs, and as a part of a page ──
+
+
+def views_data(views: Sequence[View]) -> list[dict[str, Any]]:
+    """The views as plain values."""
+    return [asdict(view) for view in views]
+
+
+def views_fragment(views: Sequence[View]) -> Markup:
+    """The views as a part of a page in the report's style (report.css); what they hold of rows is text, never markup."""
+    return Markup(environment_of_pages().get_template("collections.html").render(views=views))
+
+
+HOT_SHOWN = 3
+"""Hot keys of each place on a terminal; the page and the JSON have ten."""
+WEIGHTS = {"misfit": "does not fit", "warning": "warning", "advice": "advice"}
+_MB = 1024**2
+
+
+# ── Words that all forms say alike ──
+
+
+def would_do(capacity: Capacity) -> str:
+    """The first line: what a move with this mapping would do."""
+    indexes = f"{len(capacity.indexes)} index(es)"
+    # Streams tell of changes of old DynamoDB tables.
+    triggers = f"install {capacity.triggers:,} trigger(s) on {capacity.captured:,} table(s), "
+    items = f"{about(capacity.exact)}{capacity.items:,} item(s) of {capacity.rows:,} row(s)"
+    installs = triggers if capacity.triggers else ""
+    return f"would create table {capacity.table} with {indexes}, {installs}and write {items}"
+
+
+def known(exact: bool) -> str:
+    return "exact" if exact else "estimated"
+
+
+def spread_text(spread: Spread, *, sizes: bool = False) -> str:
+    """p50 / p99 / max."""
+    numbers = (spread.p50, spread.p99, spread.most)
+    return " / ".join(size_text(number) if sizes else f"{number:,}" for number in numbers)
+
+
+def place_name(index: str) -> str:
+    return index or "the table"
+
+
+def monthly(capacity: Capacity, reads: PatternReads) -> str:
+    return money(reads.usd_a_month(capacity.usd_a_million_reads))
+
+
+def measured_text(reads: PatternReads) -> str:
+    """Of how many calls the figures are, or why there are none."""
+    if not reads.calls:
+        return f"not measured: {reads.why}"
+    return f"{known(reads.exact)}, {reads.calls} calls"
+
+
+def rewritten(rewrite: Rewrite) -> str:
+    """Rows of the entity that one change is in."""
+    return "not counted" if rewrite.roots is None else spread_text(rewrite.roots)
+
+
+def load_text(capacity: Capacity) -> str:
+    load = capacity.load
+    work = f"{load.pages:,} page(s) of SELECTs over {load.tables:,} table(s) read {load.rows:,} row(s)"
+    time = (
+        f"{hours_text(load.hours)} at least, with {load.units_per_s:,.0f} write units a second ({load.limit})"
+    )
+    return f"{work}; {load.write_units:,} write units, {money(capacity.bills.backfill)}; {time}"
+
+
+def way_time(way: Way) -> str:
+    hours = hours_text(way.hours)
+    return f"{hours}, and the import" if way.is_open_ended else hours
+
+
+def way_money(way: Way) -> str:
+    return "–" if way.impossible else money(way.usd)
+
+
+def way_remarks(way: Way) -> str:
+    """What sets its time, and what speaks against it."""
+    return "; ".join([way.impossible] if way.impossible else [way.bound, *way.against])
+
+
+def ways_text(ways: Sequence[Way], cheapest: Way | None, fastest: Way | None) -> str:
+    """Which way to fill the table costs least, and which takes least time of those whose time is known."""
+    costs = "not known" if cheapest is None else f"{cheapest.name} ({money(cheapest.usd)})"
+    takes = (
+        "not known" if fastest is None else f"{fastest.name} ({hours_text(fastest.hours)}; {fastest.bound})"
+    )
+    named = {way.name: way for way in (cheapest, fastest) if way is not None and way.against}
+    remarks = [f"{name} {way.against[0]}" for name, way in named.items()]
+    remarks += [f"no {way.name}: {way.impossible}" for way in ways if way.impossible]
+    unpriced = [way.name for way in ways if way.usd is None and not way.impossible]
+    remarks += [f"no price is known here of {', '.join(unpriced)}"] if unpriced else []
+    return "; ".join([f"cheapest: {costs}", f"fastest: {takes}", *remarks])
+
+
+def bill_lines(capacity: Capacity) -> Iterator[tuple[str, str]]:
+    bills = capacity.bills
+    yield "reads, on demand", money(bills.reads)
+    yield "writes, on demand", money(bills.writes)
+    yield "storage", money(bills.storage)
+    yield "reads and writes, provisioned for 70 % of use", money(bills.provisioned)
+
+
+def choice_text(capacity: Capacity) -> str:
+    """Which way of paying costs less; '' where that is not known."""
+    bills = capacity.bills
+    if bills.on_demand is None or bills.provisioned is None:
+        return ""
+    way = "provisioned capacity" if bills.provisioned < bills.on_demand else "on demand"
+    return f"At an even rate {way} costs less; provisioned capacity is paid for whether it is used or not."
+
+
+def unmapped_lines(capacity: Capacity) -> Iterator[str]:
+    if capacity.unmapped_tables:
+        yield f"tables that no entity reads: {', '.join(capacity.unmapped_tables)}"
+    for table, columns in capacity.unmapped_columns.items():
+        yield f"columns of {table} that no entity reads: {', '.join(columns)}"
+
+
+# ── Two designs side by side ──
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One figure of both designs; `less`: which one has less of it, '' for neither."""
+
+    label: str
+    first: str
+    second: str
+    less: str
+
+
+def compared(first: Capacity, second: Capacity) -> Iterator[Beside]:
+    """Figures of both designs; of patterns those that both have, by their names."""
+    yield _beside("items", first.items, second.items)
+    yield _beside("indexes", len(first.indexes), len(second.indexes))
+    yield _beside("triggers", first.triggers, second.triggers)
+    yield _beside("write units to fill it", first.write_units, second.write_units)
+    yield _sized("bytes stored", first.stored_bytes, second.stored_bytes)
+    yield _sized("largest item collection", _largest(first), _largest(second))
+    yield _beside("what does not fit", len(first.misfits), len(second.misfits))
+    yield _priced("reads a month, on demand", first.bills.reads, second.bills.reads)
+    yield _priced("writes a month, on demand", first.bills.writes, second.bills.writes)
+    yield _priced("storage a month", first.bills.storage, second.bills.storage)
+    others = {reads.pattern: reads for reads in second.patterns}
+    for reads in first.patterns:
+        if reads.pattern in others:
+            yield _units(reads, others.pop(reads.pattern))
+        else:
+            yield Beside(_asked(reads), _call_units(reads), "no such pattern", "")
+    for reads in others.values():
+        yield Beside(_asked(reads), "no such pattern", _call_units(reads), "")
+
+
+def _largest(capacity: Capacity) -> int:
+    return max((place.sizes.most for place in capacity.places), default=0)
+
+
+def _beside(label: str, first: int, second: int) -> Beside:
+    return Beside(label, f"{first:,}", f"{second:,}", _less(first, second))
+
+
+def _sized(label: str, first: int, second: int) -> Beside:
+    return Beside(label, size_text(first), size_text(second), _less(first, second))
+
+
+def _priced(label: str, first: Decimal | None, second: Decimal | None) -> Beside:
+    less = "" if first is None or second is None else _less(first, second)
+    return Beside(label, money(first), money(second), less)
+
+
+def _units(first: PatternReads, second: PatternReads) -> Beside:
+    less = _less(first.units, second.units) if first.calls and second.calls else ""
+    return Beside(_asked(first), _call_units(first), _call_units(second), less)
+
+
+def _asked(reads: PatternReads) -> str:
+    return f"{reads.pattern}, read units a call"
+
+
+def _call_units(reads: PatternReads) -> str:
+    return number_text(reads.units) if reads.calls else "not measured"
+
+
+def _less(first: Any, second: Any) -> str:
+    return "" if first == second else "first" if first < second else "second"
+
+
+# ── A terminal ──
+
+
+def print_plan(console: Console, capacities: Sequence[Capacity]) -> None:
+    """The first design; with a second one both side by side after it."""
+    capacity = capacities[0]
+    console.print(Text(would_do(capacity)))
+    for part in (_patterns, _places, _hot, _rewrites, _costs, _advice, _left_out):
+        for block in part(capacity):
+            console.print(Text(block) if isinstance(block, str) else block)
+    if len(capacities) > 1:
+        console.print(_side_by_side(capacities[0], capacities[1]))
+    misfits = len(capacity.misfits)
+    console.print(Text(f"\nnot fit: {misfits:,} to fix" if misfits else "\nfit: nothing stands against it"))
+
+
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    return table_of(columns, rows, title=title, title_justify="left", title_style="bold")
+
+
+def _patterns(capacity: Capacity) -> Iterator[str | Table]:
+    yield ""
+    if not capacity.patterns:
+        yield "The mapping has no access patterns."
+        return
+    columns = ("pattern", "asks", "key condition", "pages ", "read units ", "most ", "frequency ", "a month ")
+    rows = (_pattern_cells(capacity, reads) for reads in capacity.patterns)
+    yield _table("Access patterns", (*columns, "figures"), rows)
+
+
+def _pattern_cells(capacity: Capacity, reads: PatternReads) -> tuple[str, ...]:
+    figures = map(number_text, (reads.pages, reads.units, reads.most_units))
+    return (
+        *(reads.pattern, place_name(reads.index), reads.condition, *(figures if reads.calls else ("–",) * 3)),
+        *(rate_text(reads.calls_per_s), monthly(capacity, reads), measured_text(reads)),
+    )
+
+
+def _places(capacity: Capacity) -> Iterator[str | Table]:
+    yield ""
+    columns = (
+        "of",
+        "entries ",
+        "collections ",
+        "bytes p50 / p99 / max ",
+        "items p50 / p99 / max ",
+        "figures",
+    )
+    rows = (
+        (
+            *(place_name(place.index), f"{place.entries:,}", f"{place.collections:,}"),
+            *(spread_text(place.sizes, sizes=True), spread_text(place.counts), known(place.exact)),
+        )
+        for place in capacity.places
+    )
+    yield _table("Item collections", columns, rows)
+
+
+def _hot(capacity: Capacity) -> Iterator[str | Table]:
+    columns = ("of", "partition key", "items ", "size ", "share ", "write units/s ", "types")
+    rows = [
+        (
+            *(place_name(place.index), hot.key, f"{hot.items:,}", size_text(hot.bytes), f"{hot.share:.1%}"),
+            "–" if hot.write_units_per_s is None else number_text(hot.write_units_per_s),
+            ", ".join(hot.types),
+        )
+        for place in capacity.places
+        for hot in place.hottest[:HOT_SHOWN]
+    ]
+    if rows:
+        yield ""
+        yield _table("The largest of each", columns, rows)
+
+
+def _rewrites(capacity: Capacity) -> Iterator[str | Table]:
+    columns = ("a row of", "in", "rows p50 / p99 / max ", "items (p99) ", "write units (p99) ", "figures")
+    if capacity.rewrites:
+        yield ""
+        yield _table("What one change rewrites", columns, map(_rewrite_cells, capacity.rewrites))
+
+
+def _rewrite_cells(rewrite: Rewrite) -> tuple[str, ...]:
+    shown = known(rewrite.exact) if rewrite.roots else f"not counted: {rewrite.why}"
+    counted = (number_text(rewrite.items), number_text(rewrite.units)) if rewrite.roots else ("–", "–")
+    return rewrite.table, rewrite.entity, rewritten(rewrite), *counted, shown
+
+
+def _costs(capacity: Capacity) -> Iterator[str | Table]:
+    yield ""
+    yield _table("A month", ("", "US dollars "), bill_lines(capacity))
+    for line in (choice_text(capacity), capacity.bills.why, f"prices: {capacity.bills.source}"):
+        if line and line != "prices: ":
+            yield line
+    stored = f"{size_text(capacity.stored_bytes)} stored, indexes and AWS's overhead included"
+    yield f"{stored}; writes a second: {capacity.writes.source or 'not known'}"
+    yield f"Filling it: {load_text(capacity)}"
+    yield ""
+    yield _ways(capacity)
+    yield ways_text(capacity.ways, capacity.cheapest, capacity.fastest)
+
+
+def _ways(capacity: Capacity) -> Table:
+    files = size_text(capacity.load.json_bytes)
+    title = f"Ways to fill it (an import: of {files} of files)"
+    rows = (
+        (way.name, "–" if way.impossible else way_time(way), way_money(way), way_remarks(way))
+        for way in capacity.ways
+    )
+    return _table(title, ("way", "at least", "US dollars ", "because"), rows)
+
+
+def _advice(capacity: Capacity) -> Iterator[str | Table]:
+    if capacity.advice:
+        yield ""
+    for advice in capacity.advice:
+        yield advice_line(advice)
+
+
+def advice_line(advice: Advice) -> str:
+    return plain(f"{WEIGHTS[advice.weight]}: {advice.where}: {advice.what}; {advice.way_out}")
+
+
+def _left_out(capacity: Capacity) -> Iterator[str | Table]:
+    lines = [*unmapped_lines(capacity), *capacity.notes]
+    if lines:
+        yield ""
+    yield from map(plain, lines)
+
+
+def _side_by_side(first: Capacity, second: Capacity) -> Table:
+    names = {"": "", "first": plain(first.mapping), "second": plain(second.mapping)}
+    columns = ("", f"{names['first']} ", f"{names['second']} ", "less")
+    rows = ((line.label, line.first, line.second, names[line.less]) for line in compared(first, second))
+    return _table("\nSide by side", columns, rows)
+
+
+# ── JSON ──
+
+
+def plan_data(capacities: Sequence[Capacity]) -> dict[str, Any]:
+    """The design as plain values; the other one, where there is one, under `other`."""
+    data = _data(capacities[0])
+    return data | {"other": _data(capacities[1])} if len(capacities) > 1 else data
+
+
+def _data(capacity: Capacity) -> dict[str, Any]:
+    """What is kept by name there is a list here, so that all plans have the same keys."""
+    data = _plain(asdict(capacity))
+    assert isinstance(data, dict)
+    price, writes = capacity.usd_a_million_reads, capacity.writes
+    for reads, shown in zip(capacity.patterns, data["patterns"], strict=True):
+        amount = reads.usd_a_month(price)
+        shown["usd_a_month"] = None if amount is None else float(amount)
+    for size in data["types"]:
+        size["index_units"] = [
+            {"index": index, "units": units} for index, units in sorted(size["index_units"].items())
+        ]
+    data["writes"]["per_s"] = [
+        {"table": table, "per_s": rate} for table, rate in sorted(writes.per_s.items())
+    ]
+    data["writes"]["updates_per_s"] = [
+        {"table": table, "column": column, "per_s": rate}
+        for (table, column), rate in sorted(writes.updates_per_s.items())
+    ]
+    data["unmapped_columns"] = [
+        {"table": table, "columns": list(columns)} for table, columns in capacity.unmapped_columns.items()
+    ]
+    best = {"cheapest": capacity.cheapest, "fastest": capacity.fastest}
+    data |= {name: None if way is None else way.name for name, way in best.items()}
+    return data | {"fits": not capacity.misfits, "would": would_do(capacity)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return float(value) if isinstance(value, Decimal) else value
+
+
+# ── A page ──
+
+
+def plan_page(capacities: Sequence[Capacity], collections: Markup | None = None) -> str:
+    """The whole page, which needs no network and no script. What it holds of rows is text, never markup.
+
+    `collections`: a fragment of sample item collections, put in as it is: only templates that escape texts may make it.
+    """
+    environment = environment_of_pages()
+    environment.filters |= {
+        "spread": spread_text,
+        "place": place_name,
+        "known": known,
+        "rewritten": rewritten,
+        "way_time": way_time,
+        "way_money": way_money,
+        "way_remarks": way_remarks,
+    }
+    environment.globals |= {"weights": WEIGHTS, "monthly": monthly}
+    style = Markup(part_of_page(environment, "report.css") + "\n" + part_of_page(environment, "plan.css"))
+    capacity, other = capacities[0], capacities[1] if len(capacities) > 1 else None
+    return environment.get_template("plan.html").render(
+        plan=capacity,
+        other=other,
+        beside=list(compared(capacity, other)) if other else [],
+        would=would_do(capacity),
+        bills=list(bill_lines(capacity)),
+        choice=choice_text(capacity),
+        load=load_text(capacity),
+        ways=ways_text(capacity.ways, capacity.cheapest, capacity.fastest),
+        left_out=list(unmapped_lines(capacity)),
+        collections=collections or "",
+        style=style,
+        policy=policy_of(style, ""),
+        version=version("single-table-migrator"),
+    )
+
 
 _TRIGGER = re.compile(r"\bCREATE (?:OR REPLACE )?TRIGGER\b")
 _OURS = '<meta name="generator" content="migrator '

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from migrator.cli.extensions import PROBES
+from migrator.cli.command_line import PROBES
 
 
 def _probe(*given: Any, **asked: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from migrator.cli.extensions import ENGINES
+from migrator.cli.command_line import ENGINES
 
 
 def _open(*given: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from migrator.features.plan.text import plan_page
+from migrator.features.plan.work import plan_page
 from tests import pins
 from tests.nightly.browser.page import Browser
 from tests.support_plan import OTHER, PLAN, hostile_plan

@@ -12,8 +12,7 @@ from dataclasses import replace
 import pytest
 
 from migrator.cli.page import hours_text
-from migrator.features.report.terminal import report_data
-from migrator.features.report.work import html_page
+from migrator.features.report.work import html_page, report_data
 from tests import pins
 from tests.support_report import MISSING, MODEL, PRICE
 from tests.support_report_hostile import hostile, many

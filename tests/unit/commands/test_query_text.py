@@ -15,7 +15,7 @@ from rich.console import Console
 
 from migrator.cli.cutover_text import PhaseView, views_table
 from migrator.commands.query_work import print_replay, replay_data
-from migrator.features.report.terminal import print_report
+from migrator.features.report.work import print_report
 from migrator.mapping.model.evidence import Diff, DiffKey, PatternPhase, State
 from migrator.mapping.model.mapping import Param, Part, Pattern
 from migrator.mapping.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
 from migrator.features.exports.file import comment, construct_name, template
-from migrator.features.exports.model import Model
+from migrator.features.exports.model import Attribute, ItemType, Model, RowModel
 from migrator.features.exports.python import spans, table, values, writes
-from migrator.features.exports.python.changes import writes_of
 from migrator.features.exports.python.expressions import (
     Names,
     UnsaidError,
@@ -20,9 +20,318 @@ from migrator.features.exports.python.expressions import (
     shown,
     tuple_of,
 )
-from migrator.features.exports.python.layout import laid
 from migrator.features.exports.python.patterns import PatternCode, Question, question
-from migrator.features.exports.python.rows import RowCode, item_records, names_of
+from migrator.features.exports.python.rows import (
+    RowCode,
+    children_of,
+    is_bare,
+    item_records,
+    names_of,
+    restoring,
+)
+from migrator.mapping.items.filters import FILTERS, unit_of
+from migrator.mapping.model.mapping import Condition, Expression, Filter, Ref, paths_in, uses_in
+
+
+@dataclass(frozen=True)
+class Writes:
+    """Methods of the table's class that write a row's items together. `version`: the attribute that counts the row's
+    changes, as Python; `counted`: what the count becomes, '' without one; `read`: why there is no read, or how."""
+
+    code: RowCode
+    put: str
+    change: str
+    delete: str
+    read: ReadBack | str
+
+    @property
+    def version(self) -> str:
+        return literal(self.code.row.version and self.code.row.version[0])
+
+    @property
+    def counted(self) -> str:
+        version, row = self.code.row.version, self.code.row
+        if version is None:
+            return ""
+        name = self.code.names.fields[version[1]]
+        before = f"(before.{name} or 0)" if row.value(version[1]).nullable else f"before.{name}"
+        return f"{name}={before} + 1"
+
+    def source(self, of: str) -> str:
+        """What says which row the items are of."""
+        names, row = self.code.names, self.code.row
+        return f"({literal(row.name)}, [{', '.join(f'{of}.{names.fields[path]}' for path in row.key)}])"
+
+
+def writes_of(code: RowCode, methods: Names) -> Writes:
+    put, change, delete = (
+        methods.one(f"{does}_{code.names.function}") for does in ("put", "change", "delete")
+    )
+    try:
+        found: ReadBack | str = read_back(code, methods)
+    except UnsaidError as error:
+        found = str(error)
+    return Writes(code, put, change, delete, found)
+
+
+# ── a row read back ──
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """A method that reads a row back from its items, to be changed or deleted. `same`: its arguments, passed on; `steps`:
+    the items to read, each with the call that makes its key; `values`: by field what gives it."""
+
+    method: str
+    takes: str
+    same: str
+    doc: str
+    steps: Sequence[tuple[str, str]]
+    values: Sequence[tuple[str, str]]
+
+
+def read_back(code: RowCode, methods: Names) -> ReadBack:
+    """Raises: UnsaidError where the row's items do not hold all that they are made of."""
+    reasons, names = [], code.names
+    for first in code.row.items:
+        steps, found = _steps(code, first)
+        missing = [value.path for value in code.row.values if value.path not in found]
+        if missing:
+            reasons.append(
+                f"by the key of {shown(first.name)} nothing gives {', '.join(map(shown, missing))}"
+            )
+            continue
+        fields = [names.fields[path] for path in code.paths(first.key)]
+        listed = ", ".join(shown(item.name) for item, _ in steps)
+        return ReadBack(
+            methods.one(f"read_{names.function}"),
+            ", ".join(filter(None, ("self", code.arguments(first.key)))),
+            ", ".join(f"{name}={name}" for name in fields),
+            f"The row as its item {listed} holds it; None where there is none.",
+            [
+                (item.name, f"{names.keys[item.name]}({', '.join(arguments)})")
+                for item, arguments in steps
+            ],
+            [(names.fields[value.path], found[value.path]) for value in code.row.values],
+        )
+    raise UnsaidError("; ".join(reasons))
+
+
+def _steps(
+    code: RowCode, first: ItemType
+) -> tuple[list[tuple[ItemType, list[str]]], dict[str, str]]:
+    """Items to read, each with the arguments of its key, and by path of a value what then gives it.
+
+    The first is read by arguments, others by what those before them hold. An item that may not be there is not read.
+    """
+    names, row = code.names, code.row
+    # A list is no argument that a service would have.
+    found = {
+        path: names.fields[path] for path in code.paths(first.key) if path not in names.children
+    }
+    steps: list[tuple[ItemType, list[str]]] = []
+    for item in [first, *(other for other in row.items if other is not first)]:
+        paths = code.paths(item.key)
+        held = {} if item.when else dict(_all_held(code, item, f"_read{len(steps)}"))
+        if not (set(paths) <= set(found) and (not steps or set(held) - set(found))):
+            continue
+        steps.append((item, [f"{names.fields[path]}={found[path]}" for path in paths]))
+        found = {**held, **found} if len(steps) > 1 else {**found, **held}
+    return steps, found
+
+
+def _all_held(code: RowCode, item: ItemType, read: str) -> Iterator[tuple[str, str]]:
+    """The row's values that an item holds, by their paths, each with what restores it. `read`: the item's variable."""
+    for attribute in item.attributes:
+        yield from _held(code, attribute, read)
+    expiry, ttl = item.expiry, code.model.table.ttl
+    if expiry is not None and ttl is not None and not _used(code.row, expiry.path):
+        kind = code.row.value(expiry.path).kind
+        zone = "UTC" if kind.zone else code.model.timezone or "UTC"
+        how = (
+            f"{expiry.days}, {literal(zone)}, zoned={kind.zone}" if kind.name == "timestamp" else ""
+        )
+        if how:
+            yield expiry.path, f"_read_expiry({read}.get({literal(ttl)}), {how})"
+
+
+def _held(code: RowCode, attribute: Attribute, read: str) -> Iterator[tuple[str, str]]:
+    """The row's value that an attribute holds as a whole, and what restores it."""
+    value = attribute.expression
+    got = f"{read}.get({literal(attribute.name)})"
+    if isinstance(value, Ref) and (is_bare(value) or _whole_enough(code.row, value)):
+        yield value.paths[0], restoring(code.row.value(value.paths[0]).kind, got)
+    entries = children_of(attribute)
+    for path, (called, fields) in code.names.children.items():
+        rows = code.row.value(path)
+        if entries is None or _collection(attribute) != path or set(fields) - set(entries):
+            continue
+        made = ", ".join(
+            f"{fields[child.path]}={restoring(child.kind, f'child.get({literal(entries[child.path])})')}"
+            for child in rows.children
+        )
+        yield path, f"[{called}({made}) for child in {got} or []]"
+
+
+def _collection(attribute: Attribute) -> str | None:
+    return next((use.collection for use in uses_in(attribute.expression)), None)
+
+
+def _whole_enough(row: RowModel, ref: Ref) -> bool:
+    """Whether the text of a time, cut perhaps, says all that anything else of the row takes of it."""
+    if len(ref.filters) != 1 or ref.format is not None or not FILTERS[ref.filters[0].name].moment:
+        return False
+    path, own = ref.paths[0], ref.filters[0]
+    conditions = [
+        *row.where,
+        *(one for item in row.items for one in (*item.when, *_of_entries(item))),
+    ]
+    if path in {condition.path for condition in conditions} or path in _expiring(row):
+        return not own.args
+    uses = [use for value in _expressions(row) for use in uses_in(value) if path in use.ref.paths]
+    return not own.args or all(_no_finer(use.ref, own) for use in uses)
+
+
+def _used(row: RowModel, path: str) -> bool:
+    """Whether anything but the items' time to live is made of the value."""
+    conditions = [
+        *row.where,
+        *(one for item in row.items for one in (*item.when, *_of_entries(item))),
+    ]
+    return path in {one.path for one in conditions} or path in set(paths_in(_expressions(row)))
+
+
+def _of_entries(item: ItemType) -> Iterator[Condition]:
+    return (condition for entry in item.indexes for condition in entry.when)
+
+
+def _expiring(row: RowModel) -> set[str]:
+    return {item.expiry.path for item in row.items if item.expiry}
+
+
+def _expressions(row: RowModel) -> Iterator[Expression]:
+    for item in row.items:
+        yield from (part.template for part in item.key)
+        yield from (part.template for entry in item.indexes for part in entry.parts)
+        yield from (attribute.expression for attribute in item.attributes)
+
+
+def _no_finer(ref: Ref, own: Filter) -> bool:
+    return bool(ref.filters) and (ref.filters[0] == own or bool(unit_of(ref.filters[0])))
+
+
+WIDTH = 100
+_TOKENS = re.compile(
+    r"""(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)"""
+    r"""|(?P<for>\ (?=for\ ))|(?P<if>\ (?=(?:if|else)\ ))|(?P<or>\ (?=or\ ))|(?P<and>\ (?=and\ ))"""
+    r"""|(?P<is>\ (?=(?:is|==|!=)\ ))"""
+    r"""|(?P<plus>\ (?=\+\ ))|(?P<lambda>lambda\b)""",
+    re.VERBOSE,
+)
+_STATEMENT = re.compile(r"(if|return|\w+ \|=) ")
+_OPERATORS = ("for", "if", "or", "and", "is", "plus")
+"""What a text is split before, the loosest first."""
+
+
+def laid(code: str) -> str:
+    """The code, every statement of which is one line, with no line longer than it must be."""
+    return "\n".join(line for whole in code.split("\n") for line in _lines(whole))
+
+
+def _lines(line: str) -> Iterator[str]:
+    text = line.lstrip()
+    if len(line) <= WIDTH or text.startswith(("#", '"""')):
+        yield line
+        return
+    indent = line[: -len(text)]
+    word = _STATEMENT.match(text)
+    if word is not None and _cuts(whole := text[word.end() :].removesuffix(":")):
+        yield f"{indent}{word[0]}("
+        yield from _inside(whole, f"{indent}    ")
+        yield f"{indent}){':' if text.endswith(':') else ''}"
+        return
+    yield from _in_brackets(text, indent)
+
+
+def _in_brackets(text: str, indent: str) -> Iterator[str]:
+    """The text with its last brackets opened, of a function's head its first."""
+    pairs = list(_pairs(text))
+    start, end = (
+        next(iter(pairs), (0, 0)) if re.match(r"(async )?def ", text) else (pairs or [(0, 0)])[-1]
+    )
+    body = text[start + 1 : end]
+    if not body:
+        yield indent + text
+        return
+    yield indent + text[: start + 1]
+    inner = f"{indent}    "
+    commas = [match.start() for match in _outer(body) if match.lastgroup == "comma"]
+    is_call = start > 0 and (text[start - 1].isalnum() or text[start - 1] in "_)]")
+    if len(inner + body) <= WIDTH and (is_call or not commas):
+        yield inner + body
+    elif commas:
+        for part in _parts(body, commas, 1):
+            yield from _inside(f"{part.strip()},", inner)
+    else:
+        yield from _inside(f"{body}{',' if _is_list(body, is_call) else ''}", inner)
+    yield indent + text[end:]
+
+
+def _is_list(body: str, is_call: bool) -> bool:
+    """Whether what stands in the brackets, alone, takes a comma behind it."""
+    return (
+        is_call
+        and not any(match.lastgroup == "for" for match in _outer(body))
+        and body[0] not in "[{("
+    )
+
+
+def _inside(text: str, indent: str) -> Iterator[str]:
+    """A text that stands in brackets."""
+    if len(indent + text) <= WIDTH:
+        yield indent + text
+    elif cuts := _cuts(text):
+        for part in _parts(text, cuts, 0):
+            yield from _inside(part.strip(), indent)
+    else:
+        yield from _in_brackets(text, indent)
+
+
+def _cuts(text: str) -> list[int]:
+    """Where the loosest operator outside of brackets stands."""
+    found = list(_outer(text))
+    if any(match.lastgroup == "lambda" for match in found):
+        return []
+    listed = (
+        [match.start() for match in found if match.lastgroup == operator] for operator in _OPERATORS
+    )
+    return next(filter(None, listed), [])
+
+
+def _parts(text: str, cuts: list[int], width: int) -> list[str]:
+    starts = [0, *(cut + width for cut in cuts)]
+    return [text[start:end] for start, end in zip(starts, [*cuts, len(text)], strict=True)]
+
+
+def _outer(text: str) -> Iterator[re.Match[str]]:
+    """Tokens outside of brackets."""
+    depth = 0
+    for match in _TOKENS.finditer(text):
+        depth -= match.lastgroup == "close"
+        if depth == 0:
+            yield match
+        depth += match.lastgroup == "open"
+
+
+def _pairs(text: str) -> Iterator[tuple[int, int]]:
+    """Outermost brackets, from and to."""
+    start = 0
+    for match in _outer(text):
+        if match.lastgroup == "open":
+            start = match.start()
+        elif match.lastgroup == "close":
+            yield start, match.start()
+
 
 _OWN_IMPORTS = """
 import asyncio

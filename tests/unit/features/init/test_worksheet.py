@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from migrator.features.init.work import questions_each
-from migrator.features.init.worksheet import Sheet, summary_text, worksheet
+from migrator.features.init.work import Sheet, questions_each, summary_text, worksheet
 from migrator.mapping.model.capacity import PatternReads
 from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
 from migrator.mapping.model.results import Proof

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from migrator.features.plan.text import print_views, views_data, views_fragment
+from migrator.features.plan.work import print_views, views_data, views_fragment
 from migrator.mapping.model.report import Facet, ItemCollection, SampleItem, View
 from tests import pins
 from tests.support_report_hostile import HOSTILE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from migrator.features.plan.text import way_money, way_remarks, way_time, ways_text, would_do
+from migrator.features.plan.work import way_money, way_remarks, way_time, ways_text, would_do
 from migrator.mapping.model.capacity import Way
 from tests import pins
 from tests.support_plan import PLAN

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.features.report.gather import SHOWN_AT_MOST, ReportOptions
-from migrator.features.report.terminal import rows_words
+from migrator.features.report.work import rows_words
 from migrator.journal.memory import SqlOpenFindings
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.model.edges import ItemStore

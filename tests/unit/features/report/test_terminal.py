@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from migrator.features.report.terminal import print_report
+from migrator.features.report.work import print_report
 from migrator.mapping.model.report import ReportModel
 from tests import pins
 from tests.support_report import MODEL, PRICE

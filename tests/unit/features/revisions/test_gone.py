@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from migrator.features.revisions.revising import Gone
+from migrator.features.revisions.migrate_work import Gone
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import KeyRequest

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.features.spark.cluster import connections_of_slot, faults_of, reason_of
 from migrator.features.spark.executor import Given, JobText, Outcome, Probe
-from migrator.features.spark.work import Failures, slices_of
+from migrator.features.spark.work import Failures, connections_of_slot, faults_of, reason_of, slices_of
 from migrator.runtime.errors import MissingNameError, RefusedError, SettingsError, SourceError, StoppedError
 from migrator.settings.job import load_job
 from tests import pins

@@ -13,8 +13,7 @@ from migrator.mapping.difference.difference import Revision, difference
 from migrator.mapping.items.encoder import item_of
 from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, RowTree
-from migrator.stages.backfill.only import only_changed
-from migrator.stages.backfill.write import ConditionalPath, Copied
+from migrator.stages.backfill.write import ConditionalPath, Copied, only_changed
 from migrator.stages.live.relay import live_entities
 from tests.fakes.source import MemorySource
 from tests.golden.heart import check

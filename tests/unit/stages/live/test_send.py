@@ -10,8 +10,7 @@ from migrator.mapping.items.encoder import encoded_of
 from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import TOMBSTONE, EncodedItem, KeyAttribute, TableDesign
 from migrator.runtime.errors import ItemRefusedError
-from migrator.stages.backfill.only import WHOLE
-from migrator.stages.backfill.write import write_concurrently
+from migrator.stages.backfill.write import WHOLE, write_concurrently
 from migrator.stages.live.send import group_waves, sorted_out
 from tests import pins
 from tests.fakes.store import FakeStore

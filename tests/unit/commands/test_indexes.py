@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.commands.table_change import refuse_readers
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.evidence import PatternPhase, State
 from migrator.mapping.model.instances import Instance, Newest, Revision
 from migrator.runtime.errors import SettingsError
-from migrator.stages.design.indexes import refuse_readers
 from tests import pins
 
 PATTERNS = examine_mapping(
