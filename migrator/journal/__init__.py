@@ -1,1 +1,1 @@
-"""Our own tables: runs, pages, findings, leases, phases and evidence."""
+"""Our own tables: runs, pages, findings, phases and evidence; `records.py` keeps all that is small in one."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Connection
 
-from migrator.journal.database import Database, insert_or_replace, once_only, repeatable, seconds
-from migrator.journal.schema import revision_change as changes
-from migrator.journal.schema import revision_text as texts
+from migrator.journal.database import Database, once_only, repeatable, seconds
+from migrator.journal.records import Records
 from migrator.mapping.difference.steps import under_way
 from migrator.mapping.model.instances import ChangeStep, Revision, RevisionChange
 from migrator.runtime.errors import OldRevisionError, SettingsError
@@ -20,17 +19,28 @@ NEVER = 0.0
 """When a revision became the newest: not yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class _RevisionText:
+    """The mapping of a revision, so that what it made of a row is known later. `since`: when it became the newest last."""
+
+    text: str
+    since: float
+
+
+_TEXTS = Records[_RevisionText]("revision_text", _RevisionText)
+_CHANGES = Records[tuple[RevisionChange, ...]]("revision_change", tuple[RevisionChange, ...])
+"""A job's changes from one revision to another, in their order."""
+
+
 def keep_text(connection: Connection, job: str, mapping: str, text: str, since: float | None) -> None:
     """Keeps the text of a revision, as it is written now. `since`: when it became the newest, where nothing is known of it
     yet; None for just now, whatever is known."""
     if not text:
         return
-    here = (texts.c.job == job, texts.c.mapping == mapping)
-    row = connection.execute(select(texts.c.text, texts.c.since).where(*here)).first()
-    if row is None or since is None or row.text != text:
-        at = seconds(connection) if since is None else since if row is None else float(row.since)
-        values = {"job": job, "mapping": mapping, "text": text, "since": at}
-        connection.execute(insert_or_replace(connection, texts), values)
+    before = _TEXTS.lock(connection, job, mapping)
+    if before is None or since is None or before.text != text:
+        at = seconds(connection) if since is None else since if before is None else before.since
+        _TEXTS.put(connection, job, _RevisionText(text, at), mapping)
 
 
 def refuse_third(connection: Connection, job: str, own: Revision) -> None:
@@ -64,32 +74,34 @@ class SqlChanges:
         Raises: SettingsError where another one is under way.
         """
         with self.database.begin() as connection:
-            last = _last(connection, self.job)
+            changes = _CHANGES.lock(connection, self.job) or ()
+            last = changes[-1] if changes else None
             if last is not None and not last.is_done and (last.after, last.before) != (before, after):
                 raise SettingsError(under_way(last, after))
-            number = 1 if last is None else last.number + 1
             step: ChangeStep = (
                 "unasked" if goes_back and not _was_newest(connection, self.job, before) else "indexes"
             )
-            connection.execute(update(changes).where(changes.c.job == self.job).values(step=""))
-            row = {"before": before, "after": after, "goes_back": int(goes_back), "step": step}
-            values = {"job": self.job, "number": number, "since": seconds(connection), **row}
-            connection.execute(insert_or_replace(connection, changes), values)
-            return RevisionChange(number, before, after, goes_back, step)
+            change = RevisionChange(len(changes) + 1, before, after, goes_back, step)
+            done = (replace(entry, step="") for entry in changes)
+            _CHANGES.put(connection, self.job, (*done, change))
+            return change
 
     @repeatable
     def advance(self, change: RevisionChange, step: ChangeStep) -> None:
         """`step`: the one that is to be done next."""
-        here = (changes.c.job == self.job, changes.c.number == change.number)
         with self.database.begin() as connection:
-            connection.execute(update(changes).where(*here).values(step=step))
+            changes = _CHANGES.lock(connection, self.job) or ()
+            advanced = (
+                replace(entry, step=step) if entry.number == change.number else entry for entry in changes
+            )
+            _CHANGES.put(connection, self.job, tuple(advanced))
 
     @repeatable
     def is_left(self, mapping: str) -> bool:
         """Whether the job went back when it last went from this revision to another one."""
-        query = select(changes.c.goes_back).where(changes.c.job == self.job, changes.c.before == mapping)
         with self.database.begin(reads=True) as connection:
-            return bool(connection.execute(query.order_by(changes.c.number.desc()).limit(1)).scalar())
+            changes = _CHANGES.get(connection, self.job) or ()
+        return next((change.goes_back for change in reversed(changes) if change.before == mapping), False)
 
     @repeatable
     def was_newest(self, mapping: str) -> bool:
@@ -100,18 +112,17 @@ class SqlChanges:
     @repeatable
     def text(self, mapping: str) -> str | None:
         """The mapping of a revision as it was written; None for a revision that is not known."""
-        here = (texts.c.job == self.job, texts.c.mapping == mapping)
         with self.database.begin() as connection:
-            return connection.execute(select(texts.c.text).where(*here)).scalar()
+            kept = _TEXTS.get(connection, self.job, mapping)
+        return None if kept is None else kept.text
 
     @repeatable
     def before(self, mapping: str) -> str | None:
         """The revision that was the newest before this one, of those whose text is kept; None for none."""
-        others = select(texts.c.mapping).where(
-            texts.c.job == self.job, texts.c.mapping != mapping, texts.c.since > NEVER
-        )
         with self.database.begin() as connection:
-            return connection.execute(others.order_by(texts.c.since.desc()).limit(1)).scalar()
+            kept = _TEXTS.all(connection, self.job)
+        since = {name: text.since for name, text in kept.items() if name != mapping and text.since > NEVER}
+        return max(since, key=lambda name: since[name], default=None)
 
     @repeatable
     def keep(self, mapping: str, text: str) -> None:
@@ -121,17 +132,11 @@ class SqlChanges:
 
 
 def _last(connection: Connection, job: str) -> RevisionChange | None:
-    number = select(func.max(changes.c.number)).where(changes.c.job == job).scalar_subquery()
-    row = connection.execute(select(changes).where(changes.c.job == job, changes.c.number == number)).first()
-    return None if row is None else _change(row)
+    changes = _CHANGES.get(connection, job)
+    return changes[-1] if changes else None
 
 
 def _was_newest(connection: Connection, job: str, mapping: str) -> bool:
     """Also where that is not known."""
-    query = select(texts.c.since).where(texts.c.job == job, texts.c.mapping == mapping)
-    since = connection.execute(query).scalar()
-    return since is None or since > NEVER
-
-
-def _change(row: Row[Any]) -> RevisionChange:
-    return RevisionChange(row.number, row.before, row.after, bool(row.goes_back), row.step)
+    kept = _TEXTS.get(connection, job, mapping)
+    return kept is None or kept.since > NEVER

@@ -331,11 +331,11 @@ def bring_back(
         connection.execute(update(column.table).where(column > latest, *here).values({column: latest}))
 
 
-_HEARD = ("since", "alive_at", "left_at")
+_HEARD = ("since", "alive_at")
 
 
 def bring_back_heard(connection: Connection, table: Table, now: float, here: ColumnElement[bool]) -> None:
-    """Bring back when processes began, were heard of last, and left: never later than now."""
+    """Bring back when processes began, and were heard of last: never later than now."""
     for column in table.columns:
         if column.name in _HEARD:
             bring_back(connection, column, now, here)

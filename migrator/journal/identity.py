@@ -6,20 +6,34 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import Connection, exists, func, or_, select, update
+from sqlalchemy import Connection, exists, or_, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from migrator.journal.database import Database, insert_or_ignore, repeatable
-from migrator.journal.schema import identity, job_name, phase, revision, run, seen_table
+from migrator.journal.database import Database, repeatable
+from migrator.journal.records import Records
+from migrator.journal.schema import phase, run
+from migrator.journal.writers import REVISIONS
 from migrator.mapping.model.edges import NameKind
 from migrator.runtime.system import FOLDER
 
-_ONLY_ROW = 1
-"""There is one row."""
+
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """The name of a table, and the highest ticket that was seen in its control item."""
+
+    name: str
+    ticket: int
+
+
+_IDENTITY = Records[str]("identity", str)
+SEEN = Records[SeenTable]("seen_table", SeenTable)
+JOB_NAMES = Records[tuple[str, ...]]("job_name", tuple[str, ...])
+"""Which job it is: the names of its table and of its source. The journal was first used with the first of them, others were
+added on purpose."""
 
 
 class SqlIdentity:
@@ -32,42 +46,34 @@ class SqlIdentity:
     @repeatable
     def journal_id(self) -> str:
         with self.database.begin() as connection:
-            query = select(identity.c.id).where(identity.c.number == _ONLY_ROW)
-            if (journal_id := connection.execute(query).scalar()) is None:
-                row = {"number": _ONLY_ROW, "id": secrets.token_hex(16)}
-                connection.execute(insert_or_ignore(connection, identity), row)
-                journal_id = connection.execute(query).scalar_one()
-        return str(journal_id)
+            if (journal_id := _IDENTITY.get(connection, "")) is None:
+                journal_id = _IDENTITY.lock(connection, "") or secrets.token_hex(16)
+                _IDENTITY.put(connection, "", journal_id)
+        return journal_id
 
     @repeatable
     def seen(self, table_id: str) -> int | None:
-        here = (seen_table.c.job == self.job, seen_table.c.table_id == table_id)
         with self.database.begin() as connection:
-            ticket = connection.execute(select(seen_table.c.ticket).where(*here)).scalar()
-        return None if ticket is None else int(ticket)
+            seen = SEEN.get(connection, self.job, table_id)
+        return None if seen is None else seen.ticket
 
     @repeatable
     def see(self, table_id: str, table: str, ticket: int) -> None:
-        here = (seen_table.c.job == self.job, seen_table.c.table_id == table_id)
-        row = {"job": self.job, "table_id": table_id, "name": table, "ticket": ticket}
         with self.database.begin() as connection:
-            connection.execute(insert_or_ignore(connection, seen_table), row)
-            higher = update(seen_table).where(*here, seen_table.c.ticket < ticket)
-            connection.execute(higher.values(ticket=ticket))
+            seen = SEEN.lock(connection, self.job, table_id) or SeenTable(table, ticket)
+            SEEN.put(connection, self.job, replace(seen, ticket=max(seen.ticket, ticket)), table_id)
 
     @repeatable
     def repaired(self, table_id: str, table: str, ticket: int) -> None:
-        here = (seen_table.c.job == self.job, seen_table.c.table_id == table_id)
-        row = {"job": self.job, "table_id": table_id, "name": table, "ticket": ticket}
         with self.database.begin() as connection:
-            connection.execute(insert_or_ignore(connection, seen_table), row)
-            connection.execute(update(seen_table).where(*here).values(ticket=ticket))
+            seen = SEEN.lock(connection, self.job, table_id) or SeenTable(table, ticket)
+            SEEN.put(connection, self.job, replace(seen, ticket=ticket), table_id)
 
     @repeatable
     def tables_named(self, table: str) -> frozenset[str]:
-        query = select(seen_table.c.table_id).where(seen_table.c.job == self.job, seen_table.c.name == table)
         with self.database.begin() as connection:
-            return frozenset(connection.execute(query).scalars())
+            seen = SEEN.all(connection, self.job)
+        return frozenset(table_id for table_id, entry in seen.items() if entry.name == table)
 
     # ── the job ──
 
@@ -75,14 +81,13 @@ class SqlIdentity:
     def knows_job(self) -> bool:
         """Whether capture or a writer of the job was ever recorded here. A comparison or a reader alone is no sign."""
         writing = run.c.kind.in_(["backfill", "relay", "direct"])
-        signs = (
-            exists().where(run.c.job == self.job, writing),
-            exists().where(revision.c.job == self.job, revision.c.digest != ""),
-            exists().where(phase.c.job == self.job),
-            exists().where(seen_table.c.job == self.job),
-        )
+        signs = (exists().where(run.c.job == self.job, writing), exists().where(phase.c.job == self.job))
         with self.database.begin() as connection:
-            return bool(connection.execute(select(or_(*signs))).scalar())
+            return bool(
+                connection.execute(select(or_(*signs))).scalar()
+                or REVISIONS.get(connection, self.job)
+                or SEEN.all(connection, self.job)
+            )
 
     @repeatable
     def names(self, kind: NameKind) -> frozenset[str]:
@@ -95,31 +100,24 @@ class SqlIdentity:
         """The same, where it is called that from now on if it was not called anything before."""
         with self.database.begin() as connection:
             if not (names := self._names(connection, kind)):
-                self._add(connection, kind, 0, name)
+                JOB_NAMES.add(connection, self.job, (name,), kind)
                 names = self._names(connection, kind)
         return names
 
     @repeatable
     def add_name(self, kind: NameKind, name: str) -> None:
         """It is called that, too, from now on."""
-        here = (job_name.c.job == self.job, job_name.c.kind == kind)
         with self.database.begin() as connection:
             if name not in self._names(connection, kind):
-                last = connection.execute(select(func.max(job_name.c.number)).where(*here)).scalar()
-                self._add(connection, kind, 0 if last is None else last + 1, name)
+                names = JOB_NAMES.lock(connection, self.job, kind) or ()
+                JOB_NAMES.put(connection, self.job, (*names, name), kind)
 
     def _names(self, connection: Connection, kind: NameKind) -> frozenset[str]:
-        here = (job_name.c.job == self.job, job_name.c.kind == kind)
-        names = frozenset(connection.execute(select(job_name.c.name).where(*here)).scalars())
+        names = frozenset(JOB_NAMES.get(connection, self.job, kind) or ())
         if kind == "source":
             return names
         # Tables that were written with tickets have their names there.
-        seen = select(seen_table.c.name).where(seen_table.c.job == self.job)
-        return names | set(connection.execute(seen).scalars())
-
-    def _add(self, connection: Connection, kind: NameKind, number: int, name: str) -> None:
-        row = {"job": self.job, "kind": kind, "number": number, "name": name}
-        connection.execute(insert_or_ignore(connection, job_name), row)
+        return names | {seen.name for seen in SEEN.all(connection, self.job).values()}
 
 
 # ── Where it is: in the job file's folder, from whichever directory a command is run ──

@@ -11,15 +11,13 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import delete, select, update
-
-from migrator.journal.database import bring_back, insert_or_ignore, seconds
+from migrator.journal.database import seconds
 from migrator.journal.identity import JournalLocation
+from migrator.journal.records import Records
 from migrator.journal.runs import SqlJournal
-from migrator.journal.schema import lease
 from migrator.mapping.model.durations import moment
 from migrator.mapping.model.journal import Run
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
@@ -30,6 +28,22 @@ from migrator.runtime.system import Ticker, birth, is_alive, namespace
 LIFE_S = 30.0
 HEARTBEAT_S = 5.0
 _log = get_logger("lease")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job's lease: by whom, since when, and for how long after `alive_at`, when it was last renewed."""
+
+    holder: str
+    since: float
+    life_s: float
+    alive_at: float
+
+    def lives(self, now: float) -> bool:
+        return self.alive_at + self.life_s > now and is_holder_alive(self.holder)
+
+
+LEASES = Records[Held]("lease", Held)
 
 
 class RunLease:
@@ -56,68 +70,46 @@ class RunLease:
         self._ticker = Ticker("lease", self._renew, _not_renewed, lambda: self.heartbeat_s)
 
     def __enter__(self) -> RunLease:
-        self.journal.database.tried(self._bring_back, twice=True)
-        while not self.journal.database.tried(self._acquire, twice=True):
-            pass  # the holder let go between our two looks
+        # A transaction of its own: the one that finds the lease held ends with an error.
+        LEASES.bring_back_first(self.journal.database, self.job)
+        self.journal.database.tried(self._acquire, twice=True)
         self._ticker.start()
         return self
 
     def __exit__(self, *ended: object) -> None:
         self._ticker.stop(self.life_s)
-        own_lease = delete(lease).where(lease.c.job == self.job, lease.c.holder == self.holder)
         # A lease that is not given back runs out by itself, and must not hide what ended the run.
         with suppress(MigratorError), self.journal.database.begin() as connection:
-            connection.execute(own_lease)
+            held = LEASES.lock(connection, self.job)
+            if held is not None and held.holder == self.holder:
+                LEASES.delete(connection, self.job, "")
 
     def check(self) -> None:
         """Raises StoppedError when the lease could not be renewed in time: another run may be at work."""
         if self.clock() >= self._valid_until:
             raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command goes on")
 
-    def _bring_back(self) -> None:
-        # A transaction of its own: the one that finds the lease held ends with an error.
-        with self.journal.database.begin() as connection:
-            latest = seconds(connection) + self.life_s
-            bring_back(connection, lease.c.expires_at, latest, lease.c.job == self.job)
-
-    def _acquire(self) -> bool:
-        """Whether the lease is ours; False when the lease's row has gone meanwhile.
-
-        Raises: SettingsError when a live run holds it.
-        """
+    def _acquire(self) -> None:
+        """Raises: SettingsError when a live run holds it."""
         before = self.clock()
         with self.journal.database.begin() as connection:
-            now = seconds(connection)
-            row = {
-                "job": self.job,
-                "holder": self.holder,
-                "since": moment(now),
-                "expires_at": now + self.life_s,
-            }
-            connection.execute(insert_or_ignore(connection, lease), row)
-            current = connection.execute(
-                select(lease).where(lease.c.job == self.job).with_for_update()
-            ).first()
-            if current is None:
-                return False
-            if current.holder != self.holder:
-                if current.expires_at > now and is_holder_alive(current.holder):
-                    raise SettingsError(_busy(self.job, current.holder, current.since))
-                takeover = update(lease).where(lease.c.job == self.job, lease.c.holder == current.holder)
-                connection.execute(takeover.values(**row))
+            held, now = LEASES.lock(connection, self.job), seconds(connection)
+            if held is not None and held.holder != self.holder and held.lives(now):
+                raise SettingsError(_busy(self.job, held.holder, moment(held.since)))
+            LEASES.put(connection, self.job, Held(self.holder, now, self.life_s, now))
         self._valid_until = before + self.life_s
-        return True
 
     def _renew(self) -> None:
         before = self.clock()
-        own_lease = update(lease).where(lease.c.job == self.job, lease.c.holder == self.holder)
         try:
             with self.journal.database.begin() as connection:
-                renewed = own_lease.values(expires_at=seconds(connection) + self.life_s)
-                renewed_rows = connection.execute(renewed).rowcount
+                held = LEASES.lock(connection, self.job)
+                is_ours = held is not None and held.holder == self.holder
+                if held is not None and is_ours:
+                    LEASES.put(connection, self.job, replace(held, alive_at=seconds(connection)))
         except MigratorError:
             return  # the journal may come back before the lease ends; check() stops the run when it does not
-        if renewed_rows == 0:
+        if not is_ours:
             self._valid_until = 0.0
             self._ticker.end()
             return
@@ -196,12 +188,9 @@ def runs_as_they_stand(journal: SqlJournal, job: str, *, relays_work: bool = Tru
 
 def _living_holder(journal: SqlJournal, job: str) -> str:
     """'' for nobody who lives."""
-    query = select(lease.c.holder, lease.c.expires_at).where(lease.c.job == job)
     with journal.database.begin(reads=True) as connection:
-        row = connection.execute(query).first()
-        now = seconds(connection)
-    lives = row is not None and row.expires_at > now and is_holder_alive(row.holder)
-    return str(row.holder) if row is not None and lives else ""
+        held, now = LEASES.get(connection, job), seconds(connection)
+    return held.holder if held is not None and held.lives(now) else ""
 
 
 _NOT_YET = (

@@ -29,12 +29,12 @@ from migrator.journal.database import (
     repeatable,
 )
 from migrator.journal.findings import NAMES, columns_of
+from migrator.journal.records import Records
 from migrator.journal.schema import (
     claim,
     claimed_table,
     key_request,
     open_finding,
-    reached_ticket,
     remembered_key,
     remembered_root,
 )
@@ -47,6 +47,7 @@ from migrator.mapping.model.table import ItemKey, item_key_text
 
 _CHUNK = 400
 _NO_TICKET = -1
+REACHED = Records[int]("reached_ticket", int)
 Piece = TypeVar("Piece")
 
 
@@ -96,17 +97,15 @@ class SqlMemory:
 
     @repeatable
     def reached(self, ticket: int) -> None:
-        own_row = update(reached_ticket).where(reached_ticket.c.table_id == self.table_id)
         with self.database.begin() as connection:
-            row = {"table_id": self.table_id, "ticket": ticket}
-            connection.execute(insert_or_ignore(connection, reached_ticket), row)
-            connection.execute(own_row.where(reached_ticket.c.ticket < ticket).values(ticket=ticket))
+            before = REACHED.lock(connection, self.table_id)
+            if before is None or before < ticket:
+                REACHED.put(connection, self.table_id, ticket)
 
     @repeatable
     def highest(self) -> int:
-        own_row = select(reached_ticket.c.ticket).where(reached_ticket.c.table_id == self.table_id)
         with self.database.begin(reads=True) as connection:
-            return int(connection.execute(own_row).scalar() or 0)
+            return REACHED.get(connection, self.table_id) or 0
 
     # ── key requests ──
 

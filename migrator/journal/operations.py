@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select, update
+from sqlalchemy import Connection
 
-from migrator.journal.database import Database, bring_back_heard, insert_or_replace, repeatable, seconds
+from migrator.journal.database import Database, repeatable, seconds
 from migrator.journal.lease import holder_here, is_holder_alive
-from migrator.journal.schema import failure as failures
-from migrator.journal.schema import process as processes
-from migrator.journal.schema import progress as minutes
-from migrator.journal.schema import share as shares
-from migrator.journal.schema import throttle as throttles
+from migrator.journal.records import Records
 from migrator.mapping.model.instances import (
     AS_SET,
     Advance,
@@ -31,6 +27,11 @@ MINUTES_KEPT_S = 35 * 86_400.0
 """A relay that always runs has some 50,000 minutes in this time."""
 FORGOTTEN_S = 86_400.0
 """A process that was killed leaves its row; after a day nobody asks for it any more."""
+_PROCESSES = Records[ProcessState]("process", ProcessState)
+_MINUTES = Records[WorkMinute]("progress", WorkMinute, time="begun_at")
+"""What each process had done at its last heartbeat of each minute, for the report's curves."""
+_FAILURES = Records[Failure]("failure", Failure)
+_THROTTLES = Records[Throttle]("throttle", Throttle)
 
 
 class SqlProcesses:
@@ -55,44 +56,29 @@ class SqlProcesses:
             now = seconds(connection)
             if not state.since:
                 state = replace(state, since=now)
-                old = (processes.c.job == self.job, processes.c.alive_at < now - FORGOTTEN_S)
-                connection.execute(delete(processes).where(*old))
-                forgotten = (minutes.c.job == self.job, minutes.c.begun_at < now - MINUTES_KEPT_S)
-                connection.execute(delete(minutes).where(*forgotten))
+                _PROCESSES.forget(connection, self.job, now - FORGOTTEN_S)
+                _MINUTES.forget(connection, self.job, now - MINUTES_KEPT_S)
             state = replace(state, alive_at=now)
-            connection.execute(insert_or_replace(connection, processes), {"job": self.job, **asdict(state)})
+            _PROCESSES.put(connection, self.job, state, state.id)
             self._keep_minute(connection, state, advance)
             return state, self._throttle(connection)
 
     def _keep_minute(self, connection: Connection, state: ProcessState, advance: Advance) -> None:
-        row = {
-            "job": self.job,
-            "process": state.id,
-            "begun_at": int(seconds(connection)) // 60 * 60,
-            "items": advance.items,
-            "write_units": advance.write_units,
-            "lag_s": advance.lag_s,
-        }
-        connection.execute(insert_or_replace(connection, minutes), row)
+        minute = int(seconds(connection)) // 60 * 60
+        done = WorkMinute(state.id, minute, advance.items, advance.write_units, advance.lag_s)
+        _MINUTES.put(connection, self.job, done, f"{state.id} {minute}")
 
     def leave(self, state: ProcessState, advance: Advance) -> None:
         """Once: a process that ends waits for no journal that is away."""
         with self.database.begin() as connection:
             self._keep_minute(connection, state, advance)
-            connection.execute(delete(processes).where(processes.c.id == state.id))
+            _PROCESSES.delete(connection, self.job, state.id)
 
     def failed(self, state: ProcessState, reason: str) -> None:
         """Once, as `leave`."""
         with self.database.begin() as connection:
-            row = {
-                "job": self.job,
-                "kind": state.kind,
-                "host": state.host,
-                "pid": state.pid,
-                "at": seconds(connection),
-                "reason": reason,
-            }
-            connection.execute(insert_or_replace(connection, failures), row)
+            failure = Failure(state.kind, state.host, state.pid, seconds(connection), reason)
+            _FAILURES.put(connection, self.job, failure, state.kind)
 
     # ── an operator ──
 
@@ -100,23 +86,21 @@ class SqlProcesses:
     def minutes(self, since: float) -> list[WorkMinute]:
         """What was done, from the first whole minute before `since` on, oldest first."""
         with self.database.begin() as connection:
-            columns = [column for column in minutes.columns if column is not minutes.c.job]
-            here = (minutes.c.job == self.job, minutes.c.begun_at >= since - 60)
-            query = select(*columns).where(*here).order_by(minutes.c.begun_at, minutes.c.process)
-            return [WorkMinute(**row._mapping) for row in connection.execute(query)]
+            kept = _MINUTES.all(connection, self.job, since - 60).values()
+            return sorted(kept, key=lambda minute: (minute.begun_at, minute.process))
 
     @repeatable
     def read(self) -> Operations:
-        self.database.bring_back(processes, processes.c.job == self.job)
+        _PROCESSES.bring_back_first(self.database, self.job)
         with self.database.begin() as connection:
-            columns = [column for column in processes.columns if column is not processes.c.job]
-            query = select(*columns).where(processes.c.job == self.job).order_by(processes.c.since)
-            known = [ProcessState(**row._mapping) for row in connection.execute(query)]
-            of_job = select(failures).where(failures.c.job == self.job).order_by(failures.c.at.desc())
-            failed = [
-                Failure(row.kind, row.host, row.pid, row.at, row.reason) for row in connection.execute(of_job)
-            ]
-            return Operations(known, failed, self._throttle(connection), seconds(connection))
+            known = _PROCESSES.all(connection, self.job).values()
+            failures = _FAILURES.all(connection, self.job).values()
+            return Operations(
+                sorted(known, key=lambda state: state.since),
+                sorted(failures, key=lambda failure: failure.at, reverse=True),
+                self._throttle(connection),
+                seconds(connection),
+            )
 
     @repeatable
     def throttle(self) -> Throttle:
@@ -127,18 +111,13 @@ class SqlProcesses:
     def ask(self, /, who: str, reason: str, **asked: Any) -> Throttle:
         """Changes what is asked: `paused`, `max_write_units`, or both; what is not named stays."""
         with self.database.begin() as connection:
-            throttle = replace(
-                self._throttle(connection), who=who, reason=reason, since=seconds(connection), **asked
-            )
-            row = {"job": self.job, **asdict(throttle), "paused": int(throttle.paused)}
-            connection.execute(insert_or_replace(connection, throttles), row)
+            before = _THROTTLES.lock(connection, self.job) or AS_SET
+            throttle = replace(before, who=who, reason=reason, since=seconds(connection), **asked)
+            _THROTTLES.put(connection, self.job, throttle)
             return throttle
 
     def _throttle(self, connection: Connection) -> Throttle:
-        row = connection.execute(select(throttles).where(throttles.c.job == self.job)).first()
-        if row is None:
-            return AS_SET
-        return Throttle(bool(row.paused), row.max_write_units, row.who, row.since, row.reason)
+        return _THROTTLES.get(connection, self.job) or AS_SET
 
 
 # ── Parts of budgets ──
@@ -146,7 +125,28 @@ class SqlProcesses:
 
 WINDOW_S = 10.0
 """Budgets hold over any so many seconds, so what a process that has ended spent counts for so long."""
-_FORGOTTEN_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptShare:
+    """`since`: it takes one part of so many since then. `has_left`: it ended when it was heard of last."""
+
+    share: Share
+    scope: str
+    holder: str
+    alive_at: float
+    since: float = 0.0
+    has_left: bool = False
+
+    def left(self, now: float) -> _KeptShare:
+        return replace(self, share=replace(self.share, connections=0), alive_at=now, has_left=True)
+
+    def leaves_room(self, parts: int, now: float) -> bool:
+        """Whether it takes no more than one of so many parts, and has not taken more within the window."""
+        return not self.share.parts or (self.share.parts >= parts and self.since <= now - WINDOW_S)
+
+
+SHARES = Records[_KeptShare]("share", _KeptShare)
 
 
 class SqlShares:
@@ -167,73 +167,61 @@ class SqlShares:
         """Keeps them; also those of processes that begin a moment later."""
         with self.database.begin() as connection:
             now = seconds(connection)
-            connection.execute(delete(shares).where(shares.c.alive_at < now - _FORGOTTEN_S))
-            rows = [self._row(one) | {"alive_at": now, "since": 0.0, "left_at": None} for one in entering]
-            connection.execute(insert_or_replace(connection, shares), rows)
+            SHARES.forget(connection, self.job, now - FORGOTTEN_S)
+            for share in sorted(entering, key=lambda share: share.id):
+                SHARES.put(connection, self.job, self._kept(share, now), share.id)
 
     @repeatable
     def beat(self, own: Share) -> int:
         """Record its demand; return by how many parts the budgets are divided from now on, 0 if it has no part yet."""
         with self.database.begin() as connection:
-            rows = self._counted(connection, own.id)
-            now, others = seconds(connection), [row for row in rows if row.id != own.id]
-            number, row = len(others) + 1, next((row for row in rows if row.id == own.id), None)
-            parts = own.parts
+            counted, now = self._counted(connection, own.id), seconds(connection)
+            before = counted.pop(own.id, None)
+            number, parts = len(counted) + 1, own.parts
             if 0 < own.parts < number or (
-                own.parts != number and all(_leaves_room(one, number, now) for one in others)
+                own.parts != number and all(other.leaves_room(number, now) for other in counted.values())
             ):
                 parts = number
             # More is kept before it is taken, less when it is: others must never count on what this process may take.
             kept = min(filter(None, (own.parts, parts)), default=0)
-            before = 0 if row is None else row.parts
-            since = now if 0 < before < kept else 0.0 if row is None or kept != before else row.since
-            values = self._row(own) | {"parts": kept, "since": since, "alive_at": now, "left_at": None}
-            connection.execute(insert_or_replace(connection, shares), values)
+            taken = 0 if before is None else before.share.parts
+            since = now if 0 < taken < kept else 0.0 if before is None or kept != taken else before.since
+            beaten = replace(self._kept(replace(own, parts=kept), now), since=since)
+            SHARES.put(connection, self.job, beaten, own.id)
             return parts
 
     @repeatable
     def leave(self, own: str) -> None:
         with self.database.begin() as connection:
-            connection.execute(
-                update(shares).where(shares.c.id == own).values(left_at=seconds(connection), connections=0)
-            )
+            SHARES.lock(connection, self.job)
+            if (kept := SHARES.get(connection, self.job, own)) is not None:
+                SHARES.put(connection, self.job, kept.left(seconds(connection)), own)
 
     @repeatable
     def connections_taken(self) -> int:
         with self.database.begin() as connection:
-            return sum(row.connections for row in self._counted(connection, ""))
+            return sum(kept.share.connections for kept in self._counted(connection, "").values())
 
     @repeatable
     def at_work(self) -> int:
         """Processes that have not left and are not known to be dead."""
         with self.database.begin() as connection:
-            return sum(row.left_at is None for row in self._counted(connection, ""))
+            return sum(not kept.has_left for kept in self._counted(connection, "").values())
 
-    def _row(self, own: Share) -> dict[str, Any]:
-        return {"job": self.job, "scope": self.scope, "holder": holder_here(), **asdict(own)}
+    def _kept(self, share: Share, now: float) -> _KeptShare:
+        return _KeptShare(share, self.scope, holder_here(), now)
 
-    def _counted(self, connection: Connection, own: str) -> list[Row[Any]]:
-        """Processes that spend, or spent within the window; no other one is looked at before the transaction has ended."""
-        here = (shares.c.job == self.job, shares.c.scope == self.scope)
-        query = select(shares).where(*here).order_by(shares.c.id)
-        connection.execute(query.with_for_update()).all()
-        now = seconds(connection)
-        bring_back_heard(connection, shares, now, shares.c.job == self.job)
-        # Read once more: what was inserted while this transaction waited for its turn is seen now.
-        rows = connection.execute(query).all()
-        dead = [
-            row for row in rows if row.left_at is None and row.id != own and not is_holder_alive(row.holder)
-        ]
-        for row in dead:
-            connection.execute(update(shares).where(shares.c.id == row.id).values(left_at=now, connections=0))
-        return [
-            row
-            for row in rows
-            if (row.alive_at if row.left_at is None else row.left_at)
-            > now - (WINDOW_S if row.left_at is not None else self.silent_s + WINDOW_S)
-        ]
-
-
-def _leaves_room(other: Row[Any], number: int, now: float) -> bool:
-    """Whether it takes no more than one of so many parts, and has not taken more within the window."""
-    return not other.parts or (other.parts >= number and other.since <= now - WINDOW_S)
+    def _counted(self, connection: Connection, own: str) -> dict[str, _KeptShare]:
+        """Processes that spend, or spent within the window, by id. No other process counts before the transaction ends."""
+        SHARES.lock(connection, self.job)
+        SHARES.bring_back(connection, self.job)
+        now, counted = seconds(connection), dict[str, _KeptShare]()
+        for id, kept in SHARES.all(connection, self.job).items():
+            lasts_s = WINDOW_S if kept.has_left else self.silent_s + WINDOW_S
+            if kept.scope != self.scope or kept.alive_at <= now - lasts_s:
+                continue
+            counted[id] = kept
+            if id != own and not kept.has_left and not is_holder_alive(kept.holder):
+                counted[id] = kept.left(now)
+                SHARES.put(connection, self.job, counted[id], id)
+        return counted

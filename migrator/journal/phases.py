@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from hashlib import blake2b
@@ -20,7 +19,7 @@ from migrator.journal.database import (
     repeatable,
     seconds,
 )
-from migrator.journal.schema import confirmed_phase as confirmed
+from migrator.journal.records import Records
 from migrator.journal.schema import move as moves
 from migrator.journal.schema import phase as phases
 from migrator.journal.schema import sample as samples
@@ -44,6 +43,8 @@ from migrator.mapping.model.evidence import (
 from migrator.runtime.errors import SettingsError
 
 _WHO_LETTERS = 255
+CONFIRMED = Records[dict[str, int]]("confirmed_phase", dict[str, int])
+"""By instance, the versions of the patterns' phases that it works by."""
 
 
 class SqlPhases:
@@ -127,22 +128,14 @@ class SqlPhases:
 
     @repeatable
     def confirm(self, instance: str, versions: Mapping[str, int]) -> None:
-        rows = [
-            {"instance": instance, "pattern": pattern, "job": self.job, "version": version}
-            for pattern, version in versions.items()
-        ]
         with self.database.begin() as connection:
-            connection.execute(delete(confirmed).where(confirmed.c.instance == instance))
-            if rows:
-                connection.execute(insert(confirmed), rows)
+            CONFIRMED.put(connection, self.job, dict(versions), instance)
 
     @repeatable
     def confirmed(self) -> dict[str, dict[str, int]]:
-        versions: dict[str, dict[str, int]] = defaultdict(dict)
         with self.database.begin() as connection:
-            for row in connection.execute(select(confirmed).where(confirmed.c.job == self.job)):
-                versions[row.instance][row.pattern] = row.version
-        return dict(versions)
+            confirmed = CONFIRMED.all(connection, self.job)
+        return {instance: versions for instance, versions in confirmed.items() if versions}
 
     # ── what is there ──
 

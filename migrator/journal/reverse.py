@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Table, delete, func, select, update
+from sqlalchemy import Connection, Row, Table, delete, select, update
 
 from migrator.journal.database import (
     Database,
@@ -18,9 +18,8 @@ from migrator.journal.database import (
     repeatable,
     seconds,
 )
-from migrator.journal.schema import reverse_key, reverse_row, reverse_stop, reverse_unkept
-from migrator.journal.schema import stream as streams
-from migrator.journal.schema import stream_reader as readers
+from migrator.journal.records import Records
+from migrator.journal.schema import reverse_key, reverse_row
 from migrator.journal.schema import stream_shard as shards
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.rows import RowId, Unkept, WaitingRow
@@ -29,6 +28,20 @@ from migrator.mapping.model.table import ItemKey, item_key_text
 
 _CHUNK = 400
 Piece = TypeVar("Piece")
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Attributes of items that no row keeps, as (item type, attribute, number): never a value."""
+
+    at: float
+    extra: tuple[tuple[str, str, int], ...]
+    forms: tuple[tuple[str, str, int], ...]
+
+
+_UNKEPT = Records[_Counted]("reverse_unkept", _Counted)
+_STOPS = Records[float]("reverse_stop", float)
+"""When all processes of the way back were last asked to end."""
 
 
 class SqlUnkept:
@@ -40,21 +53,23 @@ class SqlUnkept:
 
     @repeatable
     def save(self, unkept: Unkept) -> None:
-        counts = [[(*name, number) for name, number in of.items()] for of in (unkept.extra, unkept.forms)]
+        extra, forms = (
+            tuple((*name, number) for name, number in of.items()) for of in (unkept.extra, unkept.forms)
+        )
         with self.database.begin() as connection:
-            row = {"job": self.job, "counted_at": seconds(connection), "counts": json.dumps(counts)}
-            connection.execute(insert_or_replace(connection, reverse_unkept), row)
+            _UNKEPT.put(connection, self.job, _Counted(seconds(connection), extra, forms))
 
     @repeatable
     def last(self) -> tuple[Unkept, float]:
         """What was last counted, and how many seconds ago; nothing if it never was."""
-        counted = select(reverse_unkept).where(reverse_unkept.c.job == self.job)
         with self.database.begin(reads=True) as connection:
-            row, now = connection.execute(counted).first(), seconds(connection)
-        if row is None:
+            counted, now = _UNKEPT.get(connection, self.job), seconds(connection)
+        if counted is None:
             return Unkept(), 0.0
-        counts = ({(name[0], name[1]): name[2] for name in of} for of in json.loads(row.counts))
-        return Unkept(*counts), max(0.0, now - row.counted_at)
+        counts = (
+            {(kind, name): number for kind, name, number in of} for of in (counted.extra, counted.forms)
+        )
+        return Unkept(*counts), max(0.0, now - counted.at)
 
 
 class SqlReverseJournal:
@@ -151,14 +166,12 @@ class SqlReverseJournal:
     @repeatable
     def ask_to_stop(self) -> None:
         with self.database.begin() as connection:
-            row = {"job": self.job, "at": seconds(connection)}
-            connection.execute(insert_or_replace(connection, reverse_stop), row)
+            _STOPS.put(connection, self.job, seconds(connection))
 
     @repeatable
     def stopped_at(self) -> float:
-        asked = select(reverse_stop.c.at).where(reverse_stop.c.job == self.job)
         with self.database.begin(reads=True) as connection:
-            return float(connection.execute(asked).scalar() or 0.0)
+            return _STOPS.get(connection, self.job) or 0.0
 
     @repeatable
     def now(self) -> float:
@@ -213,6 +226,27 @@ def _chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
 # ── Checkpoints of shards ──
 
 
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """The stream that was begun with, and when it was last asked for its shards."""
+
+    arn: str
+    listed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A process, or one of its threads, that reads the stream: each is due an equal part of its shards."""
+
+    arn: str
+    alive_at: float
+    lease_s: float
+
+
+STREAMS = Records[_Stream]("stream", _Stream)
+READERS = Records[_Reader]("stream_reader", _Reader)
+
+
 class SqlStreamJournal:
     """model.streams.shards.StreamJournal of one job and the table of this name."""
 
@@ -220,39 +254,42 @@ class SqlStreamJournal:
         self.database = database
         self.job = job
         self.table = table
-        self._of_table = (streams.c.job == job, streams.c.table_name == table)
 
     @repeatable
     def stream(self) -> str:
         with self.database.begin(reads=True) as connection:
-            return connection.execute(select(streams.c.arn).where(*self._of_table)).scalar() or ""
+            before = STREAMS.get(connection, self.job, self.table)
+        return "" if before is None else before.arn
 
     @repeatable
     def begin(self, stream: str) -> None:
         with self.database.begin() as connection:
             before = self._alone(connection)
-            for arn in {stream} if before is None else {stream, before.arn}:
-                for table in (readers, shards):
-                    connection.execute(delete(table).where(table.c.job == self.job, table.c.arn == arn))
-            row = {"job": self.job, "table_name": self.table, "arn": stream, "listed_at": seconds(connection)}
-            connection.execute(insert_or_replace(connection, streams), row)
+            forgotten = {stream} if before is None else {stream, before.arn}
+            readers = READERS.all(connection, self.job)
+            gone = [owner for owner, reader in readers.items() if reader.arn in forgotten]
+            READERS.delete(connection, self.job, *gone)
+            of_streams = (shards.c.job == self.job, shards.c.arn.in_(sorted(forgotten)))
+            connection.execute(delete(shards).where(*of_streams))
+            STREAMS.put(connection, self.job, _Stream(stream, seconds(connection)), self.table)
 
     @repeatable
-    def list_shards(self, stream: str, listed: Sequence[Shard], age_s: float) -> None:
+    def list_shards(self, stream: str, named: Sequence[Shard], age_s: float) -> None:
         with self.database.begin() as connection:
             row, now = self._alone(connection), seconds(connection)
             if row is None or row.arn != stream:
                 return  # another process has begun with another one meanwhile
             of_stream = (shards.c.job == self.job, shards.c.arn == stream)
             known = set(connection.execute(select(shards.c.shard).where(*of_stream)).scalars())
-            new = [self._row(stream, shard, row.listed_at) for shard in listed if shard.id not in known]
+            new = [self._row(stream, shard, row.listed_at) for shard in named if shard.id not in known]
             if new:
                 connection.execute(insert_or_ignore(connection, shards), new)
-            listed_at = max(row.listed_at, now - age_s)
-            connection.execute(update(streams).where(*self._of_table).values(listed_at=listed_at))
-            named = [shard.id for shard in listed]
+            listed = replace(row, listed_at=max(row.listed_at, now - age_s))
+            STREAMS.put(connection, self.job, listed, self.table)
             old = (shards.c.is_finished == 1, shards.c.passed_at < now - FORGOTTEN_S)
-            connection.execute(delete(shards).where(*of_stream, *old, shards.c.shard.not_in(named)))
+            connection.execute(
+                delete(shards).where(*of_stream, *old, shards.c.shard.not_in([shard.id for shard in named]))
+            )
 
     @repeatable
     def claim(self, stream: str, owner: str, lease_s: float) -> Checkpoints:
@@ -262,10 +299,12 @@ class SqlStreamJournal:
             now = self._enter(connection, stream, owner, lease_s)
             if row is None or row.arn != stream:
                 return Checkpoints(now, ())
-            bring_back(connection, readers.c.alive_until, now + lease_s, readers.c.job == self.job)
+            READERS.bring_back(connection, self.job)
             bring_back(connection, shards.c.leased_until, now + lease_s, shards.c.job == self.job)
-            alive = (readers.c.job == self.job, readers.c.arn == stream, readers.c.alive_until > now)
-            number = connection.execute(select(func.count()).select_from(readers).where(*alive)).scalar_one()
+            readers = READERS.all(connection, self.job).values()
+            number = sum(
+                reader.arn == stream and reader.alive_at + reader.lease_s > now for reader in readers
+            )
             held = allotted(self._shards(connection, stream), owner, number, now)
             own, names = self._own(stream, owner), [shard.shard for shard in held]
             connection.execute(update(shards).where(*own, shards.c.shard.not_in(names)).values(owner=""))
@@ -299,7 +338,7 @@ class SqlStreamJournal:
     @repeatable
     def leave(self, stream: str, owner: str) -> None:
         with self.database.begin() as connection:
-            connection.execute(delete(readers).where(readers.c.owner == owner))
+            READERS.delete(connection, self.job, owner)
             connection.execute(update(shards).where(*self._own(stream, owner)).values(owner=""))
 
     @repeatable
@@ -307,17 +346,15 @@ class SqlStreamJournal:
         with self.database.begin(reads=True) as connection:
             return Checkpoints(seconds(connection), tuple(self._shards(connection, stream)))
 
-    def _alone(self, connection: Connection) -> Row[Any] | None:
-        """The stream's row, locked."""
-        return connection.execute(select(streams).where(*self._of_table).with_for_update()).first()
+    def _alone(self, connection: Connection) -> _Stream | None:
+        """The stream, locked."""
+        return STREAMS.lock(connection, self.job, self.table)
 
     def _enter(self, connection: Connection, stream: str, owner: str, lease_s: float) -> float:
         """Now; the reader is alive for so long from then on."""
         now = seconds(connection)
-        row = {"owner": owner, "job": self.job, "arn": stream, "alive_until": now + lease_s}
-        connection.execute(insert_or_replace(connection, readers), row)
-        gone = (readers.c.job == self.job, readers.c.alive_until < now - FORGOTTEN_S)
-        connection.execute(delete(readers).where(*gone))
+        READERS.put(connection, self.job, _Reader(stream, now, lease_s), owner)
+        READERS.forget(connection, self.job, now - FORGOTTEN_S)
         return now
 
     def _own(self, stream: str, owner: str) -> tuple[Any, ...]:

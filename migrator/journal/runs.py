@@ -33,13 +33,13 @@ from migrator.journal import findings, memory, schema
 from migrator.journal.database import (
     Database,
     bring_back,
-    insert_or_ignore,
     insert_or_replace,
     once_only,
     repeatable,
     seconds,
 )
-from migrator.journal.schema import page, page_claim, page_part, plan, run, run_capture, verified_look
+from migrator.journal.records import Records
+from migrator.journal.schema import page, page_claim, page_part, plan, run
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.durations import moment
 from migrator.mapping.model.journal import (
@@ -220,7 +220,11 @@ _PARTS_AT_ONCE = 32
 _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "different")
 
 
-_COUNT_FIELDS = ("tables", "whole", "source", "blind")
+_SHARED = Records[bool]("shared_table", bool)
+"""Tables that also hold items of others."""
+_LOOKS = Records[ActivityCounts]("verified_look", ActivityCounts)
+_INSTALLATIONS = Records[str]("run_capture", str)
+"""By run, the installation of capture that was there when it began, '' for none."""
 
 
 class SqlJournal:
@@ -329,13 +333,12 @@ class SqlJournal:
     def keep_shared(self, table_id: str) -> None:
         """From now on the table counts as one that holds others' items, too."""
         with self.database.begin() as connection:
-            connection.execute(insert_or_ignore(connection, schema.shared_table), {"table_id": table_id})
+            _SHARED.add(connection, table_id, True)
 
     @repeatable
     def is_shared(self, table_id: str) -> bool:
-        query = select(schema.shared_table).where(schema.shared_table.c.table_id == table_id)
         with self.database.begin() as connection:
-            return connection.execute(query).first() is not None
+            return bool(_SHARED.get(connection, table_id))
 
     @repeatable
     def writers(self, table_id: str) -> dict[str, set[str]]:
@@ -603,18 +606,15 @@ class SqlJournal:
     @repeatable
     def keep_look(self, run: Run, look: ActivityCounts) -> None:
         """Keeps what the source had counted of changes when the run began; one that is resumed has read rows since then."""
-        row = {"run_id": run.id, "look": json.dumps({name: getattr(look, name) for name in _COUNT_FIELDS})}
+        counts = ActivityCounts(look.tables, look.whole, look.source, look.blind)
         with self.database.begin() as connection:
-            connection.execute(insert_or_ignore(connection, verified_look), row)
+            _LOOKS.add(connection, run.identity.job, counts, str(run.id))
 
     @repeatable
     def look_before(self, run: Run) -> ActivityCounts | None:
         """The counts that the run began with; None if it kept none."""
-        query = select(verified_look.c.look).where(verified_look.c.run_id == run.id)
         with self.database.begin() as connection:
-            text = connection.execute(query).scalar()
-        kept = None if text is None else json.loads(text)
-        return None if kept is None else ActivityCounts(**{name: kept[name] for name in _COUNT_FIELDS})
+            return _LOOKS.get(connection, run.identity.job, str(run.id))
 
     @repeatable
     def idle_s(self, run: Run) -> float:
@@ -628,33 +628,30 @@ class SqlJournal:
     @repeatable
     def keep_installation(self, run: Run, installation: str) -> None:
         """Keeps which installation of capture ('' for none) a run began with: one that is resumed has read rows since."""
-        row = {"run_id": run.id, "installation": installation}
         with self.database.begin() as connection:
-            connection.execute(insert_or_ignore(connection, run_capture), row)
+            _INSTALLATIONS.add(connection, run.identity.job, installation, str(run.id))
 
     @repeatable
     def installation_of(self, run: Run) -> str | None:
         """What keep_installation kept; None where it kept nothing."""
-        query = select(run_capture.c.installation).where(run_capture.c.run_id == run.id)
         with self.database.begin() as connection:
-            installation: str | None = connection.execute(query).scalar()
-        return installation
+            return _INSTALLATIONS.get(connection, run.identity.job, str(run.id))
 
     @repeatable
     def unverified_run(self, job: str, installation: str) -> int | None:
         """The last backfill into the job's table that began without this installation of capture, and that no full verify
         beside it has looked at since; None where there is none, or where nothing of it is left."""
-        begun = select(
-            run.c.id, run.c.kind, run.c.table_id, run.c.state, run.c.scope, run_capture.c.installation
-        )
-        query = begun.join(run_capture, run_capture.c.run_id == run.c.id).where(run.c.job == job)
+        query = select(run.c.id, run.c.kind, run.c.table_id, run.c.state, run.c.scope)
         with self.database.begin() as connection:
-            rows = connection.execute(query.order_by(run.c.id.desc())).all()
+            begun_with = _INSTALLATIONS.all(connection, job)
+            ordered = connection.execute(query.where(run.c.job == job).order_by(run.c.id.desc()))
+            rows = [candidate for candidate in ordered if str(candidate.id) in begun_with]
             backfills = [candidate for candidate in rows if candidate.kind == "backfill"]
             before = [
                 candidate
                 for candidate in backfills
-                if candidate.table_id == backfills[0].table_id and candidate.installation != installation
+                if candidate.table_id == backfills[0].table_id
+                and begun_with[str(candidate.id)] != installation
             ]
             done = select(page.c.run_id).where(page.c.done_at.is_not(None)).distinct()
             written = set(
@@ -669,7 +666,7 @@ class SqlJournal:
             candidate.id
             for candidate in rows
             if (candidate.kind, candidate.state, candidate.scope) == ("verify", "done", "")
-            and (candidate.table_id, candidate.installation) == (last.table_id, installation)
+            and (candidate.table_id, begun_with[str(candidate.id)]) == (last.table_id, installation)
         ]
         return None if verified and verified[0] > last.id else int(last.id)
 
@@ -734,7 +731,7 @@ def _count_as_done(connection: Connection, exported: Run, identity: RunIdentity,
         copied = [literal(int(key[0])) if column.name == "run_id" else column for column in table.columns]
         rows = select(*copied).where(table.c.run_id == exported.id)
         connection.execute(insert(table).from_select(list(table.columns.keys()), rows))
-    connection.execute(insert(run_capture).values(run_id=int(key[0]), installation=installation))
+    _INSTALLATIONS.put(connection, identity.job, installation, str(key[0]))
     _move_claims(connection, exported.identity.table_id, identity.table_id)
 
 

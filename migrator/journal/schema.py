@@ -28,6 +28,20 @@ metadata = MetaData()
 
 meta = Table("migrator_meta", metadata, Column("version", Integer, primary_key=True))
 
+# All that is small and looked up by its key: see records.py.
+record = Table(
+    "migrator_record",
+    metadata,
+    # A job, or a table's id; '' for the journal itself.
+    Column("scope", String(255), primary_key=True),
+    Column("kind", String(32), primary_key=True),
+    Column("id", String(255), primary_key=True),
+    # As JSON.
+    Column("value", LONG_TEXT, nullable=False),
+    # The last heartbeat; 0 for a kind that has none.
+    Column("alive_at", Double, nullable=False),
+)
+
 run = Table(
     "migrator_run",
     metadata,
@@ -111,31 +125,6 @@ claim = Table(
     sqlite_with_rowid=False,
 )
 
-lease = Table(
-    "migrator_lease",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("holder", Text, nullable=False),
-    Column("since", String(40), nullable=False),
-    Column("expires_at", Double, nullable=False),
-)
-
-verified_look = Table(
-    "migrator_verified_look",
-    metadata,
-    Column("run_id", Integer, primary_key=True, autoincrement=False),
-    # As JSON: what the source counted of changes, written and read whole.
-    Column("look", LONG_TEXT, nullable=False),
-)
-
-run_capture = Table(
-    "migrator_run_capture",
-    metadata,
-    Column("run_id", Integer, primary_key=True, autoincrement=False),
-    # The installation of capture that was there when the run began, '' for none.
-    Column("installation", String(64), nullable=False),
-)
-
 # ── live change ──
 
 remembered_root = Table(
@@ -184,51 +173,6 @@ open_finding = Table(
     Column("owner", Text, nullable=False),
 )
 
-reached_ticket = Table(
-    "migrator_reached_ticket",
-    metadata,
-    Column("table_id", String(255), primary_key=True),
-    Column("ticket", BigInteger, nullable=False),
-)
-
-# Which journal this is, and what it has seen of tables' control items (see mapping/model/edges.py).
-
-identity = Table(
-    "migrator_identity",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("id", String(32), nullable=False),
-)
-
-seen_table = Table(
-    "migrator_seen_table",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("table_id", String(255), primary_key=True),
-    Column("name", String(255), nullable=False),
-    Column("ticket", BigInteger, nullable=False),
-)
-
-# Which job it is: the names of its table and of its source. Number 0 is what the journal was first used with, others were
-# added on purpose.
-job_name = Table(
-    "migrator_job_name",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("kind", String(16), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("name", Text, nullable=False),
-)
-
-fast_path = Table(
-    "migrator_fast_path",
-    metadata,
-    Column("table_id", String(255), primary_key=True),
-    Column("closed", Integer, nullable=False),
-)
-
-shared_table = Table("migrator_shared_table", metadata, Column("table_id", String(255), primary_key=True))
-
 writer = Table(
     "migrator_writer",
     metadata,
@@ -238,74 +182,6 @@ writer = Table(
     Column("since", Double, nullable=False),
     Column("alive_at", Double, nullable=False),
     Column("fenced", Integer, nullable=False),
-)
-
-# The revision that a job's writers work by. It is old where another one was registered after it.
-revision = Table(
-    "migrator_revision",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("digest", String(64), nullable=False),
-    Column("mapping", String(64), nullable=False),
-    Column("since", Double, nullable=False),
-    Column("runs_before", BigInteger, nullable=False),
-    # By table the columns that marks are made of, as JSON, or NULL.
-    Column("marked", LONG_TEXT),
-    # What its items are made of, as a digest, or NULL; another text of the mapping that means the same is no other revision.
-    Column("meaning", String(64)),
-)
-
-known_revision = Table(
-    "migrator_known_revision",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("digest", String(64), primary_key=True),
-    Column("meaning", String(64)),
-)
-
-# By pattern what its answer is made of by the newest revision, and since when: what was compared before says nothing of it.
-answer = Table(
-    "migrator_answer",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("pattern", String(255), primary_key=True),
-    Column("digest", String(64), nullable=False),
-    Column("since", Double, nullable=False),
-)
-
-writer_revision = Table(
-    "migrator_writer_revision",
-    metadata,
-    Column("writer", String(32), primary_key=True),
-    Column("job", String(64), nullable=False, index=True),
-    Column("digest", String(64), nullable=False),
-)
-
-instance = Table(
-    "migrator_instance",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("job", String(64), nullable=False, index=True),
-    Column("service", String(255), nullable=False),
-    Column("host", String(255), nullable=False),
-    Column("pid", BigInteger, nullable=False),
-    Column("version", String(255), nullable=False),
-    Column("migrator", String(64), nullable=False),
-    Column("role", String(16), nullable=False),
-    Column("mode", String(16), nullable=False),
-    Column("revision", String(64), nullable=False),
-    Column("installation", String(64), nullable=False),
-    Column("since", Double, nullable=False),
-    Column("alive_at", Double, nullable=False),
-)
-
-instance_process = Table(
-    "migrator_instance_process",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("job", String(64), nullable=False, index=True),
-    Column("sees", String(255), nullable=False),
-    Column("born", String(64), nullable=False),
 )
 
 # ── phases, and what they are judged by ──
@@ -337,15 +213,6 @@ move = Table(
     Column("revision", String(64), nullable=False),
     # Whom a ramp was aimed at before and after the move, as JSON; NULL: nobody.
     Column("audience", LONG_TEXT),
-)
-
-confirmed_phase = Table(
-    "migrator_confirmed_phase",
-    metadata,
-    Column("instance", String(32), primary_key=True),
-    Column("pattern", String(255), primary_key=True),
-    Column("job", String(64), nullable=False, index=True),
-    Column("version", Integer, nullable=False),
 )
 
 window = Table(
@@ -408,132 +275,7 @@ page_part = Table(
     Column("data", LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb"), nullable=False),
 )
 
-# A process of a run and its part of the run's budgets.
-share = Table(
-    "migrator_share",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("job", String(64), nullable=False, index=True),
-    Column("scope", String(64), nullable=False),
-    Column("holder", Text, nullable=False),
-    Column("alive_at", Double, nullable=False),
-    # It takes one part of so many, since then; 0 of them: it takes nothing yet.
-    Column("parts", Integer, nullable=False),
-    Column("since", Double, nullable=False),
-    # Connections to the source at once; 0: as many as it likes.
-    Column("connections", Integer, nullable=False),
-    # Not NULL: it has ended, and what it spent in its last seconds counts until it is out of the window.
-    Column("left_at", Double),
-)
-
-# ── operations: who is at work, what failed, what was asked ──
-
-process = Table(
-    "migrator_process",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("job", String(64), nullable=False, index=True),
-    Column("kind", String(16), nullable=False),
-    Column("host", String(255), nullable=False),
-    Column("pid", BigInteger, nullable=False),
-    Column("version", String(64), nullable=False),
-    Column("sees", String(255), nullable=False),
-    Column("born", String(64), nullable=False),
-    Column("since", Double, nullable=False),
-    Column("alive_at", Double, nullable=False),
-    Column("done", BigInteger, nullable=False),
-    Column("left", BigInteger, nullable=False),
-    Column("rate", Double, nullable=False),
-    Column("fall", Double, nullable=False),
-    Column("silent_s", Double, nullable=False),
-    Column("held", Text, nullable=False),
-    Column("trouble", Text, nullable=False),
-)
-
-failure = Table(
-    "migrator_failure",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("kind", String(16), primary_key=True),
-    Column("host", String(255), nullable=False),
-    Column("pid", BigInteger, nullable=False),
-    Column("at", Double, nullable=False),
-    Column("reason", Text, nullable=False),
-)
-
-throttle = Table(
-    "migrator_throttle",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("paused", Integer, nullable=False),
-    Column("max_write_units", BigInteger),
-    Column("who", String(255), nullable=False),
-    Column("since", Double, nullable=False),
-    Column("reason", Text, nullable=False),
-)
-
-
-# What each process had done at its last heartbeat of each minute, for the report's curves.
-progress = Table(
-    "migrator_progress",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("process", String(32), primary_key=True),
-    Column("begun_at", BigInteger, primary_key=True, autoincrement=False),
-    Column("items", BigInteger, nullable=False),
-    Column("write_units", Double, nullable=False),
-    Column("lag_s", Double, nullable=False),
-)
-
-# ── a mapping that changes on the way ──
-
-# The text of each revision that was ever the newest, so that what it made of a row is known when the next one is.
-revision_text = Table(
-    "migrator_revision_text",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("mapping", String(64), primary_key=True),
-    Column("text", Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb"), nullable=False),
-    # When it became the newest last.
-    Column("since", Double, nullable=False),
-)
-
-# A job's way from one revision to another, step by step.
-revision_change = Table(
-    "migrator_revision_change",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("before", String(64), nullable=False),
-    Column("after", String(64), nullable=False),
-    Column("goes_back", Integer, nullable=False),
-    # The step that is to be done next; '' where all are done.
-    Column("step", String(16), nullable=False),
-    Column("since", Double, nullable=False),
-)
-
-
 # ── streams of DynamoDB tables that a job reads ──
-
-# The stream that was begun with, and when it was last asked for its shards.
-stream = Table(
-    "migrator_stream",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("table_name", String(255), primary_key=True),
-    Column("arn", String(400), nullable=False),
-    Column("listed_at", Double, nullable=False),
-)
-
-# A process, or one of its threads, that reads the stream: each is due an equal part of its shards.
-stream_reader = Table(
-    "migrator_stream_reader",
-    metadata,
-    Column("owner", String(64), primary_key=True),
-    Column("job", String(64), nullable=False, index=True),
-    Column("arn", String(400), nullable=False),
-    Column("alive_until", Double, nullable=False),
-)
 
 stream_shard = Table(
     "migrator_stream_shard",
@@ -553,18 +295,6 @@ stream_shard = Table(
 
 # ── live change of a source that is DynamoDB tables ──
 
-# The counter of tickets, and the installation of capture; one row for each job.
-source_capture = Table(
-    "migrator_source_capture",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("epoch", BigInteger, nullable=False),
-    Column("number", BigInteger, nullable=False),
-    # '' where capture was taken away: the counter stays.
-    Column("installation", String(32), nullable=False),
-    Column("version", Integer, nullable=False),
-)
-
 # A record of a stream that is to be worked, or a row that is to be looked at.
 source_mark = Table(
     "migrator_source_mark",
@@ -574,11 +304,11 @@ source_mark = Table(
     Column("job", String(64), nullable=False, index=True),
     # '' where a root is named.
     Column("table_name", String(255), nullable=False),
-    Column("image_before", Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")),
-    Column("image_after", Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")),
+    Column("image_before", LONG_TEXT),
+    Column("image_after", LONG_TEXT),
     Column("root_entity", String(255)),
     Column("root_key", Text),
-    Column("item_keys", Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb"), nullable=False),
+    Column("item_keys", LONG_TEXT, nullable=False),
     Column("work_cursor", Text, nullable=False),
     Column("tries", Integer, nullable=False),
     Column("ready_at", Double, nullable=False),
@@ -596,10 +326,8 @@ reverse_key = Table(
     metadata,
     Column("job", String(64), primary_key=True),
     # Digests of the table's name and the row, and of the item's key.
-    Column("row_digest", LargeBinary(16).with_variant(mysql.BINARY(16), "mysql"), primary_key=True),
-    Column(
-        "item_digest", LargeBinary(16).with_variant(mysql.BINARY(16), "mysql"), primary_key=True, index=True
-    ),
+    Column("row_digest", DIGEST, primary_key=True),
+    Column("item_digest", DIGEST, primary_key=True, index=True),
     Column("source_table", String(255), nullable=False),
     Column("source_key", Text, nullable=False),
     Column("item_key", Text, nullable=False),
@@ -610,7 +338,7 @@ reverse_row = Table(
     "migrator_reverse_row",
     metadata,
     Column("job", String(64), primary_key=True),
-    Column("row_digest", LargeBinary(16).with_variant(mysql.BINARY(16), "mysql"), primary_key=True),
+    Column("row_digest", DIGEST, primary_key=True),
     Column("source_table", String(255), nullable=False),
     Column("source_key", Text, nullable=False),
     Column("waits", String(16), nullable=False),
@@ -618,21 +346,4 @@ reverse_row = Table(
     Column("why", Text, nullable=False),
     Column("looks", Integer, nullable=False),
     Column("tries", Integer, nullable=False),
-)
-
-# When all processes of the way back were last asked to end.
-reverse_stop = Table(
-    "migrator_reverse_stop",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("at", Double, nullable=False),
-)
-
-# Attributes of items that no row keeps, as they were last counted: names and numbers as JSON, never a value.
-reverse_unkept = Table(
-    "migrator_reverse_unkept",
-    metadata,
-    Column("job", String(64), primary_key=True),
-    Column("counted_at", Double, nullable=False),
-    Column("counts", LONG_TEXT, nullable=False),
 )

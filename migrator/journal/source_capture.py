@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, insert, literal, select, update
 
-from migrator.journal.database import Database, bring_back, insert_or_ignore, repeatable, seconds
-from migrator.journal.schema import source_capture, source_mark
+from migrator.journal.database import Database, bring_back, repeatable, seconds
+from migrator.journal.records import Records
+from migrator.journal.schema import source_mark
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.live import (
@@ -34,6 +36,23 @@ ReadImage = Callable[[str, str], Image]
 # ── The counter: `model.live.Tickets` ──
 
 
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """The counter of a job, and its installation of capture; '' where capture was taken away, and the counter stays."""
+
+    installation: str
+    version: int = VERSION
+    epoch: int = FIRST_EPOCH
+    number: int = 0
+
+    @property
+    def ticket(self) -> int:
+        return self.epoch * TICKETS_AN_EPOCH + self.number
+
+
+COUNTERS = Records[Counter]("source_capture", Counter)
+
+
 class JournalTickets:
     """Tickets of one job. Any linearizable counter will do: what counts is that one is drawn before the rows are read."""
 
@@ -44,19 +63,19 @@ class JournalTickets:
     @repeatable
     def draw(self) -> int:
         with self.database.begin() as connection:
-            # The row stays locked until the commit, so what is read is this number and no other.
-            self._change(connection, number=source_capture.c.number + 1)
-            return _ticket(self._row(connection))
+            # It stays locked until the commit, so that no other process draws the same number.
+            before = self._sound(COUNTERS.lock(connection, self.job))
+            return self._put(connection, replace(before, number=before.number + 1)).ticket
 
     @repeatable
     def highest(self) -> int:
         with self.database.begin(reads=True) as connection:
-            return _ticket(self._row(connection))
+            return self._sound(COUNTERS.get(connection, self.job)).ticket
 
     @repeatable
     def installation(self) -> str:
         with self.database.begin(reads=True) as connection:
-            return str(self._row(connection).installation)
+            return self._sound(COUNTERS.get(connection, self.job)).installation
 
     def probe(self) -> None:
         """Raises: SourceError where there is no counter."""
@@ -65,53 +84,45 @@ class JournalTickets:
     @repeatable
     def raise_epoch(self, above: int) -> int:
         with self.database.begin() as connection:
-            self._change(connection, number=source_capture.c.number)
-            epoch: int = max(self._row(connection).epoch, above // TICKETS_AN_EPOCH) + 1
-            self._change(connection, epoch=epoch, number=0)
-            return epoch
+            before = self._sound(COUNTERS.lock(connection, self.job))
+            epoch = max(before.epoch, above // TICKETS_AN_EPOCH) + 1
+            return self._put(connection, replace(before, epoch=epoch, number=0)).epoch
 
     @repeatable
     def installed(self) -> Installation | None:
         with self.database.begin(reads=True) as connection:
-            row = self._found(connection)
-        if row is None or not row.installation:
+            counter = COUNTERS.get(connection, self.job)
+        if counter is None or not counter.installation:
             return None
-        return Installation(row.installation, self.job, row.version, row.epoch, _ticket(row))
+        return Installation(counter.installation, self.job, counter.version, counter.epoch, counter.ticket)
 
     @repeatable
     def install(self) -> None:
         """A new installation, whatever was before. The counter goes on: a ticket that was drawn is never drawn again."""
         new = uuid.uuid4().hex
-        row = {"job": self.job, "epoch": FIRST_EPOCH, "number": 0, "installation": new, "version": VERSION}
         with self.database.begin() as connection:
-            connection.execute(insert_or_ignore(connection, source_capture), row)
-            self._change(connection, installation=new, version=VERSION)
+            before = COUNTERS.lock(connection, self.job) or Counter(new)
+            self._put(connection, replace(before, installation=new, version=VERSION))
 
     @repeatable
     def uninstall(self) -> None:
         with self.database.begin() as connection:
-            self._change(connection, installation="")
+            if (before := COUNTERS.lock(connection, self.job)) is not None:
+                self._put(connection, replace(before, installation=""))
 
-    def _change(self, connection: Connection, **values: Any) -> None:
-        connection.execute(update(source_capture).where(source_capture.c.job == self.job).values(**values))
+    def _put(self, connection: Connection, counter: Counter) -> Counter:
+        COUNTERS.put(connection, self.job, counter)
+        return counter
 
-    def _found(self, connection: Connection) -> Row[Any] | None:
-        return connection.execute(select(source_capture).where(source_capture.c.job == self.job)).first()
-
-    def _row(self, connection: Connection) -> Row[Any]:
+    def _sound(self, counter: Counter | None) -> Counter:
         """Raises: SourceError."""
-        row = self._found(connection)
-        if row is None or not row.installation:
+        if counter is None or not counter.installation:
             what = f"capture is not installed for job {self.job}, so nothing says what changes"
             raise SourceError(f"{what}; run `migrator capture install` with this job")
-        if row.version != VERSION:
-            what = f"capture of job {self.job} is of version {row.version}, this migrator needs version {VERSION}"
+        if counter.version != VERSION:
+            what = f"capture of job {self.job} is of version {counter.version}, this migrator needs version {VERSION}"
             raise SourceError(f"{what}; run `migrator capture install` with this job")
-        return row
-
-
-def _ticket(row: Row[Any]) -> int:
-    return int(row.epoch) * TICKETS_AN_EPOCH + int(row.number)
+        return counter
 
 
 # ── Marks: `model.live.MarkKeeper` ──

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, func, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 
 from migrator.journal.changes import NEVER, keep_text, refuse_third
-from migrator.journal.database import (
-    Database,
-    insert_or_ignore,
-    insert_or_replace,
-    once_only,
-    repeatable,
-    seconds,
-)
-from migrator.journal.schema import answer, fast_path, known_revision, run, writer, writer_revision
-from migrator.journal.schema import confirmed_phase as confirmed
-from migrator.journal.schema import instance as instances
-from migrator.journal.schema import instance_process as processes
-from migrator.journal.schema import revision as newest_revision
+from migrator.journal.database import Database, insert_or_ignore, once_only, repeatable, seconds
+from migrator.journal.phases import CONFIRMED
+from migrator.journal.records import Records
+from migrator.journal.schema import run
 from migrator.journal.schema import writer as writers
-from migrator.mapping.model.instances import Answered, Instance, MarkedColumns, Newest, Revision, Standing
+from migrator.mapping.model.instances import Answered, Instance, Newest, Revision, Standing
 from migrator.mapping.model.live import Writer, WriterKind
 from migrator.runtime.errors import OldRevisionError
 
@@ -37,6 +27,8 @@ FORGOTTEN_S = 86_400.0
 """A writer that was killed leaves its row; nothing of one that was silent for a day can take effect any more."""
 _STARTED = secrets.randbits(32)
 """Tells this process from others, with its number: one that forks is two from then on."""
+_CLOSED = Records[bool]("fast_path", bool)
+"""Whether a table's fast path is closed."""
 
 
 class SqlWriters:
@@ -103,15 +95,11 @@ class SqlWriters:
     @contextmanager
     def _alone(self) -> Iterator[tuple[Connection, bool]]:
         """A transaction during which no other writer enters or fences, and whether the fast path is closed."""
-        own_row = select(fast_path.c.closed).where(fast_path.c.table_id == self.table_id)
         with self.database.begin() as connection:
-            row = {"table_id": self.table_id, "closed": 0}
-            connection.execute(insert_or_ignore(connection, fast_path), row)
-            yield connection, bool(connection.execute(own_row.with_for_update()).scalar_one())
+            yield connection, bool(_CLOSED.lock(connection, self.table_id))
 
     def _close(self, connection: Connection) -> None:
-        own_row = update(fast_path).where(fast_path.c.table_id == self.table_id)
-        connection.execute(own_row.values(closed=1))
+        _CLOSED.put(connection, self.table_id, True)
 
     def _selected(self, connection: Connection, *conditions: Any) -> list[Writer]:
         query = select(writers).where(*conditions).order_by(writers.c.since, writers.c.id)
@@ -123,6 +111,8 @@ def _writer(row: Row[Any]) -> Writer:
 
 
 # ── Which services run, by the journal database's own clock ──
+
+INSTANCES = Records[Instance]("instance", Instance)
 
 
 class SqlInstances:
@@ -140,83 +130,68 @@ class SqlInstances:
         with self.database.begin() as connection:
             now = seconds(connection)
             entered = replace(instance, id=name, since=now, alive_at=now)
-            self._add(connection, entered)
+            INSTANCES.put(connection, self.job, entered, name)
         return entered
 
     @repeatable
     def beat(self, instance: Instance) -> Instance:
-        here = instances.c.id == instance.id
         with self.database.begin() as connection:
             beaten = replace(instance, alive_at=seconds(connection))
-            changing = {name: getattr(instance, name) for name in ("role", "mode", "installation")}
-            renewed = update(instances).where(here).values(alive_at=beaten.alive_at, **changing)
-            if not connection.execute(renewed).rowcount and not connection.scalar(
-                select(instances.c.id).where(here)
-            ):
-                self._add(connection, beaten)
+            INSTANCES.put(connection, self.job, beaten, instance.id)
         return beaten
 
     @repeatable
     def leave(self, instance: Instance) -> None:
         with self.database.begin() as connection:
-            self._forget(connection, select(instances.c.id).where(instances.c.id == instance.id))
+            self._forget(connection, [instance.id])
 
     @repeatable
     def known(self) -> list[Instance]:
-        self.database.bring_back(instances, instances.c.job == self.job)
+        INSTANCES.bring_back_first(self.database, self.job)
         with self.database.begin(reads=True) as connection:
-            return self._selected(connection)
+            known = INSTANCES.all(connection, self.job).values()
+        return sorted(known, key=lambda instance: (instance.since, instance.id))
 
     @repeatable
     def living(self, silent_s: float) -> list[Instance]:
-        self.database.bring_back(instances, instances.c.job == self.job)
-        with self.database.begin(reads=True) as connection:
-            return self._selected(connection, instances.c.alive_at > seconds(connection) - silent_s)
+        known, now = self.known(), self.now_s()
+        return [instance for instance in known if instance.alive_at > now - silent_s]
 
     @once_only
     def forget_silent(self, older_than_s: float) -> int:
-        self.database.bring_back(instances, instances.c.job == self.job)
+        INSTANCES.bring_back_first(self.database, self.job)
         with self.database.begin() as connection:
-            long_ago = instances.c.alive_at < seconds(connection) - older_than_s
-            return self._forget(
-                connection, select(instances.c.id).where(instances.c.job == self.job, long_ago)
-            )
+            long_ago = seconds(connection) - older_than_s
+            known = INSTANCES.all(connection, self.job)
+            silent = [name for name, instance in known.items() if instance.alive_at < long_ago]
+            self._forget(connection, silent)
+        return len(silent)
 
     @repeatable
     def now_s(self) -> float:
         with self.database.begin(reads=True) as connection:
             return seconds(connection)
 
-    def _add(self, connection: Connection, entered: Instance) -> None:
-        # It is there already where the answer to its commit was lost.
-        values = {"job": self.job, **asdict(entered)}
-        for table in (instances, processes):
-            row = {column.name: values[column.name] for column in table.columns}
-            connection.execute(insert_or_ignore(connection, table), row)
-
-    def _forget(self, connection: Connection, which: Select[tuple[str]]) -> int:
-        """How many there were."""
-        ids = connection.execute(which).scalars().all()
-        connection.execute(delete(confirmed).where(confirmed.c.instance.in_(ids)))
-        connection.execute(delete(processes).where(processes.c.id.in_(ids)))
-        return connection.execute(delete(instances).where(instances.c.id.in_(ids))).rowcount
-
-    def _selected(self, connection: Connection, *conditions: Any) -> list[Instance]:
-        columns = [column for column in instances.columns if column is not instances.c.job]
-        query = (
-            select(*columns, processes.c.sees, processes.c.born)
-            .join(processes, processes.c.id == instances.c.id)
-            .where(instances.c.job == self.job, *conditions)
-        )
-        ordered = query.order_by(instances.c.since, instances.c.id)
-        return [Instance(**row._mapping) for row in connection.execute(ordered)]
+    def _forget(self, connection: Connection, ids: Collection[str]) -> None:
+        CONFIRMED.delete(connection, self.job, *ids)
+        INSTANCES.delete(connection, self.job, *ids)
 
 
 # ── Mapping revisions: which one is the newest, and by which one each writer works ──
 
-_NONE = ""
-_UNKNOWN = "-"
-"""No meaning is this."""
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """`known`: meanings of all revisions that were ever the newest, by digest. `answers`: by pattern; what was compared
+    before an answer's `since` says nothing of it."""
+
+    newest: Newest
+    known: Mapping[str, str]
+    answers: Mapping[str, Answered]
+
+
+REVISIONS = Records[_Registered]("revision", _Registered)
+_WRITER_REVISIONS = Records[str]("writer_revision", str)
 
 
 class SqlRevisions:
@@ -235,8 +210,8 @@ class SqlRevisions:
     def newest_and_standing(self) -> tuple[Newest | None, Standing]:
         """Of one moment: a writer may register a newer revision at any time."""
         with self.database.begin() as connection:
-            newest = self._newest(connection)
-            return newest, self._standing(connection, newest)
+            registered = REVISIONS.get(connection, self.job)
+        return (None if registered is None else registered.newest), self._standing(registered)
 
     def refuse_old(self) -> None:
         """Asked before capture is: to an old mapping new triggers seem stale, and an install would be the wrong advice.
@@ -252,16 +227,17 @@ class SqlRevisions:
 
         Raises: OldRevisionError where it is an old one.
         """
-        with self._alone() as connection:
-            before = self._standing(connection, self._newest(connection))
+        with self._alone() as (connection, registered):
+            before = self._standing(registered)
             if before in ("new", "old"):
                 refuse_third(connection, self.job, self.own)
             if before == "old" and not go_back:
                 raise OldRevisionError(OLD)
-            if before != "newest":
-                self._register(connection, is_first=before == "first")
+            if registered is None or before != "newest":
+                self._register(connection, registered)
             else:
-                self._keep_answers(connection)
+                answers = self._answers(registered, registered.newest.since)
+                REVISIONS.put(connection, self.job, replace(registered, answers=answers))
                 keep_text(connection, self.job, self.own.mapping, self.own.text, NEVER)
         return before
 
@@ -269,23 +245,20 @@ class SqlRevisions:
 
     @repeatable
     def enter(self, writer_: Writer) -> None:
-        with self._alone() as connection:
-            standing = self._standing(connection, self._newest(connection))
-            if standing == "first":
-                self._register(connection, is_first=True)
-            elif standing != "newest":
+        with self._alone() as (connection, registered):
+            if registered is None:
+                registered = self._register(connection, None)
+            elif self._standing(registered) != "newest":
                 raise OldRevisionError(OLD)
-            forgotten = writer_revision.c.writer.not_in(select(writer.c.id))
-            connection.execute(delete(writer_revision).where(forgotten))
-            newest = self._newest(connection)
-            digest = self.own.digest if newest is None else newest.revision.digest
-            row = {"writer": writer_.id, "job": self.job, "digest": digest}
-            connection.execute(insert_or_replace(connection, writer_revision), row)
+            there = set(connection.execute(select(writers.c.id)).scalars())
+            forgotten = _WRITER_REVISIONS.all(connection, self.job).keys() - there
+            _WRITER_REVISIONS.delete(connection, self.job, *forgotten)
+            _WRITER_REVISIONS.put(connection, self.job, registered.newest.revision.digest, writer_.id)
 
     @repeatable
     def leave(self, writer_: Writer) -> None:
         with self.database.begin() as connection:
-            connection.execute(delete(writer_revision).where(writer_revision.c.writer == writer_.id))
+            _WRITER_REVISIONS.delete(connection, self.job, writer_.id)
 
     @repeatable
     def is_old(self) -> bool:
@@ -306,56 +279,43 @@ class SqlRevisions:
 
     # ── the newest ──
 
-    def _standing(self, connection: Connection, newest: Newest | None) -> Standing:
-        if newest is None:
+    def _standing(self, registered: _Registered | None) -> Standing:
+        if registered is None:
             return "first"
-        if newest.revision.is_same(self.own):
+        if registered.newest.revision.is_same(self.own):
             return "newest"
-        table = known_revision
-        same = (table.c.digest == self.own.digest) | (table.c.meaning == (self.own.meaning or _UNKNOWN))
-        known = select(table.c.digest).where(table.c.job == self.job, same)
-        return "old" if connection.execute(known).first() else "new"
+        known = registered.known
+        is_known = self.own.digest in known or (self.own.meaning and self.own.meaning in known.values())
+        return "old" if is_known else "new"
 
-    def _newest(self, connection: Connection) -> Newest | None:
-        return _newest(connection, self.job)
-
-    def _register(self, connection: Connection, *, is_first: bool) -> None:
-        runs = select(func.coalesce(func.max(run.c.id), 0)).where(run.c.job == self.job)
-        values = {
-            "digest": self.own.digest,
-            "mapping": self.own.mapping,
-            "meaning": self.own.meaning or None,
-            "since": 0.0 if is_first else seconds(connection),
-            "runs_before": 0 if is_first else int(connection.execute(runs).scalar_one()),
-            "marked": _marked_text(self.own.marked),
-        }
-        here = newest_revision.c.job == self.job
-        connection.execute(update(newest_revision).where(here).values(**values))
-        row = {"job": self.job, "digest": self.own.digest, "meaning": self.own.meaning or None}
-        connection.execute(insert_or_ignore(connection, known_revision), row)
+    def _register(self, connection: Connection, before: _Registered | None) -> _Registered:
+        """What is registered from now on; what came before runs and answers of a first revision is not known."""
+        since, runs_before = 0.0, 0
+        if before is not None:
+            runs = select(func.coalesce(func.max(run.c.id), 0)).where(run.c.job == self.job)
+            since, runs_before = seconds(connection), int(connection.execute(runs).scalar_one())
+        newest = Newest(replace(self.own, answers={}, text=""), since, runs_before)
+        known = {self.own.digest: self.own.meaning} | ({} if before is None else dict(before.known))
+        registered = _Registered(newest, known, self._answers(before, since))
+        REVISIONS.put(connection, self.job, registered)
         keep_text(connection, self.job, self.own.mapping, self.own.text, None)
-        self._keep_answers(connection)
+        return registered
 
-    def _keep_answers(self, connection: Connection) -> None:
+    def _answers(self, before: _Registered | None, since: float) -> dict[str, Answered]:
         """An answer that is the same stays as old as it is; others are as old as the revision, with which items changed."""
-        before, newest = _answers(connection, self.job), self._newest(connection)
-        since = 0.0 if newest is None else newest.since
-        for pattern, digest in sorted(self.own.answers.items()):
-            if pattern not in before or before[pattern].digest != digest:
-                row = {"job": self.job, "pattern": pattern, "digest": digest, "since": since}
-                connection.execute(insert_or_replace(connection, answer), row)
-        gone = [name for name in before if name not in self.own.answers]
-        connection.execute(delete(answer).where(answer.c.job == self.job, answer.c.pattern.in_(gone)))
+        kept = {} if before is None else before.answers
+        return {
+            pattern: answered
+            if (answered := kept.get(pattern)) is not None and answered.digest == digest
+            else Answered(digest, since)
+            for pattern, digest in self.own.answers.items()
+        }
 
     @contextmanager
-    def _alone(self) -> Iterator[Connection]:
-        """A transaction during which no other writer enters or registers."""
-        own_row = select(newest_revision.c.digest).where(newest_revision.c.job == self.job)
+    def _alone(self) -> Iterator[tuple[Connection, _Registered | None]]:
+        """A transaction during which no other writer enters or registers, and what is registered."""
         with self.database.begin() as connection:
-            row = {"job": self.job, "digest": _NONE, "mapping": _NONE, "since": 0.0, "runs_before": 0}
-            connection.execute(insert_or_ignore(connection, newest_revision), row)
-            connection.execute(own_row.with_for_update()).scalar_one()
-            yield connection
+            yield connection, REVISIONS.lock(connection, self.job)
 
 
 OLD = (
@@ -367,59 +327,29 @@ OLD = (
 
 def newest_of(database: Database, job: str) -> Newest | None:
     """The revision that the job's writers work by; None where none is registered."""
-
-    def read() -> Newest | None:
-        with database.begin(reads=True) as connection:
-            return _newest(connection, job)
-
-    return database.tried(read, twice=True)
+    registered = _registered(database, job)
+    return None if registered is None else registered.newest
 
 
-def answers_of(database: Database, job: str) -> dict[str, Answered]:
+def answers_of(database: Database, job: str) -> Mapping[str, Answered]:
     """By pattern, what its answer is made of by the newest revision."""
+    registered = _registered(database, job)
+    return {} if registered is None else registered.answers
 
-    def read() -> dict[str, Answered]:
+
+def _registered(database: Database, job: str) -> _Registered | None:
+    def read() -> _Registered | None:
         with database.begin(reads=True) as connection:
-            return _answers(connection, job)
+            return REVISIONS.get(connection, job)
 
     return database.tried(read, twice=True)
 
 
 def digests_of(database: Database, job: str) -> dict[str, str]:
     """By the ids of the job's writers, the revisions that they work by."""
-    table = writer_revision
-    query = select(table.c.writer, table.c.digest).where(table.c.job == job)
 
     def read() -> dict[str, str]:
         with database.begin(reads=True) as connection:
-            return {row.writer: row.digest for row in connection.execute(query)}
+            return _WRITER_REVISIONS.all(connection, job)
 
     return database.tried(read, twice=True)
-
-
-def _answers(connection: Connection, job: str) -> dict[str, Answered]:
-    rows = connection.execute(select(answer).where(answer.c.job == job))
-    return {row.pattern: Answered(row.digest, float(row.since)) for row in rows}
-
-
-def _newest(connection: Connection, job: str) -> Newest | None:
-    row = connection.execute(select(newest_revision).where(newest_revision.c.job == job)).first()
-    if row is None or row.digest == _NONE:
-        return None
-    revision = Revision(row.digest, row.mapping, row.meaning or "", marked=_marked(row.marked))
-    return Newest(revision, float(row.since), int(row.runs_before))
-
-
-def _marked_text(marked: Mapping[str, MarkedColumns] | None) -> str | None:
-    if marked is None:
-        return None
-    return json.dumps({table: [columns.held, columns.watched] for table, columns in sorted(marked.items())})
-
-
-def _marked(text: str | None) -> dict[str, MarkedColumns] | None:
-    if text is None:
-        return None
-    return {
-        table: MarkedColumns(tuple(held), None if watched is None else tuple(watched))
-        for table, (held, watched) in json.loads(text).items()
-    }

@@ -24,6 +24,6 @@ def silence(known: Instances | Writers, one: Instance | Writer) -> None:
         known.writers[one.id] = replace(known.writers[one.id], alive_at=alive_at)
     else:
         assert isinstance(known, SqlInstances | SqlWriters)
-        table = schema.instance if isinstance(known, SqlInstances) else schema.writer
+        table = schema.record if isinstance(known, SqlInstances) else schema.writer
         with known.database.begin() as connection:
             connection.execute(update(table).where(table.c.id == one.id).values(alive_at=alive_at))

@@ -10,14 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, update
 
 from migrator.journal.database import TEST_CLOCK
 from migrator.journal.lease import LIFE_S, RunLease
-from migrator.journal.operations import WINDOW_S, SqlProcesses, SqlShares
+from migrator.journal.operations import SHARES, WINDOW_S, SqlProcesses, SqlShares
 from migrator.journal.reverse import SqlStreamJournal
 from migrator.journal.runs import SqlJournal
-from migrator.journal.schema import share as share_table
 from migrator.journal.source_capture import JournalMarks
 from migrator.journal.writers import SqlInstances, SqlWriters
 from migrator.mapping.model.instances import Advance, Instance, ProcessState, ServiceRegistry, Share
@@ -154,9 +152,10 @@ def test_share_of_clock_ahead_leaves_room_after_its_silence(journal: SqlJournal,
         shares.beat(replace(share, parts=1))
     shares.leave("left")
     # Of another host, whose processes cannot be seen here.
-    other = func.replace(share_table.c.holder, socket.gethostname(), "another-host")
     with journal.database.begin() as connection:
-        connection.execute(update(share_table).values(holder=other))
+        for name, kept in SHARES.all(connection, "shop").items():
+            other = kept.holder.replace(socket.gethostname(), "another-host")
+            SHARES.put(connection, "shop", replace(kept, holder=other), name)
     at(0)
     shares.enter([own := Share("own")])
     assert shares.beat(own) == 0

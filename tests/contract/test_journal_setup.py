@@ -45,9 +45,9 @@ def test_journal_is_set_up_once_when_several_processes_open_it(url: str) -> None
 def test_journal_of_another_version_is_refused_and_stays_as_it_is(url: str, version: int) -> None:
     with closing(SqlJournal(url)) as journal, journal.database.begin() as connection:
         connection.execute(update(schema.meta).values(version=version))
-        schema.throttle.drop(connection)
+        schema.record.drop(connection)
     with pins.refused(SettingsError, version=version):
         SqlJournal(url)
     engine = _engine(_url(url))
-    assert not inspect(engine).has_table(schema.throttle.name)
+    assert not inspect(engine).has_table(schema.record.name)
     engine.dispose()

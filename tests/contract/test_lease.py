@@ -7,17 +7,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import Connection
 
 from migrator.journal import schema
 from migrator.journal.database import seconds
-from migrator.journal.lease import LIFE_S, JoinedLease, RunLease, is_doing, runs_as_they_stand
+from migrator.journal.lease import LEASES, LIFE_S, Held, JoinedLease, RunLease, is_doing, runs_as_they_stand
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import RunIdentity, RunKind
 from migrator.runtime.errors import SettingsError, StoppedError
@@ -64,15 +65,21 @@ def test_a_second_run_of_a_job_is_refused(journal: SqlJournal) -> None:
 def left_s(journal: SqlJournal) -> float:
     """How long the lease lasts yet, by the journal's clock."""
     with journal.database.begin() as connection:
-        ends_at = float(connection.execute(select(schema.lease.c.expires_at)).scalar_one())
-        return ends_at - seconds(connection)
+        held = LEASES.get(connection, "shop")
+        assert held is not None
+        return held.alive_at + held.life_s - seconds(connection)
+
+
+def change_held(connection: Connection, change: Callable[[Held], Held]) -> None:
+    held = LEASES.get(connection, "shop")
+    assert held is not None
+    LEASES.put(connection, "shop", change(held))
 
 
 def pass_by(journal: SqlJournal, passed_s: float) -> None:
     """As if so much time had passed by the journal's clock."""
     with journal.database.begin() as connection:
-        earlier = schema.lease.c.expires_at - passed_s
-        connection.execute(update(schema.lease).values(expires_at=earlier))
+        change_held(connection, lambda held: replace(held, alive_at=held.alive_at - passed_s))
 
 
 def test_a_lease_that_ran_out_is_taken_over_and_its_holder_stops(journal: SqlJournal) -> None:
@@ -96,7 +103,7 @@ def test_a_lease_that_ran_out_is_taken_over_and_its_holder_stops(journal: SqlJou
 def test_a_holder_whose_lease_was_taken_over_stops_at_its_next_heartbeat(journal: SqlJournal) -> None:
     with RunLease(journal, "shop", heartbeat_s=0.05) as lease:
         with journal.database.begin() as connection:
-            connection.execute(update(schema.lease).values(holder="another"))
+            change_held(connection, lambda held: replace(held, holder="another"))
         with pins.refused(StoppedError):
             _until(lease.check)
 
@@ -127,7 +134,7 @@ def test_a_lease_that_cannot_be_given_back_hides_no_other_error(journal: SqlJour
     def run() -> None:
         with RunLease(journal, "shop"):
             with journal.database.begin() as connection:
-                schema.lease.drop(connection)
+                schema.record.drop(connection)
             raise ValueError("the run's own")
 
     with pins.refused(ValueError):
@@ -149,8 +156,10 @@ def test_only_a_holder_that_is_known_to_be_dead_loses_its_lease(
 ) -> None:
     with RunLease(journal, "shop"):
         with journal.database.begin() as connection:
-            holder = json.loads(connection.execute(select(schema.lease.c.holder)).scalar_one())
-            connection.execute(update(schema.lease).values(holder=json.dumps({**holder, **differs})))
+            change_held(
+                connection,
+                lambda held: replace(held, holder=json.dumps({**json.loads(held.holder), **differs})),
+            )
         if dead:
             with RunLease(journal, "shop"):
                 pass

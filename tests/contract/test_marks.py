@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import delete, update
 
 from migrator.journal.database import TEST_CLOCK, Database
-from migrator.journal.schema import source_capture, source_mark
-from migrator.journal.source_capture import JournalMarks, JournalTickets
+from migrator.journal.schema import record, source_mark
+from migrator.journal.source_capture import COUNTERS, Counter, JournalMarks, JournalTickets
 from migrator.mapping.model.live import (
     TICKETS_AN_EPOCH,
     Image,
@@ -89,7 +89,7 @@ def _journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
         yield made
     finally:
         with made.begin() as connection:
-            for table in (source_mark, source_capture):
+            for table in (source_mark, record):
                 connection.execute(delete(table))
         made.close()
 
@@ -397,7 +397,7 @@ def test_a_capture_of_another_version_in_a_journal_draws_no_ticket(database: Dat
     tickets = JournalTickets(database, "shop")
     tickets.install()
     with database.begin() as connection:
-        connection.execute(update(source_capture).values(version=99))
+        COUNTERS.put(connection, "shop", Counter("installed", version=99))
     with pins.refused(SourceError):
         tickets.draw()
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.journal import schema
 from migrator.journal.operations import MINUTES_KEPT_S, SqlProcesses
 from migrator.journal.runs import SqlJournal
+from migrator.journal.schema import record
 from migrator.mapping.model.instances import AS_SET, Advance, ProcessState
 
 STATE = ProcessState(
@@ -24,8 +24,7 @@ def journal(request: pytest.FixtureRequest) -> Iterator[SqlJournal]:
     with closing(SqlJournal(url)) as made:
         yield made
         with made.database.begin() as connection:
-            for table in (schema.process, schema.failure, schema.throttle, schema.progress):
-                connection.execute(table.delete())
+            connection.execute(record.delete())
 
 
 def test_a_process_is_known_as_it_last_said_and_by_the_journal_s_clock(journal: SqlJournal) -> None:
@@ -74,6 +73,7 @@ def test_what_a_process_wrote_is_kept_by_the_minute(journal: SqlJournal) -> None
     assert first.since - 60 < last.begun_at <= first.since + 120
     assert SqlProcesses(journal.database, "other").minutes(0) == []
     with journal.database.begin() as connection:
-        connection.execute(schema.progress.update().values(begun_at=last.begun_at - MINUTES_KEPT_S - 120))
+        old = record.update().where(record.c.kind == "progress")
+        connection.execute(old.values(alive_at=last.begun_at - MINUTES_KEPT_S - 120))
     processes.beat(STATE, Advance())
     assert [minute.process == first.id for minute in processes.minutes(0)] == [False]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from sqlalchemy import update
+from dataclasses import replace
 
-from migrator.journal.operations import WINDOW_S, SqlShares
+import pytest
+
+from migrator.journal.operations import SHARES, WINDOW_S, SqlShares
 from migrator.journal.runs import SqlJournal
-from migrator.journal.schema import share
 from migrator.mapping.model.instances import Share
 
 SILENT_S = 30.0
@@ -21,12 +21,10 @@ def shares(journal: SqlJournal) -> SqlShares:
 def pass_by(journal: SqlJournal, seconds: float, *ids: str) -> None:
     """As if so much time had passed, for these or for all."""
     with journal.database.begin() as connection:
-        later = update(share).values(
-            since=share.c.since - seconds,
-            left_at=share.c.left_at - seconds,
-            alive_at=share.c.alive_at - seconds,
-        )
-        connection.execute(later.where(share.c.id.in_(ids)) if ids else later)
+        for name, kept in SHARES.all(connection, "shop").items():
+            if not ids or name in ids:
+                earlier = replace(kept, since=kept.since - seconds, alive_at=kept.alive_at - seconds)
+                SHARES.put(connection, "shop", earlier, name)
 
 
 def test_one_alone_takes_all_at_once(shares: SqlShares) -> None:
@@ -77,9 +75,9 @@ def test_one_that_is_known_to_be_dead_counts_as_if_it_had_left_and_a_silent_one_
     for name in ("a", "dead", "silent"):
         shares.beat(Share(name))
     with journal.database.begin() as connection:
-        row = connection.execute(share.select().where(share.c.id == "dead")).one()
-        holder = row.holder.replace('"born": "', '"born": "no')
-        connection.execute(update(share).where(share.c.id == "dead").values(holder=holder))
+        kept = SHARES.all(connection, "shop")["dead"]
+        holder = kept.holder.replace('"born": "', '"born": "no')
+        SHARES.put(connection, "shop", replace(kept, holder=holder), "dead")
     assert shares.beat(Share("a", 3)) == 3
     pass_by(journal, WINDOW_S + 1, "dead", "silent")
     assert shares.beat(Share("a", 3)) == 2

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import Connection, update
 
 from migrator.journal.database import Database
-from migrator.journal.reverse import SqlStreamJournal
+from migrator.journal.reverse import READERS, STREAMS, SqlStreamJournal
 from migrator.journal.runs import SqlJournal
-from migrator.journal.schema import stream, stream_reader, stream_shard
+from migrator.journal.schema import stream_shard
 from migrator.mapping.model.shards import Checkpoint, Shard, StreamJournal
 from tests.fakes.stream_journal import FakeStreamJournal
 
@@ -39,9 +39,8 @@ def let_leases_lapse(checkpoints: StreamJournal, owner: str) -> None:
         return
     assert isinstance(checkpoints, SqlStreamJournal)
     with checkpoints.database.begin() as connection:
-        connection.execute(
-            update(stream_reader).where(stream_reader.c.owner == owner).values(alive_until=before)
-        )
+        reader = READERS.all(connection, "shop")[owner]
+        READERS.put(connection, "shop", replace(reader, alive_at=before - reader.lease_s), owner)
         connection.execute(
             update(stream_shard).where(stream_shard.c.owner == owner).values(leased_until=before)
         )
@@ -58,7 +57,9 @@ def let_pass(checkpoints: StreamJournal, seconds: float) -> None:
         return
     assert isinstance(checkpoints, SqlStreamJournal)
     with checkpoints.database.begin() as connection:
-        connection.execute(update(stream).values(listed_at=stream.c.listed_at - seconds))
+        stream = STREAMS.get(connection, "shop", "Shop")
+        assert stream is not None
+        STREAMS.put(connection, "shop", replace(stream, listed_at=stream.listed_at - seconds), "Shop")
         connection.execute(update(stream_shard).values(passed_at=stream_shard.c.passed_at - seconds))
 
 

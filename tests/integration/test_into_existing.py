@@ -99,8 +99,10 @@ def test_a_relay_that_began_before_the_first_backfill_is_no_stranger(
     put_items(shop.store(), [control | {"_tk": 0}])
     with closing(sqlite3.connect(tmp_path / ".migrator" / "shop.db")) as journal:
         journal.execute("DELETE FROM migrator_run")
-        journal.execute("UPDATE migrator_reached_ticket SET ticket = 0")
-        journal.execute("UPDATE migrator_seen_table SET ticket = 0")
+        journal.execute("UPDATE migrator_record SET value = '0' WHERE kind = 'reached_ticket'")
+        journal.execute(
+            "UPDATE migrator_record SET value = json_set(value, '$.ticket', 0) WHERE kind = 'seen_table'"
+        )
         journal.commit()
     shop.done("backfill", job)
     shop.done("verify", job)

@@ -10,10 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import update
-
-from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import INSTANCES
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.model.evidence import OFF, Move, Side, State, Window
 from migrator.mapping.model.instances import Instance
@@ -114,9 +112,9 @@ def dead(shop: Project, silent_s: float = 60) -> Instance:
     """A reader that was killed: silent for longer than anything of it can last."""
     with desk_of(shop) as session:
         one = reader(session, shop, "killed")
-        old = update(schema.instance).where(schema.instance.c.id == one.id)
+        old = replace(one, since=one.since - silent_s, alive_at=one.alive_at - silent_s)
         with session.journal.database.begin() as connection:
-            connection.execute(old.values(since=one.since - silent_s, alive_at=one.alive_at - silent_s))
+            INSTANCES.put(connection, session.instances.job, old, one.id)
     return one
 
 

@@ -184,7 +184,9 @@ def living_writer(shop: Project) -> Iterator[None]:
             write("UPDATE migrator_writer SET alive_at = ?", time.time() + RIPE_S)
 
     with closing(sqlite3.connect(file)) as database:
-        (table,) = database.execute("SELECT DISTINCT table_id FROM migrator_reached_ticket").fetchone()
+        (table,) = database.execute(
+            "SELECT scope FROM migrator_record WHERE kind = 'reached_ticket'"
+        ).fetchone()
     columns = "(id, table_id, kind, since, alive_at, fenced)"
     insert = f"INSERT INTO migrator_writer {columns} VALUES ('w1', ?, 'relay', ?, ?, 0)"
     write(insert, table, time.time() - 100, time.time() + RIPE_S)

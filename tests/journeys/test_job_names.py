@@ -77,7 +77,7 @@ def test_another_job_of_one_name_moves_nothing(
 def test_nothing_is_kept_of_a_job_that_is_refused(production: Project) -> None:
     """A journal of an older version knows the tables that were written, and no source."""
     with closing(sqlite3.connect(Path(production.environment["MIGRATOR_HOME"]) / "shop.db")) as journal:
-        journal.execute("DELETE FROM migrator_job_name")
+        journal.execute("DELETE FROM migrator_record WHERE kind = 'job_name'")
         journal.commit()
     assert (
         production.run("status", staging(production, lambda text: other_source(other_table(text)))).code == 2

@@ -5,6 +5,7 @@ Bounds are upper ones, which hold on any machine: on a slow one less is spent.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import struct
@@ -50,7 +51,8 @@ def claiming(made: Project) -> set[str]:
 
 
 def shares(made: Project) -> set[str]:
-    return {str(row[0]) for row in in_journal(made, "SELECT id FROM migrator_share WHERE left_at IS NULL")}
+    kept = in_journal(made, "SELECT id, value FROM migrator_record WHERE kind = 'share' AND id <> ''")
+    return {str(name) for name, value in kept if not json.loads(str(value))["has_left"]}
 
 
 def ended_well(process: subprocess.Popen[str]) -> str:

@@ -65,7 +65,7 @@ def test_a_restored_source_is_refused_though_the_journal_is_lost(race: Race) -> 
     changed(race)
     restore(race)
     with race.shop.journal.database.begin() as connection:
-        connection.exec_driver_sql("DELETE FROM migrator_reached_ticket")
+        connection.exec_driver_sql("DELETE FROM migrator_record WHERE kind = 'reached_ticket'")
     refused = race.command("relay", "--once")
     assert (refused.code, pins.said(refused.err, "restored")) == (2, True)
     race.raise_epoch()
@@ -100,7 +100,7 @@ def test_a_write_refused_by_a_ticket_that_was_never_drawn_tells_of_a_restore(rac
     restore(race)
     put_items(race.target.store, [{**item, "_tk": 1} for item in race.whole() if item["PK"] == "_migrator"])
     with race.shop.journal.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE migrator_reached_ticket SET ticket = 1")
+        connection.exec_driver_sql("UPDATE migrator_record SET value = '1' WHERE kind = 'reached_ticket'")
     race.sql("UPDATE users SET name = 'After' WHERE id = 1")
     before, relay = race.live(), race.relay(lease_s=0, wait_s=0)
     for _ in range(3):

@@ -61,8 +61,7 @@ def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> N
     run = journal.start_run(RunIdentity("backfill", "shop", "t", "r"))
     new = (
         schema.writer,
-        schema.reached_ticket,
-        schema.fast_path,
+        schema.record,
         schema.key_request,
         schema.open_finding,
         schema.remembered_key,

@@ -12,7 +12,6 @@ import migrator.journal as room
 BY_THEMSELVES = {
     "RunLease.__exit__": "a lease that is not given back runs out by itself",
     "RunLease._acquire": "a caller is told of its holder at once",
-    "RunLease._bring_back": "tried again by its caller",
     "RunLease._renew": "a thread tries it again, for as long as the lease lasts",
     "SqlJournal.probe": "the doctor does not wait",
     "SqlJournal.unwritable": "status does not wait",

@@ -1,0 +1,117 @@
+"""Small records of the journal: one table for all kinds, each value as JSON of its type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, select
+
+from migrator.journal.database import Database, bring_back, insert_or_ignore, insert_or_replace, seconds
+from migrator.journal.schema import record
+from migrator.runtime.errors import SettingsError
+
+Value = TypeVar("Value")
+_NOTHING = "null"
+"""The value of a record that is there to be locked only."""
+
+
+@dataclass(frozen=True)
+class Records(Generic[Value]):
+    """Records of one kind, by scope (a job, or a table's id) and id. Each method is part of a transaction.
+
+    `form`: the type of the values, anything that pydantic reads. `time`: the field that the column `alive_at` repeats.
+    """
+
+    kind: str
+    form: Any
+    time: str = "alive_at"
+
+    def get(self, connection: Connection, scope: str, id: str = "") -> Value | None:
+        row = connection.execute(self._one(scope, id)).first()
+        return None if row is None else self._value(scope, row)
+
+    def lock(self, connection: Connection, scope: str, id: str = "") -> Value | None:
+        """The value, which no other transaction locks or changes until this one ends; also if there is none."""
+        locked = self._one(scope, id).with_for_update()
+        # A record that another transaction deletes meanwhile is not found: it is made again, and locked.
+        while (row := connection.execute(locked).first()) is None:
+            nothing = {"scope": scope, "kind": self.kind, "id": id, "value": _NOTHING, "alive_at": 0.0}
+            connection.execute(insert_or_ignore(connection, record), nothing)
+        return self._value(scope, row)
+
+    def all(self, connection: Connection, scope: str, since: float | None = None) -> dict[str, Value]:
+        """By id. `since`: only those whose time is not before it."""
+        query = self._of(scope).order_by(record.c.id)
+        rows = connection.execute(query if since is None else query.where(record.c.alive_at >= since))
+        values = ((row.id, self._value(scope, row)) for row in rows)
+        return {id: value for id, value in values if value is not None}
+
+    def put(self, connection: Connection, scope: str, value: Value, id: str = "") -> None:
+        connection.execute(insert_or_replace(connection, record), self._row(scope, id, value))
+
+    def add(self, connection: Connection, scope: str, value: Value, id: str = "") -> None:
+        """Like put(), but a record that is there already stays as it is."""
+        connection.execute(insert_or_ignore(connection, record), self._row(scope, id, value))
+
+    def delete(self, connection: Connection, scope: str, *ids: str) -> None:
+        # One by one, in one order, so that no deadlock comes of it.
+        one = delete(record).where(*self._here(scope), record.c.id == bindparam("of_id"))
+        if ids:
+            connection.execute(one, [{"of_id": id} for id in sorted(ids)])
+
+    def forget(self, connection: Connection, scope: str, before: float) -> None:
+        """Delete those whose time is before this one."""
+        # A record that is there to be locked has no time, and stays.
+        old = (record.c.alive_at > 0.0, record.c.alive_at < before)
+        connection.execute(delete(record).where(*self._here(scope), *old))
+
+    def bring_back(self, connection: Connection, scope: str) -> None:
+        """Bring back heartbeats later than now, by the clock of another host. See `database.bring_back`."""
+        bring_back(connection, record.c.alive_at, seconds(connection), *self._here(scope))
+
+    def bring_back_first(self, database: Database, scope: str) -> None:
+        """The same in a transaction of its own, before one that only reads or may fail."""
+        database.bring_back(record, and_(*self._here(scope)))
+
+    # ── rows ──
+
+    def _here(self, scope: str) -> tuple[Any, ...]:
+        return (record.c.scope == scope, record.c.kind == self.kind)
+
+    def _of(self, scope: str) -> Select[tuple[str, str, float]]:
+        return select(record.c.id, record.c.value, record.c.alive_at).where(*self._here(scope))
+
+    def _one(self, scope: str, id: str) -> Select[tuple[str, str, float]]:
+        return self._of(scope).where(record.c.id == id)
+
+    def _row(self, scope: str, id: str, value: Value) -> Mapping[str, Any]:
+        text = self._codec.dump_json(value).decode()
+        time = float(getattr(value, self.time, 0.0))
+        return {"scope": scope, "kind": self.kind, "id": id, "value": text, "alive_at": time}
+
+    def _value(self, scope: str, row: Row[tuple[str, str, float]]) -> Value | None:
+        """Raises: SettingsError for a text that is not of this kind."""
+        if row.value == _NOTHING:
+            return None
+        try:
+            value: Any = self._codec.validate_json(row.value)
+        except ValidationError:
+            what = f"the journal's record {self.kind} '{row.id}' of '{scope}' cannot be read"
+            raise SettingsError(
+                f"{what}; was it edited, or written by a newer migrator? Restore migrator_record from a backup, or"
+                " install the migrator that wrote it"
+            ) from None
+        if hasattr(value, "alive_at"):
+            # A heartbeat is brought back in its column alone.
+            began = {"since": min(value.since, row.alive_at)} if hasattr(value, "since") else {}
+            value = replace(value, alive_at=row.alive_at, **began)
+        kept: Value = value
+        return kept
+
+    @cached_property
+    def _codec(self) -> TypeAdapter[Value]:
+        return TypeAdapter(self.form)
