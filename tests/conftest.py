@@ -24,6 +24,7 @@ from tests.support_pooler import pooler
 Part = TypeVar("Part")
 _MARKER_OF_FIXTURE = {
     "postgres_url": "postgres",
+    "log_server": "postgres",
     "mysql_url": "mysql",
     "chinook_dir": "chinook",
     "dynamodb_url": "dynamodb",
