@@ -363,6 +363,25 @@ def test_a_table_that_the_mapping_reads_later(live: LogShop) -> None:
     live.verify()
 
 
+def test_generated_columns_are_followed_though_the_log_leaves_them_out(live: LogShop) -> None:
+    """PostgreSQL has virtual ones from 18 on."""
+    kinds = ["STORED", *(["VIRTUAL"] if live.rows("SHOW server_version_num")[0][0] >= "180000" else [])]
+    made = [f"{kind.lower()} integer GENERATED ALWAYS AS (n * 2) {kind}" for kind in kinds]
+    live.sql(f"CREATE TABLE sum (id integer PRIMARY KEY, n integer, {', '.join(made)})")
+    live.sql("INSERT INTO sum SELECT n, n FROM generate_series(1, 5) n")
+    mapping = live.project.folder / "mapping.yaml"
+    mapping.write_text(mapping.read_text() + "  sum: {items: {Sum: {key: ['S#{id}', META], keep: all}}}\n")
+    live.install()
+    live.project.done("backfill", live.job)
+    live.sql(
+        "UPDATE sum SET n = 7 WHERE id = 1", "DELETE FROM sum WHERE id = 2", "INSERT INTO sum VALUES (9, 9)"
+    )
+    live.relay()
+    live.verify()
+    items = {item["id"]: item for item in live.project.items() if item["type"] == "Sum"}
+    assert {items[1][kind.lower()] for kind in kinds} == {14}
+
+
 def test_counts_for_evidence_hold_what_is_not_copied_yet(live: LogShop) -> None:
     live.sql("UPDATE customer SET name = 'unread' WHERE id = 1")
     with open_reader(live) as (writing, reader):

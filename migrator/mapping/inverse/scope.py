@@ -126,7 +126,7 @@ def _takes_null(ref: Ref) -> bool:
 
 def _declared(table: TableFacts, parent: TableFacts, on: Sequence[tuple[str, str]]) -> ForeignKey | None:
     """The foreign key of the table that pairs these real columns: the source sees to it that there is such a parent."""
-    for key in table.foreign_keys:
+    for key in (one for one in table.foreign_keys if one.proved):
         ours = [column.real for name in key.columns if (column := table.column(name))]
         theirs = [column.real for name in key.referred if (column := parent.column(name))]
         if key.table == parent.name and set(zip(ours, theirs, strict=False)) == set(on):

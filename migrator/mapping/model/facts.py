@@ -100,12 +100,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """`deferrable`: a transaction may break it until it commits."""
+    """`deferrable`: a transaction may break it until it commits. `proved`: it holds for each row, and not for new ones alone."""
 
     columns: tuple[str, ...]
     table: str
     referred: tuple[str, ...]
     deferrable: bool = field(default=False, compare=False)
+    proved: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,9 @@ class _Schema:
             ]
             if ours and len(ours) == len(theirs) and None not in ours + theirs:
                 columns, referred = (tuple(filter(None, names)) for names in (ours, theirs))
-                deferrable = bool(key.get("options", {}).get("deferrable"))
-                yield ForeignKey(columns, f"{other.prefix}{table}", referred, deferrable)
+                options = key.get("options", {})
+                deferrable, proved = bool(options.get("deferrable")), options.get("proved", True)
+                yield ForeignKey(columns, f"{other.prefix}{table}", referred, deferrable, proved)
 
     def _columns(self, table: str) -> list[str]:
         return [column.real for column in self.reflected.columns.get(table, ())]

@@ -210,7 +210,8 @@ def _directed(scope: Scope, names: Sequence[str], ends_of: Sequence[dict[str, st
         columns = {column for _, column in on}
         if len(columns) == len(on) and any(set(key) == columns for key in scope.tables[parent].proved):
             declared = any(
-                key.table == scope.tables[parent].name
+                key.proved
+                and key.table == scope.tables[parent].name
                 and set(zip(key.columns, key.referred, strict=True)) == set(on)
                 for key in scope.tables[child].foreign_keys
             )

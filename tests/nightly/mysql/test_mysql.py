@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.questions import row_key
 from migrator.runtime.server_errors import denial
 from migrator.source.engines.connect import source_url
 from migrator.source.engines.mysql.capture import cascades
@@ -21,6 +22,7 @@ from tests.journeys.command import Project, project
 from tests.nightly.vectors import assert_its_text_is_what_check_says
 from tests.support_capture import captured, capturing
 from tests.support_mysql import connect, mysql_version, run_script
+from tests.support_source import plan_of
 
 HEAD = "mapping: 1\ntable: {name: Chain, key: [PK, SK], type: type, ttl: expiresAt}\nentities:\n"
 
@@ -114,6 +116,20 @@ def test_a_cascade_is_seen_with_the_keys_that_are_not_of_innodb(mysql_database: 
 # ── tables ──
 
 
+@pytest.mark.parametrize("form", ["TRADITIONAL", "JSON", "TREE"])
+def test_a_plan_is_read_in_whatever_form_the_server_explains(mysql_database: str, form: str) -> None:
+    """explain_format, which is TREE where nobody sets it."""
+    script = (
+        "CREATE TABLE t (id int PRIMARY KEY, a int); INSERT INTO t VALUES (1, 1), (2, 2); ANALYZE TABLE t"
+    )
+    url = f"{mysql_database}?init_command=SET%20explain_format%3D{form}"
+    run_script(mysql_database, script)
+    with closing(SqlSource(source_url(url))) as source:
+        assert source.query("SELECT @@explain_format", {}) == [(form,)]
+        (found,) = source.explain(plan_of(source.facts().tables["t"]), 100)
+    assert "table=root" in found.lines[0]
+
+
 def test_a_key_that_the_server_makes_itself_is_a_key(mysql_database: str) -> None:
     """Generated invisible primary keys; a replica, or a setting, may hide them from the catalogue."""
     script = "SET sql_generate_invisible_primary_key = ON; CREATE TABLE t (a int); INSERT INTO t VALUES (7)"
@@ -189,6 +205,14 @@ def test_a_transaction_of_two_phases_leaves_its_mark_at_its_commit(mysql_databas
         assert len(shop.left()) == 1
 
 
+def test_a_key_that_the_server_hides_is_not_made_up(mysql_database: str) -> None:
+    """show_gipk_in_create_table_and_information_schema."""
+    run_script(mysql_database, "SET sql_generate_invisible_primary_key = ON; CREATE TABLE t (a int)")
+    hiding = "init_command=SET%20show_gipk_in_create_table_and_information_schema%3DOFF"
+    (table,) = facts_of(f"{mysql_database}?{hiding}", "SELECT 1").values()
+    assert (row_key(table), [column.name for column in table.columns]) == ((), ["a"])
+
+
 # ── users ──
 
 
@@ -202,6 +226,18 @@ def user(mysql_database: str) -> Iterator[tuple[str, str]]:
     )
     yield name, urlunsplit(parts._replace(netloc=f"{name}:x@{parts.hostname}:{parts.port}"))
     run_script(mysql_database, f"DROP USER {name}")
+
+
+def test_the_newer_passwords_let_in_without_tls(mysql_database: str, user: tuple[str, str]) -> None:
+    """caching_sha2_password: a first log-in is encrypted with the server's RSA key, later ones are by its cache."""
+    name, url = user
+    run_script(mysql_database, f"GRANT SELECT ON {urlsplit(mysql_database).path[1:]}.* TO {name}")
+    asked = f"SELECT plugin FROM mysql.user WHERE user = '{name}'"
+    with closing(SqlSource(source_url(mysql_database))) as source:
+        assert source.query(asked, {}) == [("caching_sha2_password",)]
+    for _ in range(2):
+        with closing(SqlSource(source_url(url))) as source:
+            assert list(source.facts().tables) == ["t"]
 
 
 def test_a_right_by_a_role_is_a_right(mysql_database: str, user: tuple[str, str]) -> None:

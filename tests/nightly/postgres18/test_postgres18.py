@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
+from migrator.source.engines.connect import source_url
+from migrator.source.reader import SqlSource
 from tests.journeys.command import Project, project
+from tests.journeys.test_rows_come_back import emptied, filled, made_direct, rows
 from tests.support_services import postgres_version
 
 MAPPING = """\
@@ -18,6 +22,7 @@ table: {{name: New, key: [PK, SK], type: type, ttl: expiresAt}}
 entities:
   t: {{items: {{T: {{key: [{key}, M], {kept}}}}}}}
 """
+PARENTS = {"up": '"U#{id}"', "spell": '"S#{id}#{valid}"'}
 
 
 def test_the_version_is_the_one_that_is_documented(postgres_url: str) -> None:
@@ -67,7 +72,7 @@ def test_a_virtual_generated_column_is_followed(
 
 
 def test_a_key_over_time_is_a_key(postgres_database: str, tmp_path: Path, dynamodb_url: str) -> None:
-    """PRIMARY KEY (…, … WITHOUT OVERLAPS), and a foreign key with PERIOD."""
+    """PRIMARY KEY (…, … WITHOUT OVERLAPS)."""
     made = moved(
         *(tmp_path, postgres_database, dynamodb_url, "T#{id}#{valid}"),
         "CREATE EXTENSION btree_gist",
@@ -83,19 +88,75 @@ def test_a_key_over_time_is_a_key(postgres_database: str, tmp_path: Path, dynamo
     is_followed(made)
 
 
-def test_what_a_constraint_does_not_enforce_is_not_taken_as_proven(
+def test_a_constraint_that_does_not_hold_for_every_row_proves_nothing(postgres_database: str) -> None:
+    """NOT ENFORCED; a PERIOD, which a parent's covers and does not equal; NOT NULL for new rows alone."""
+    run(
+        postgres_database,
+        "CREATE EXTENSION btree_gist",
+        "CREATE TABLE up (id integer PRIMARY KEY)",
+        "CREATE TABLE spell (id integer, valid daterange, PRIMARY KEY (id, valid WITHOUT OVERLAPS))",
+        "CREATE TABLE t (id integer PRIMARY KEY, a integer REFERENCES up NOT ENFORCED, b integer, valid daterange,"
+        " c integer NOT NULL REFERENCES up, FOREIGN KEY (b, PERIOD valid) REFERENCES spell (id, PERIOD valid))",
+        "ALTER TABLE t ADD CONSTRAINT b NOT NULL b NOT VALID",
+    )
+    with closing(SqlSource(source_url(postgres_database))) as source:
+        table = source.facts().tables["t"]
+    assert [key.columns for key in table.foreign_keys] == [("c",)]
+    assert [column.name for column in table.columns if not column.nullable] == ["id", "c"]
+
+
+def test_rows_without_the_parent_that_nothing_enforces_are_followed_and_come_back(
     postgres_database: str, tmp_path: Path, dynamodb_url: str
 ) -> None:
-    """A foreign key that is NOT ENFORCED may have no parent."""
-    made = moved(
-        *(tmp_path, postgres_database, dynamodb_url, "T#{id}"),
+    """Of a key that is NOT ENFORCED, and of one with PERIOD; named by uuidv7."""
+    run(
+        postgres_database,
+        "CREATE EXTENSION btree_gist",
         "CREATE TABLE up (id integer PRIMARY KEY)",
-        "CREATE TABLE t (id uuid DEFAULT uuidv7() PRIMARY KEY, up integer REFERENCES up NOT ENFORCED,"
-        " a integer CHECK (a > 0) NOT ENFORCED)",
+        "CREATE TABLE spell (id integer, valid daterange, PRIMARY KEY (id, valid WITHOUT OVERLAPS))",
+        "INSERT INTO spell VALUES (1, '[2026-01-01,2027-01-01)')",
+        "CREATE TABLE t (id uuid DEFAULT uuidv7() PRIMARY KEY, up integer NOT NULL REFERENCES up NOT ENFORCED,"
+        " a integer CHECK (a > 0) NOT ENFORCED, b integer NOT NULL DEFAULT 1, valid daterange NOT NULL DEFAULT '[2026-02-01,2026-03-01)',"
+        " FOREIGN KEY (b, PERIOD valid) REFERENCES spell (id, PERIOD valid))",
         "INSERT INTO t (up, a) VALUES (7, -1), (8, 1)",
     )
+    parents = "".join(
+        f"  {one}: {{items: {{{one.title()}: {{key: [{key}, M], keep: all}}}}}}\n"
+        for one, key in PARENTS.items()
+    )
+    (tmp_path / "new.yaml").write_text(MAPPING.format(key='"T#{id}"', kept="keep: all") + parents)
+    made = filled(tmp_path, tmp_path / "new.yaml", postgres_database, dynamodb_url)
     run(postgres_database, "INSERT INTO t (up, a) VALUES (9, -2)", "UPDATE t SET a = -3 WHERE up = 7")
     is_followed(made)
+    before = rows(made, ["t"])
+    made_direct(made)
+    made.done("reverse", "start", str(made.job), "--once", "--settle", "0s")
+    emptied(made, ["t"])
+    made.done("reverse", "verify", str(made.job), "--repair", "--settle", "0s")
+    assert rows(made, ["t"]) == before
+
+
+def test_statistics_of_a_parent_alone_are_no_count_of_its_rows(postgres_database: str) -> None:
+    """ANALYZE ONLY, and statistics that a restore brought."""
+    run(
+        postgres_database,
+        "CREATE TABLE t (id integer, day integer, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
+        "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (50)",
+        "CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (50) TO (100)",
+        "INSERT INTO t SELECT n, n % 100 FROM generate_series(1, 1000) n",
+        "ANALYZE ONLY t",
+    )
+    with closing(SqlSource(source_url(postgres_database))) as source:
+        table = source.facts().tables["t"]
+        assert source.rows_seen(table).at_least is None
+        run(
+            postgres_database,
+            "SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 't', 'reltuples', 9e9::real)",
+        )
+        assert source.rows_seen(table).at_least is None
+        run(postgres_database, "ANALYZE t")
+        seen = source.rows_seen(table)
+    assert (seen.at_least, seen.rows) == (750, 1000)
 
 
 def test_what_returning_gives_of_old_and_new_leaves_its_mark(

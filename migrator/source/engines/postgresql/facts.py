@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Inspector
+from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from sqlalchemy.engine.reflection import ObjectKind
 
 from migrator.mapping.model.facts import Column
@@ -17,11 +18,13 @@ from migrator.source.engines.postgresql.types import Types
 _OF_EXTENSION = """EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e'
             AND d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass)"""
 
-# NOT NULL on a foreign table is not enforced. A partition's rows are its parent's rows too, and are read there.
+# NOT NULL on a foreign table is not enforced, and one that is NOT VALID has not been for all rows: PostgreSQL 18 has such.
+# A partition's rows are its parent's rows too, and are read there.
 # SQLAlchemy's inspector omits the length and scale of a domain's type, and does not know many types.
 _COLUMNS = sa.text(f"""
     SELECT c.relname AS table_name, a.attname AS name, a.attnum AS number, a.atttypid AS type, a.atttypmod AS modifier,
-        NOT ((a.attnotnull OR t.typnotnull) AND c.relkind IN ('r', 'p')) AS nullable,
+        NOT ((a.attnotnull OR t.typnotnull) AND c.relkind IN ('r', 'p')) OR EXISTS (SELECT FROM pg_catalog.pg_constraint k
+            WHERE k.conrelid = c.oid AND k.contype = 'n' AND k.conkey = ARRAY[a.attnum] AND NOT k.convalidated) AS nullable,
         pg_catalog.format_type(a.atttypid, a.atttypmod) AS declared, a.attcollation AS collation,
         a.attgenerated <> '' AS computed, a.attgenerated = 'v' AS virtual,
         CASE WHEN a.attgenerated <> '' THEN (SELECT pg_catalog.pg_get_expr(x.adbin, x.adrelid)
@@ -62,6 +65,17 @@ _INDEXES = sa.text("""
     WHERE i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
 """)
 
+# Without those that the server does not enforce, and those of a PERIOD, which covers another one and need not be equal to it.
+# PostgreSQL 18 has both.
+_FOREIGN_KEYS = sa.text("""
+    SELECT c.relname AS table_name, k.conname AS name, k.convalidated AS proved
+    FROM pg_catalog.pg_constraint k
+    JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
+    WHERE k.contype = 'f' AND COALESCE(to_jsonb(k) ->> 'conenforced', 'true') = 'true'
+        AND COALESCE(to_jsonb(k) ->> 'conperiod', 'false') = 'false'
+""")
+
 
 def reflected(connection: Connection, schema: str | None) -> Reflected:
     """Tables and views of a schema (None: the default one)."""
@@ -75,7 +89,7 @@ def reflected(connection: Connection, schema: str | None) -> Reflected:
         {name: columns_by_table[name] for name in the_users(columns_by_table)},
         keys,
         unique,
-        foreign_keys_of(inspector, schema),
+        _foreign_keys(connection, inspector, schema),
         doubts=doubts(connection, schema),
         left_out=_left_out(connection, schema),
     )
@@ -116,6 +130,19 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             virtual=row.expression if row.virtual else "",
         )
         by_table.setdefault(row.table_name, []).append(column)
+    return by_table
+
+
+def _foreign_keys(
+    connection: Connection, inspector: Inspector, schema: str | None
+) -> dict[str, list[ReflectedForeignKeyConstraint]]:
+    """Per table, its foreign keys; one that is NOT VALID is not proved."""
+    proved = {row[:2]: row.proved for row in connection.execute(_FOREIGN_KEYS, {"schema": schema})}
+    by_table = foreign_keys_of(inspector, schema)
+    for table, keys in by_table.items():
+        keys[:] = [key for key in keys if (table, key["name"]) in proved]
+        for key in keys:
+            key["options"]["proved"] = proved[table, key["name"]]
     return by_table
 
 

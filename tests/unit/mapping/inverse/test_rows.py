@@ -300,6 +300,12 @@ def test_children_in_a_list_come_back_with_the_link_of_their_parent() -> None:
     ]
 
 
+def test_children_that_may_have_no_parent_do_not_come_back() -> None:
+    keys = tuple(replace(key, proved=False) for key in C.foreign_keys)
+    _, inverse = made(EACH.format("k: k, v: v"), LIST, heart.facts(T, P, replace(C, foreign_keys=keys)))
+    assert [one.table for one in inverse.tables if one.table == "c"] == []
+
+
 def test_a_column_that_the_list_leaves_out_is_lost_and_may_be_added_there() -> None:
     _, inverse = made(EACH.format("k: k"), LIST)
     assert (cause(inverse, "v", "c"), verdict(inverse, "c").mend) == ("absent", "v: v")

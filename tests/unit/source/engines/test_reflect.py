@@ -197,6 +197,14 @@ def test_chinook_in_sqlite_is_understood(chinook_sqlite: Path) -> None:
     check_chinook(facts_of(str(chinook_sqlite)))
 
 
+def test_a_key_that_postgresql_has_not_checked_for_all_rows_is_not_proved(postgres_database: str) -> None:
+    script = """CREATE TABLE up (id integer PRIMARY KEY);
+        CREATE TABLE t (id integer PRIMARY KEY, a integer REFERENCES up, b integer);
+        ALTER TABLE t ADD FOREIGN KEY (b) REFERENCES up NOT VALID;"""
+    keys = postgresql_facts(postgres_database, script).tables["t"].foreign_keys
+    assert [(key.columns, key.proved) for key in keys] == [(("a",), True), (("b",), False)]
+
+
 def test_chinook_in_postgresql_is_understood(chinook_postgres: str) -> None:
     check_chinook(facts_of(chinook_postgres))
 

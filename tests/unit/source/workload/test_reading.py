@@ -103,6 +103,17 @@ def test_an_inner_join_needs_a_value_that_may_be_null(facts: SchemaFacts) -> Non
     assert question(sql.format("LEFT"), facts).required == ()
 
 
+def test_a_key_that_is_not_proved_says_of_no_row_that_it_has_a_parent(facts: SchemaFacts) -> None:
+    orders = facts.tables["orders"]
+    doubted = tuple(replace(key, proved=False) for key in orders.foreign_keys)
+    doubting = replace(facts, tables={**facts.tables, "orders": replace(orders, foreign_keys=doubted)})
+    sql = "SELECT o.id, c.name FROM orders o {} JOIN customers c ON c.id = o.customer_id WHERE o.id = ?"
+    (refused,) = read(sql.format(""), doubting)
+    assert isinstance(refused, Unserved)
+    assert refused.reason == "join"
+    question(sql.format("LEFT"), doubting)
+
+
 def test_the_sum_of_children_is_asked_of_their_parent(facts: SchemaFacts) -> None:
     made = question(
         "SELECT p.name, SUM(l.quantity) sold FROM lines l JOIN products p ON p.id = l.product_id"
