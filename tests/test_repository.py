@@ -47,3 +47,24 @@ def test_no_file_holds_what_belongs_to_one_machine(what: str) -> None:
 def test_the_tree_and_the_arrows_of_the_page_are_those_of_the_code() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "generate_architecture.py"))
     assert made["written"](made["PAGE"].read_text()) == made["PAGE"].read_text(), "run .ci/pages"
+
+
+def _named(text: str) -> set[str]:
+    """ "MariaDB 10.11 and 11.8" as two."""
+    found: set[str] = set()
+    name = ""
+    for word in re.findall(r"[A-Z]\w+|\d+(?:\.\d+)?", text):
+        name, found = (name, found | {f"{name} {word}"}) if word[0].isdigit() else (word, found)
+    return found
+
+
+def test_the_engines_that_are_named_as_run_are_those_of_the_table() -> None:
+    """docs/tested.md, whose rows the runs write."""
+    cells = [row.split(" | ")[3:5] for row in _lines("docs/tested.md") if row.startswith("| ")][1:]
+    run = {f"PostgreSQL {one.partition('.')[0]}" for one, _ in cells} | {
+        one.rpartition(".")[0] for _, one in cells
+    }
+    (said,) = re.findall(r"PostgreSQL 16 and 17: (.+?) were run", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert _named(said) == run - {"", "PostgreSQL –"}
+    matrix = re.findall(r'postgres: "(.+)", mariadb: "(.+)"', (ROOT / ".github/workflows/ci.yml").read_text())
+    assert {name for one, other in matrix for name in (f"PostgreSQL {one}", f"MariaDB {other}")} <= run

@@ -100,7 +100,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """`deferrable`: a transaction may break it until it commits. `proved`: it holds for each row, and not for new ones alone."""
+    """`deferrable`: a transaction may break it until it commits. `proved`: it holds for all rows, not for new ones alone."""
 
     columns: tuple[str, ...]
     table: str

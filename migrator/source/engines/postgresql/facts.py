@@ -65,7 +65,7 @@ _INDEXES = sa.text("""
     WHERE i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
 """)
 
-# Without those that the server does not enforce, and those of a PERIOD, which covers another one and need not be equal to it.
+# Without those that the server does not enforce, and those of a PERIOD, which another one covers and need not equal:
 # PostgreSQL 18 has both.
 _FOREIGN_KEYS = sa.text("""
     SELECT c.relname AS table_name, k.conname AS name, k.convalidated AS proved
