@@ -60,7 +60,7 @@ def _limit(limit_s: float) -> float:
 
 def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not values:
-        raise ValueError("list should have at least 1 item after validation, not 0")
+        raise ValueError("write at least 1 value(s) here")
     return values
 
 

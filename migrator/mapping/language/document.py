@@ -139,12 +139,40 @@ def schema_faults(error: ValidationError, document: Document, fields: dict[str, 
     `fields`: the names that each pydantic model knows, by model name, for did-you-mean.
     """
     words = sorted({name for names in fields.values() for name in names})
-    faults: dict[tuple[Path, str], Fault] = {}
+    # Each form of a union reports its own problem at the same place; a missing word and a name are places of their own.
+    problems: dict[tuple[Path, Path], dict[str, None]] = {}
     for problem in error.errors(include_url=False, include_input=False):
-        path = real_path(problem["loc"], document)
-        what = _sentence(problem, path, words, fields)
-        faults[(path, what)] = document.fault(path, what)
-    return list(faults.values())
+        path, loc = real_path(problem["loc"], document), problem["loc"]
+        own = loc[-1:] if problem["type"] == "missing" or loc[-1:] == ("[key]",) else ()
+        problems.setdefault((path, own), {})[_sentence(problem, path, words, fields)] = None
+    return [document.fault(path, "; or ".join(sentences)) for (path, _), sentences in problems.items()]
+
+
+_SENTENCES = {
+    "bool_parsing": "write true or false here",
+    "bool_type": "write true or false here",
+    "finite_number": "write a finite number here",
+    "float_parsing": "write a number here",
+    "float_type": "write a number here",
+    "greater_than": "write a value above {gt} here",
+    "greater_than_equal": "write a value of at least {ge} here",
+    "int_from_float": "write a whole number here",
+    "int_parsing": "write a whole number here",
+    "int_parsing_size": "write a smaller number here",
+    "int_type": "write a whole number here",
+    "less_than": "write a value below {lt} here",
+    "less_than_equal": "write a value of at most {le} here",
+    "list_type": "write a list here: `{name}: […]`",
+    "literal_error": "write {expected} here",
+    "string_too_long": "write at most {max_length} characters here",
+    "string_too_short": "write at least {min_length} character(s) here",
+    "string_type": "write one text here: `{name}: …`",
+    "too_long": "write at most {max_length} value(s) here",
+    "too_short": "write at least {min_length} value(s) here",
+    "tuple_type": "write a list here: `{name}: […]`",
+}
+"""By pydantic's type of a problem, whose own sentences say what is wrong and not what to write."""
+_OTHERWISE = "write a value of another form here; docs/job.md and mappings/README.md describe the forms"
 
 
 def _sentence(problem: Any, path: Path, words: list[str], fields: dict[str, list[str]]) -> str:
@@ -162,15 +190,11 @@ def _sentence(problem: Any, path: Path, words: list[str], fields: dict[str, list
         has_key = "key" in fields.get(problem.get("ctx", {}).get("class_name", ""), ())
         inner = f" `{name}: {{key: […]}}`" if has_key else f" `{name}: {{name: value}}`" if name else ""
         return f"write names with values here, one a line{inner and ', or'}{inner}"
-    if problem["type"] == "list_type" and name:
-        return f"write a list here: `{name}: […]`"
-    if problem["type"] == "string_type" and name:
-        return f"write one text here: `{name}: …`"
     if problem["type"] == "value_error":
         return str(problem["ctx"]["error"])
-    # YAML has no tuples, as which frozen settings keep their lists.
-    message = str(problem["msg"]).replace("Tuple", "list").replace("tuple", "list")
-    return message[0].lower() + message[1:]
+    if problem["type"] == "shape":
+        return str(problem["msg"])
+    return _SENTENCES.get(problem["type"], _OTHERWISE).format(name=name, **problem.get("ctx", {}))
 
 
 def real_path(loc: Sequence[str | int], document: Document) -> Path:

@@ -132,7 +132,7 @@ class OwnForm(Form):
 
 
 class TableForm(Form):
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{3,255}$")]
+    name: TableName
     key: list[KeyAttributeForm] = Field(min_length=1, max_length=2)
     type: Name
     ttl: Name | None = None

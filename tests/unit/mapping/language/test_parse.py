@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from migrator.mapping.check.check import check_mapping
+from migrator.mapping.language.document import Document, schema_faults
 from migrator.mapping.language.parse import examine_mapping
+from migrator.mapping.language.value_forms import Form
 from migrator.runtime.errors import MappingError
+from migrator.settings.source import Settings
 from tests import pins
 from tests.golden.heart import HEAD, check
 from tests.support_mapping import parse_mapping
@@ -124,7 +129,30 @@ def test_a_value_of_a_wrong_form_is_told_once_and_not_as_missing(place: tuple[An
             faults = error.faults
         said = f"'{place[-1]}' is missing"
         assert not [fault for fault in faults if said in fault.what], (wrong, faults)
-        assert not [fault for fault in faults if "after validation" in fault.what] or wrong in ([], {"a": 1})
+
+
+WRONG_OF_SETTINGS = [*WRONG, -1, 0.5, 10**30, math.inf, math.nan, "x", "x" * 2000, [""] * 9, [None], {"": 1}]
+
+
+@pytest.mark.parametrize("form", [*Form.__subclasses__(), *Settings.__subclasses__()], ids=lambda form: form.__name__)
+def test_a_fault_says_what_to_write_in_our_words(form: type[BaseModel]) -> None:
+    for name, field in form.model_fields.items():
+        for wrong in WRONG_OF_SETTINGS:
+            try:
+                form.model_validate({field.alias or name: wrong})
+            except ValidationError as error:
+                problems = [one for one in error.errors() if one["type"] not in ("shape", "value_error")]
+                lines = {one["loc"][:end]: 1 for one in error.errors() for end in range(9)}
+                said = "\n".join(fault.what for fault in schema_faults(error, Document("m", {}, lines), {}))
+                assert not [one["msg"] for one in problems if one["msg"].lower() in said.lower()], (name, wrong)
+                assert "another form" not in said, (name, wrong, problems)
+
+
+def test_a_place_of_several_forms_has_one_fault() -> None:
+    text = json.dumps(WHOLE).replace('"active"', '{"a": {}}')
+    fault, *others = examine_mapping(text, "m.yaml").faults
+    assert not others
+    assert fault.what.startswith("write one text here: `a: …`; or write a whole number here; or")
 
 
 def test_a_job_that_is_given_as_a_mapping_is_told_as_one() -> None:

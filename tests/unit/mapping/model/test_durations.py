@@ -65,7 +65,7 @@ def test_settings_whose_names_end_in_s_take_numbers_and_durations(tmp_path: Path
         ("tuning: {silent_s: soon}", f"shop.yaml:4: tuning.silent_s: {ADVICE}"),
         ("reads: {shadow: {settle_s: 5 weeks}}", f"shop.yaml:4: reads.shadow.settle_s: {ADVICE}"),
         ("tuning: {lease_s: true}", "shop.yaml:4: tuning.lease_s: write a number, not true or false"),
-        ("tuning: {lease_s: 2d}", "tuning.lease_s: input should be less than or equal to 3600"),
+        ("tuning: {lease_s: 2d}", "tuning.lease_s: write a value of at most 3600 here"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, said: str) -> None:
