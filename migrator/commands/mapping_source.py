@@ -20,9 +20,11 @@ from migrator.mapping.inverse.tables import TableInverse
 from migrator.mapping.items.changes import unread_tables
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.program import compile_program, program_lines
+from migrator.mapping.items.templates import format_width
 from migrator.mapping.language.document import where_of
 from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import ParsedMapping
+from migrator.mapping.language.plan import Reference, references_of
 from migrator.mapping.language.redaction import json_text
 from migrator.mapping.model.edges import Questions, Source
 from migrator.mapping.model.facts import Column, EntityPlan, TableFacts
@@ -52,6 +54,7 @@ def check_on_source(
         unread = unread_tables(workload.facts, checked.plans, source.views())
         hidden = list(_hidden(source.hidden_fault, parsed, checked.plans))
         doubts += _zeros(workload, parsed, checked.plans)
+        doubts += _unpadded(workload, parsed, checked.plans)
         clauses = workload.clauses(checked.mapping)
         doubts += [
             parsed.document.fault(("access_patterns", name, "sql"), what, warning=True)
@@ -92,16 +95,37 @@ def _zeros(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityPlan
         for item in plan.entity.items:
             if item.expiry is None or item.expiry.zero:
                 continue
-            alias, _, name = item.expiry.path.rpartition(".")
-            tables = {"": plan.table} | {join.alias: join.table for join in plan.joins}
-            column = tables[alias].column(name) if alias in tables else None
-            if column is None or column.sql or column.kind.name != "integer":
-                continue
-            if _has_row(workload, tables[alias], column, "= 0"):
-                what = f"'{column.name}' is 0 in some row, and its items count as expired and are not shown"
+            what = f"'{item.expiry.path}' is 0 in some row, and its items count as expired and are not shown"
+            if _has_integer(workload, plan, item.expiry.path, "= 0"):
                 advice = "write ttl: {from: …, zero: never}, or zero: expired where they are"
                 at = ("entities", plan.entity.written, "items", item.type, "ttl")
                 yield parsed.document.fault(at, f"{what}; {advice}", warning=True)
+
+
+def _unpadded(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[Fault]:
+    """A warning for each format that cannot hold the whole number of some row."""
+    for plan in plans:
+        references: dict[tuple[str, str], Reference] = {}
+        for reference in references_of(plan.entity, parsed.mapping.table):
+            if reference.ref and reference.ref.format and reference.collection is None:
+                references.setdefault((reference.path, reference.ref.format), reference)
+        for (path, form), reference in references.items():
+            width, decimals = format_width(form)
+            most = 10 ** (width - decimals - 1 if decimals else width) - 1
+            if _has_integer(workload, plan, path, f"NOT BETWEEN 0 AND {most}"):
+                what = f"'{path}' is negative or above {most} in some row, which the format {form} refuses"
+                advice = "write a wider format, or leave these rows out (where:)"
+                yield parsed.document.fault(reference.at, f"{what}; {advice}", warning=True)
+
+
+def _has_integer(workload: Workload, plan: EntityPlan, path: str, condition: str) -> bool:
+    """Whether a row of the table behind the path fulfils it; False if the path is not a column of whole numbers."""
+    alias, _, name = path.rpartition(".")
+    tables = {"": plan.table} | {join.alias: join.table for join in plan.joins}
+    column = tables[alias].column(name) if alias in tables else None
+    if column is None or column.sql or column.kind.name != "integer":
+        return False
+    return _has_row(workload, tables[alias], column, condition)
 
 
 def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT
 from migrator.mapping.items.rows import keeps_every_value
+from migrator.mapping.items.templates import format_width
 from migrator.mapping.language.document import Document
 from migrator.mapping.language.plan import Reference, references_of
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, column_of, kind_of
@@ -111,8 +112,25 @@ def value_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iter
                 what = f"'{reference.path}' is bytes, which no value of a mapping equals; write a column's name alone"
         if what:
             yield document.fault(reference.at, what)
-        elif warning := too_precise(reference.path, kind, reference.ref) or _without_text(reference, kind):
+        elif warning := (
+            too_precise(reference.path, kind, reference.ref)
+            or _without_text(reference, kind)
+            or _with_decimals(reference, kind)
+        ):
             yield document.fault(reference.at, warning, warning=True)
+
+
+def _with_decimals(reference: Reference, kind: Kind) -> str:
+    """A warning if the column may have more decimals than its format, '' otherwise."""
+    ref = reference.ref
+    if ref is None or ref.format is None or kind.name not in ("number", "float"):
+        return ""
+    _, decimals = format_width(ref.format)
+    if kind.scale is not None and kind.scale <= decimals:
+        return ""
+    may = "any number of" if kind.scale is None else str(kind.scale)
+    what = f"'{reference.path}' may have {may} decimals, and the format {ref.format} refuses rows with more than {decimals}"
+    return f"{what}; write a format with as many decimals, such as 012.{kind.scale or 4}f, or round it in SQL (columns:)"
 
 
 def _without_text(reference: Reference, kind: Kind) -> str:

@@ -101,6 +101,16 @@ def _check_arity(text: str, paths: tuple[str, ...], filters: tuple[Filter, ...])
     wanted = FILTERS[filters[0].name].values if filters else 1
     if len(paths) != wanted:
         raise ValueError(f"'{text}' gives {len(paths)} value(s) where {wanted} is/are taken")
+    filled = ""
+    for used in filters:
+        spec = FILTERS[used.name]
+        if spec.values > 1 and used is not filters[0]:
+            raise ValueError(
+                f"'{text}': {used.name} takes {spec.values} columns; write it as the first filter"
+            )
+        if filled and (spec.takes or (spec.fixed and not set(filled) <= set(spec.alphabet))):
+            raise ValueError(f"'{text}': {used.name} does not take the text '{filled}'; write |or behind it")
+        filled = used.args[0] if spec.null else filled
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str | None]]:

@@ -181,6 +181,40 @@ def test_a_ttl_of_zero_of_which_the_mapping_says_nothing_is_named(
     )
 
 
+PADDED = """mapping: 1
+table: {name: Shop, key: [PK, SK], type: type}
+entities:
+  order: {table: orders, join: {plan: plan_id}, items: {Order: {key: ["O#{id:03}", M], attributes: {x: "%s"}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "rows", "said"),
+    [
+        ("{until:03}", "(1, 999), (2, 0)", []),
+        ("{until:03}", "(1, 1000)", ["attributes.x"]),
+        ("{until:03}", "(1, -1)", ["attributes.x"]),
+        ("{until:06.2f}", "(1, 1000)", ["attributes.x"]),
+        ("{until:07.2f}", "(1, 1000)", []),
+        ("{plan.ends:01}", "(1, 1)", ["attributes.x"]),
+        ("id", "(1000, 1)", ["key.0"]),
+    ],
+)
+def test_a_number_that_its_format_cannot_hold_is_named(
+    tmp_path: Path, value: str, rows: str, said: list[str]
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        connection.executescript(
+            "CREATE TABLE plans (id INTEGER NOT NULL PRIMARY KEY, ends BIGINT); INSERT INTO plans VALUES (1, 10);"
+            "CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, until BIGINT, plan_id INTEGER REFERENCES plans (id));"
+            f"INSERT INTO orders (id, until) VALUES {rows}"
+        )
+    (tmp_path / "m.yaml").write_text(PADDED % value, encoding="utf-8")
+    faults, _ = check_on_source(f"sqlite:///{tmp_path / 's.db'}", read_mapping(tmp_path / "m.yaml"))
+    named = [fault.where.split(".items.Order.")[1] for fault in faults if "in some row" in fault.what]
+    assert named == said
+
+
 VISITS = """mapping: 1
 table: {name: Shop, key: [PK, SK], type: type, indexes: {ByPage: {key: [G1, G2]}}}
 entities:
@@ -204,7 +238,7 @@ access_patterns:
         ("{at|iso}#{id}", "", "(1, 'a', '2026-01-01')", []),
         ("{at|iso}#{id}", "AND at IS NOT NULL", "(1, 'a', NULL)", []),
         ("{at|iso}#{id}", "AND at > '2026-01-01'", "(1, 'a', NULL)", []),
-        ("{at|or:1970-01-01|iso}#{id}", "", "(1, 'a', NULL)", []),
+        ("{at|iso|or:1970-01-01}#{id}", "", "(1, 'a', NULL)", []),
         ("{id}", "", "(1, NULL, NULL)", []),  # asked by equality, which no NULL meets
     ],
 )
