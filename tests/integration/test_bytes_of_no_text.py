@@ -6,12 +6,13 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from tests import support_mysql
 from tests.integration.test_source_encodings import database
 from tests.journeys.command import Project, project
 
@@ -36,7 +37,7 @@ access_patterns:
 TABLES = (
     "CREATE TABLE customer (id integer PRIMARY KEY, name text)",
     "CREATE TABLE named (name varchar(40) PRIMARY KEY NOT NULL, n integer)",
-    "CREATE TABLE note (id integer PRIMARY KEY, customer_id integer REFERENCES customer)",
+    "CREATE TABLE note (id integer PRIMARY KEY, customer_id integer REFERENCES customer (id))",
     "INSERT INTO customer VALUES (1, 'a'), (2, {bad}), (3, 'c')",
     "INSERT INTO named VALUES ('a', 1), ({bad}, 2)",
     "INSERT INTO note VALUES (1, 1), (2, 2)",
@@ -55,6 +56,7 @@ class Shop:
 
     project: Project
     run: Callable[..., None]
+    bad_key: str = r'["Z\udce9"]'
 
     def findings(self) -> set[tuple[str, str]]:
         """(entity, key) of each finding of the newest run."""
@@ -62,10 +64,22 @@ class Shop:
         return {(one["entity"], one["source_key"]) for one in told.data["findings"]}
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
+@pytest.fixture(params=["postgresql", "sqlite", "mysql"])
 def shop(request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
-    """MariaDB and MySQL refuse such a text themselves, whatever the column's character set."""
+    """Of MariaDB's character sets, utf8mb3 and ucs2 take half of a surrogate pair for a character."""
     (tmp_path / "mapping.yaml").write_text(MAPPING)
+    if request.param == "mysql":
+        halves = {"bad": "_utf8mb3 X'5AEDA080'", "worse": "_utf8mb3 X'EDA08061'"}
+        url = request.getfixturevalue("mysql_database")
+
+        def on_mysql(*statements: str) -> None:
+            with support_mysql.connect(url) as server, server.cursor() as cursor:
+                for statement in statements:
+                    cursor.execute(statement.format(**halves))
+
+        on_mysql("ALTER DATABASE CHARACTER SET utf8mb3")
+        yield replace(made(tmp_path, url, dynamodb_url, on_mysql), bad_key=r'["Z\udced\udca0\udc80"]')
+        return
     if request.param == "sqlite":
         words = {"bad": "CAST(X'5ae9' AS TEXT)", "worse": "CAST(X'ff61' AS TEXT)"}
 
@@ -104,7 +118,7 @@ def test_every_command_ends_and_a_finding_names_the_row(shop: Shop) -> None:
     shop.project.done("mapping", "check", str(shop.project.folder / "mapping.yaml"), "--source", job)
     shop.project.done("capture", "install", job)
     assert run("backfill", job).code == 1
-    assert shop.findings() == {("customer", "[2]"), ("named", r'["Z\udce9"]'), ("note", "[2]")}
+    assert shop.findings() == {("customer", "[2]"), ("named", shop.bad_key), ("note", "[2]")}
     shop.run(CHANGES[1])
     refused = run("verify", "--settle", "0s", job)
     assert refused.code == 1

@@ -143,15 +143,15 @@ def _literal(moment: datetime, mapping: Any = None) -> str:
 
 
 def _tolerant_utf8(name: str) -> codecs.CodecInfo | None:
-    """UTF-8 that decodes every byte: utf8mb3 columns may hold half a surrogate pair.
+    """UTF-8 that decodes every byte, and encodes it again: utf8mb3 columns may hold half a surrogate pair.
 
-    So one such text refuses its row; PyMySQL's strict decoding would end the whole page.
+    So one such text refuses its row, and a key with it finds its row; PyMySQL's strict codec would end the whole page.
     """
     if name != _TOLERANT_UTF8:
         return None
     return codecs.CodecInfo(
         name=_TOLERANT_UTF8,
-        encode=codecs.utf_8_encode,
+        encode=lambda text, errors="strict": codecs.utf_8_encode(text, "surrogateescape"),
         decode=lambda data, errors="strict": codecs.utf_8_decode(data, "surrogateescape", True),
     )
 
