@@ -174,6 +174,6 @@ def _values(row: Sequence[Given | None], parameters: Parameters) -> Key:
 
 
 def refused(name: str, why: str) -> UnmarkedError:
-    what = f"dual write: this statement writes {name}, and {why}"
+    what = f"dual write: this statement may write {name}, and {why}"
     advice = "write it with the keys of its rows, or leave its marks with mark_changed and say migrator_marked=True"
     return UnmarkedError(f"{what}; {advice}")
