@@ -80,7 +80,7 @@ class _Asked:
     def words(self, sample: str | None) -> list[str]:
         """What another process of the same run is given."""
         seed = None if self.sample is None else self.sample.seed
-        given = {"--sample": sample, "--seed": seed, "--source-url": self.options["source_url"]}
+        given = {"--sample": sample, "--seed": seed, "--source": self.options["source_url"]}
         return ["verify", str(self.rows_of.path), *options_of(given | {"--workers": self.workers})]
 
 
@@ -248,7 +248,7 @@ def _read_by(job: Job, source_url: str | None) -> Job:
     try:
         url = place(source_url)
     except ValueError as error:
-        raise SettingsError(f"--source-url: {error}") from None
+        raise SettingsError(f"--source: {error}") from None
     return replace(job, source=job.source.model_copy(update={"url": url, "command": (), "read_url": ""}))
 
 

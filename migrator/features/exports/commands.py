@@ -1,4 +1,4 @@
-"""`migrator export` and `migrator import`: a mapping as text for other tools, and begun with what other tools have."""
+"""`migrator export`: a mapping as text for other tools."""
 
 from __future__ import annotations
 

@@ -471,7 +471,8 @@ def _next_move(standings: Standings, pattern: PatternReport) -> tuple[str, str]:
     if pattern.phase == "shadow" and pattern.compared < standings.comparisons_min:
         what = f"compare the answers that the next move of {pattern.name} still needs"
         return standings.replay([pattern]), what
-    return f"migrator cutover status JOB {pattern.name}", f"see what the next move of {pattern.name} needs"
+    dry_run = f"migrator cutover advance --dry-run JOB {pattern.name}"
+    return dry_run, f"see what the next move of {pattern.name} needs"
 
 
 def _clean(standings: Standings) -> Verdict:

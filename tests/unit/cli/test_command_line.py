@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from itertools import product
@@ -13,6 +15,7 @@ import click
 import pytest
 import structlog
 
+import migrator
 from migrator.main import SECTIONS, cli
 from migrator.runtime.logs import get_logger
 from tests import pins
@@ -65,6 +68,58 @@ def line_of(name: str) -> list[str]:
 def ran(tmp_path: Path, *words: str) -> Ended:
     environment = {**os.environ, "MIGRATOR_HOME": str(tmp_path / "home")}
     return run_here(words, tmp_path, environment)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """(place, text) of each text in the code, with X for a value in it."""
+    for path in sorted(Path(migrator.__file__).parent.rglob("*.py")):
+        parts: set[ast.AST] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts.update(node.values)
+                values = [part.value if isinstance(part, ast.Constant) else "X" for part in node.values]
+                yield f"{path}:{node.lineno}", "".join(map(str, values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts:
+                yield f"{path}:{node.lineno}", node.value
+
+
+def fault_of(words: list[str]) -> str:
+    """What click would refuse of a command line: a command or an option that there is not."""
+    command: click.Command = cli
+    while isinstance(command, click.Group) and words and (child := command.commands.get(words[0])):
+        command, words = child, words[1:]
+    known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+    if isinstance(command, click.Group) and words:
+        return words[0]
+    return next((word for word in words if word.startswith("--") and word not in known), "")
+
+
+def test_every_command_that_a_text_names_can_be_given() -> None:
+    named = [
+        (place, line)
+        for place, text in texts()
+        for written in re.findall(
+            r"`(migrator [a-z][^`]+)`|^(migrator [a-z-]+ (?:[a-z-]+ )*(?:JOB|X)\b.*)$", text, re.M
+        )
+        for line in "".join(written).split(" && ")
+        if "|" not in line
+    ]
+    assert len(named) > 300
+    assert not [one for one in named if fault_of(one[1].split()[1:])]
+
+
+def test_every_option_that_the_code_writes_is_one_of_a_command() -> None:
+    commands = [cli, *(leaf for _, leaf in LEAVES.values())]
+    known = {
+        name for one in commands for param in one.params for name in (*param.opts, *param.secondary_opts)
+    }
+    written = [
+        (place, option)
+        for place, text in texts()
+        if "aws " not in text and "source/dynamodb/capture" not in place and "embedded.py" not in place
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)
+    ]
+    assert not [one for one in written if one[1] not in {*known, "--help", "--version"}]
 
 
 @pytest.mark.parametrize("name", LEAVES)

@@ -365,12 +365,15 @@ def test_a_mapping_without_patterns_is_no_gap() -> None:
             replace(MOVED, compared=800),
             "migrator shadow replay jobs/shop.yaml --pattern get_product --sample 200",
         ),
-        (replace(MOVED, compared=1_000), "migrator cutover status jobs/shop.yaml get_product"),
+        (replace(MOVED, compared=1_000), "migrator cutover advance --dry-run jobs/shop.yaml get_product"),
         (
             replace(MOVED, phase="ramp 10 %", compared=800),
-            "migrator cutover status jobs/shop.yaml get_product",
+            "migrator cutover advance --dry-run jobs/shop.yaml get_product",
         ),
-        (replace(MOVED, phase="live", compared=2_600), "migrator cutover status jobs/shop.yaml get_product"),
+        (
+            replace(MOVED, phase="live", compared=2_600),
+            "migrator cutover advance --dry-run jobs/shop.yaml get_product",
+        ),
     ],
 )
 def test_the_next_command_is_one_that_is_not_refused_now(pattern: PatternReport, command: str) -> None:

@@ -134,7 +134,9 @@ def test_a_value_of_a_wrong_form_is_told_once_and_not_as_missing(place: tuple[An
 WRONG_OF_SETTINGS = [*WRONG, -1, 0.5, 10**30, math.inf, math.nan, "x", "x" * 2000, [""] * 9, [None], {"": 1}]
 
 
-@pytest.mark.parametrize("form", [*Form.__subclasses__(), *Settings.__subclasses__()], ids=lambda form: form.__name__)
+@pytest.mark.parametrize(
+    "form", [*Form.__subclasses__(), *Settings.__subclasses__()], ids=lambda form: form.__name__
+)
 def test_a_fault_says_what_to_write_in_our_words(form: type[BaseModel]) -> None:
     for name, field in form.model_fields.items():
         for wrong in WRONG_OF_SETTINGS:
@@ -144,7 +146,10 @@ def test_a_fault_says_what_to_write_in_our_words(form: type[BaseModel]) -> None:
                 problems = [one for one in error.errors() if one["type"] not in ("shape", "value_error")]
                 lines = {one["loc"][:end]: 1 for one in error.errors() for end in range(9)}
                 said = "\n".join(fault.what for fault in schema_faults(error, Document("m", {}, lines), {}))
-                assert not [one["msg"] for one in problems if one["msg"].lower() in said.lower()], (name, wrong)
+                assert not [one["msg"] for one in problems if one["msg"].lower() in said.lower()], (
+                    name,
+                    wrong,
+                )
                 assert "another form" not in said, (name, wrong, problems)
 
 
