@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import time
 from pathlib import Path
 
@@ -82,13 +84,21 @@ def test_what_still_depends_on_sql_is_named(tmp_path: Path, dynamodb_url: str) -
     assert lines(shop)["unmigrated"] == ("ok", pins.text("purpose"))
 
 
+def test_the_verdict_ends_with_a_command_that_answers(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = filled_copy(cutover_shop(tmp_path, dynamodb_url))
+    last = shop.run("decommission", "check", str(shop.job)).out.splitlines()[-1]
+    named = re.search(r"`migrator ([^`]+)`", last)
+    assert named, last
+    assert shop.run(*shlex.split(named[1])).code == 0
+
+
 def test_the_steps_are_printed_in_order_and_none_is_run(shop: Project) -> None:
     before = shop.items()
     told = shop.run("decommission", "check", str(shop.job))
     assert (told.code, "DROP TABLE" in told.out) == (1, False)
     told = shop.run("decommission", "check", str(shop.job), "--steps")
     assert told.code == 1
-    assert told.out.splitlines()[-1] == "not yet: fix what is not ok"
+    assert told.out.splitlines()[-1].startswith("not yet: `migrator cutover advance --dry-run ")
     steps = told.out[told.out.index("1. ") :]
     order = [
         "read-only",

@@ -43,7 +43,7 @@ from migrator.cli.text import (
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.plan import entities_of
-from migrator.mapping.model.evidence import PatternPhase
+from migrator.mapping.model.evidence import Line, PatternPhase
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.live import Root
 from migrator.mapping.model.mapping import Mapping
@@ -98,8 +98,15 @@ def check(session: JobSession, steps: bool, as_json: bool) -> int:
             for text in step_lines(ending):
                 print_folded(text)
         advice = "" if steps else "; --steps prints how to end it"
-        print_folded(f"nothing depends on SQL{advice}" if is_green else "not yet: fix what is not ok")
+        print_folded(f"nothing depends on SQL{advice}" if is_green else f"not yet: {_first_fix(lines)}")
     return CLEAN if is_green else DIFFERENT
+
+
+def _first_fix(lines: Sequence[Line]) -> str:
+    """The first fix that names a command, to be printed below the table, which folds commands."""
+    failing = [line for line in lines if line.verdict != "ok"]
+    fixes = [line.mend for line in failing]
+    return next((fix for fix in fixes if "`migrator " in fix), "fix what is not ok")
 
 
 def _steps(session: JobSession, tables: Sequence[str], unfinished: list[str]) -> list[EndStep]:

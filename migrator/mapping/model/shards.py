@@ -20,7 +20,7 @@ ALL_OF_IT = "NEW_AND_OLD_IMAGES"
 """The view of a stream that a reader needs: what a record was before says which rows it concerned."""
 
 MEND = (
-    "begin the stream anew (`migrator reverse start JOB --restart`), then run `migrator reverse verify JOB --repair`, which"
+    "begin the stream again (`migrator reverse start JOB --restart`), then run `migrator reverse verify JOB --repair`, which"
     " writes the rows of what it did not tell"
 )
 """Of the way back. `migrator verify --repair` is no mend: it writes items by rows, and leaves out what services write

@@ -84,14 +84,18 @@ def _patterns(dependence: Dependence) -> Iterator[Line]:
         or "the table does"
     )
     rest = f" and {len(by_sql) - _SHOWN} more" if len(by_sql) > _SHOWN else ""
-    mend = "move them with `migrator cutover`" if by_sql else ""
+    mend = _next_move_of(by_sql[0].pattern) if by_sql else ""
     yield Line("patterns", "the table answers every pattern", observed + rest, verdict(not by_sql), mend=mend)
+
+
+def _next_move_of(pattern: str) -> str:
+    return f"`migrator cutover advance --dry-run JOB {pattern}` lists what the next move of {pattern} needs"
 
 
 def _complete(dependence: Dependence) -> Iterator[Line]:
     reading = dependence.reading
     observed = f"not yet: {', '.join(reading)}" if reading else "they are"
-    mend = "run `migrator cutover advance` for each, once the rest is green" if reading else ""
+    mend = _next_move_of(reading[0]) if reading else ""
     yield Line(
         "complete", "every pattern is complete: no reader asks SQL", observed, verdict(not reading), mend=mend
     )
@@ -357,7 +361,7 @@ def not_complete(dependence: Dependence, reading: Sequence[str]) -> list[str]:
 def _direct_patterns(dependence: Dependence, reading: Sequence[str]) -> Iterator[Line]:
     left = not_complete(dependence, reading)
     observed = f"not yet: {', '.join(left)}" if left else f"{len(reading)} of {len(reading)}"
-    mend = "run `migrator cutover advance` for each" if left else ""
+    mend = _next_move_of(left[0]) if left else ""
     yield Line(
         "complete", "every pattern that reads them is complete", observed, verdict(not left), mend=mend
     )
