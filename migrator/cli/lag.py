@@ -1,22 +1,244 @@
-"""The lag of items behind rows, for `status` and for the hooks of `lag_high`."""
+"""What a relay did, and the lag of items behind rows: for `relay`, `status` and the hooks of `lag_high`."""
 
 from __future__ import annotations
 
+import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from threading import Lock
 from typing import Any
 
-from migrator.cli.relay_text import open_line
-from migrator.mapping.model.instances import Newest
-from migrator.mapping.model.live import MarksState, SlotLag, Writer
+from migrator.cli.endpoint import Signs
+from migrator.mapping.model.instances import Advance, Newest, Standing
+from migrator.mapping.model.journal import Finding, Page, Run, Tally
+from migrator.mapping.model.live import MARKS_COUNTED, Marks, MarksState, OpenFindings, SlotLag, Writer
+from migrator.mapping.model.results import Worked
 from migrator.runtime.errors import MigratorError
+from migrator.runtime.logs import get_logger
+from migrator.runtime.measures import CHANGE_S, Histograms
 from migrator.settings.job import Job
 from migrator.stages.cutover.watch import LagWatch, tell
 from migrator.stages.live.capture import of_another
 from migrator.stages.session.live import ONCE, open_live
 from migrator.stages.session.session import JobSession
+
+# ──
+# How a relay gets on: log lines, what it counts, findings in the journal, and a summary at its end.
+
+LOOK_S = 10.0
+_log = get_logger("relay")
+
+STANDINGS: Mapping[Standing, str] = {
+    "first": "mapping: no relay, backfill or install has worked by any yet",
+    "newest": "mapping: it is the one that the job's writers work by",
+    "new": "mapping: new to the job, or its columns are; the next install, backfill or relay goes on to it, and tells those"
+    " of another one to stop",
+    "old": "mapping: the job has gone on to another one, or to other columns: writers by this one are refused; take"
+    " the newer file, or go back with `migrator recover JOB older-mapping`",
+}
+"""How the mapping in hand stands among those that the job has worked by."""
+
+
+@dataclass
+class RelayReport:
+    """daemon.Listener. `keep`: what is to be done now and then; `seen` is called with the state of the marks."""
+
+    session: JobSession
+    run: Run
+    marks: Marks
+    open_findings: OpenFindings
+    keep: Callable[[], None]
+    seen: Callable[[MarksState], None]
+    totals: Counter[str] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+    """What the relays have worked that this one's command has started, when they have ended."""
+    state: MarksState = MarksState()
+    open_counts: Mapping[str, int] = field(default_factory=dict)
+    """Findings of live change that were open when the marks were looked at last, by kind."""
+    looked_at: float = float("-inf")
+    trouble: str = ""
+    """Why it has not got on since; '' where it has."""
+    changes: Histograms = field(default_factory=lambda: Histograms(CHANGE_S))
+    """From a change to its items, by table and what `entities` says of it."""
+    entities: Mapping[str, str] = field(default_factory=dict)
+    """By table of the source, the entities whose items follow from its rows, as one text."""
+    signs: Signs = field(default_factory=lambda: Signs(float("inf")))
+    """Of its workers."""
+    _reported_totals: Counter[str] = field(default_factory=Counter)
+    _page: Page = field(default_factory=lambda: Page(f"(relay {secrets.token_hex(8)})", 1, None, None))
+    _lock: Lock = field(default_factory=Lock)
+
+    def worked(self, worked: Worked, took_ms: int) -> None:
+        counts = _counts(worked)
+        with self._lock:
+            self.totals.update(counts)
+            self.trouble = ""
+        self.signs.give()
+        for name, seconds in worked.changes:
+            self.changes.observe((name, self.entities.get(name, name)), seconds)
+        _log.debug("marks_worked", took_ms=took_ms, **counts)
+        if new_findings := _findings(worked):
+            self.session.journal.add_findings(self.run, new_findings)
+            _log.warning("findings_made", **Counter(str(finding.kind) for finding in new_findings))
+
+    def failed(self, error: MigratorError, wait_s: float) -> None:
+        with self._lock:
+            self.totals["failures"] += 1
+            self.trouble = f"waits {wait_s:.0f} s: {error}"
+        self.signs.give()
+        _log.warning("relay_failed", reason=str(error), wait_s=wait_s)
+        # While DynamoDB is away, marks wait, and only the source need be asked for how long.
+        with suppress(MigratorError):
+            self._look()
+
+    def idle(self) -> None:
+        self.signs.give()
+        if self._look():
+            if not self.state.waiting + self.state.unripe:
+                # Nothing is left that could meet it again; marks that another worker holds are not ripe.
+                self.trouble = ""
+            self.keep()
+
+    def advance(self) -> Advance:
+        """How far it is."""
+        with self._lock:
+            done = self.totals["finished"]
+            signs = done + self.totals["advanced"] + self.totals["put_back"]
+            items, lag_s = self.totals["stored"] + self.totals["buried"], self.state.oldest_age_s
+            return Advance(done, self.state.waiting, signs, self.trouble, items, lag_s=lag_s)
+
+    def _look(self) -> bool:
+        """Whether it was time to look at the marks."""
+        with self._lock:
+            if time.monotonic() - self.looked_at < LOOK_S:
+                return False
+            self.looked_at = time.monotonic()
+        state = self.state = self.marks.state()
+        age_s = round(state.oldest_age_s, 1)
+        _log.info(
+            "relay_lag", waiting=state.waiting, oldest_age_s=age_s, failed=state.failed, **self._since()
+        )
+        self.seen(state)
+        # Last: this asks the journal, and lag is to be reported while that is away, too.
+        self._look_at_findings(state)
+        self._keep_totals()
+        return True
+
+    def _look_at_findings(self, state: MarksState) -> None:
+        if not state.failed:
+            self.open_findings.close_marks()
+        self.open_counts = self.open_findings.counts()
+
+    def _keep_totals(self) -> None:
+        """What this relay has worked so far, for `migrator status`: a page of its own in a run that several relays share."""
+        with self._lock:
+            totals = self.totals.copy()
+        # A journal that is away has them at the next look.
+        with suppress(MigratorError):
+            if totals["rows"]:
+                self.session.journal.plan_pages(self.run, self._page.entity, [self._page])
+                tally = Tally(rows=totals["rows"], items=totals["stored"])
+                self.session.journal.finish_page(self.run, self._page, tally, [], again=True)
+
+    def _since(self) -> dict[str, int]:
+        """What was worked since the last line."""
+        with self._lock:
+            before, self._reported_totals = self._reported_totals, self.totals.copy()
+        return {
+            name: count - before[name]
+            for name, count in self._reported_totals.items()
+            if count > before[name]
+        }
+
+    def line(self) -> str:
+        """The relay's progress on one line, from what is known already."""
+        with self._lock:
+            finished, stored, trouble = self.totals["finished"], self.totals["stored"], self.trouble
+        lag = (
+            lag_line(self.state, self.open_counts)
+            if self.looked_at > float("-inf")
+            else "the marks are looked at"
+        )
+        return f"relay: {finished:,} mark(s) worked, {stored:,} item(s) written; {trouble or lag}"
+
+    def summary(self) -> str:
+        return "\n".join(filter(None, (self._worked_line(), open_line(self.open_findings.counts()))))
+
+    def _worked_line(self) -> str:
+        self._keep_totals()
+        state, totals = self.marks.state(), self._worked
+        self.state = state
+        self._look_at_findings(state)
+        remaining = state.waiting + state.unripe
+        failed = f" ({state.failed:,} failed before)" if state.failed else ""
+        return (
+            f"{totals['finished']:,} mark(s) worked: {totals['stored']:,} item(s) written,"
+            f" {totals['buried']:,} tombstone(s); {remaining:,} mark(s) left{failed}"
+        )
+
+    @property
+    def _worked(self) -> Counter[str]:
+        """Of the whole command."""
+        return Counter(
+            {name: self.totals[name] + self.others[name] for name in {**self.totals, **self.others}}
+        )
+
+    def data(self) -> dict[str, Any]:
+        """What was worked, and the marks that are left, as plain values."""
+        open_counts = self.open_findings.counts()
+        marks = asdict(self.marks.state())
+        return {
+            "run": self.run.id,
+            "worked": dict(self._worked),
+            "marks": marks,
+            "open_findings": open_counts,
+        }
+
+
+def open_line(counts: Mapping[str, int]) -> str:
+    """How much is open of what relays found, by kind; '' where nothing is."""
+    if not counts:
+        return ""
+    listed = ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items()))
+    return f"{sum(counts.values()):,} finding(s) of live change are open ({listed}); see `migrator status --findings`"
+
+
+def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
+    """How far items are behind rows, for people. `counts`: of findings that are open, by kind."""
+    if not state.waiting + state.unripe:
+        return "no mark waits" if counts else "no mark waits: every captured change is in the table"
+    unripe = f", {state.unripe:,} not ripe yet" if state.unripe else ""
+    failed = f", {state.failed:,} failed before (see `migrator status --findings`)" if state.failed else ""
+    least = "at least " if state.waiting + state.unripe > MARKS_COUNTED else ""
+    rows = f" of {least}{state.rows:,} row(s)" if state.rows else ""
+    return f"{state.waiting:,} mark(s){rows} wait, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"
+
+
+def _counts(worked: Worked) -> dict[str, int]:
+    return {
+        "taken": worked.taken,
+        "finished": worked.finished,
+        "put_back": worked.put_back,
+        "advanced": worked.advanced,
+        "rows": sum(refreshed.roots for refreshed in worked.refreshed),
+        "stored": sum(refreshed.stored for refreshed in worked.refreshed),
+        "buried": sum(refreshed.buried for refreshed in worked.refreshed),
+        "newer": sum(refreshed.newer for refreshed in worked.refreshed),
+        "refused": sum(len(refreshed.refused) for refreshed in worked.refreshed),
+        "collisions": sum(len(refreshed.collisions) for refreshed in worked.refreshed),
+    }
+
+
+def _findings(worked: Worked) -> list[Finding]:
+    all_findings = list(worked.findings)
+    for refreshed in worked.refreshed:
+        all_findings += refreshed.findings
+    return all_findings
+
 
 # ── The lag of items and the writers of a table: what `migrator status` says beside the runs ──
 

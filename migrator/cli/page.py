@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from migrator.cli.inert import inert, name_text, plain
-from migrator.cli.relay_text import open_line
+from migrator.cli.lag import open_line
 from migrator.cli.text import usd
 from migrator.mapping.model.durations import age_text, minute
 from migrator.mapping.model.evidence import Side

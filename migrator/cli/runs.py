@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +20,7 @@ from migrator.cli.options import (
 )
 from migrator.cli.text import finding_line
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
+from migrator.mapping.model import mapping as mappings
 from migrator.mapping.model.instances import ServiceRegistry
 from migrator.mapping.model.journal import Finding, Run, RunState
 from migrator.runtime import logs
@@ -104,6 +105,22 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
         what = f"{len(living)} instance(s) of services still mark changes, or count on triggers that do:\n{named}"
         advice = "stop them first; or say --force, and their writes fail, or are missed"
         raise SettingsError(f"{what}\n{advice}")
+
+
+def print_found(
+    findings: Sequence[Finding],
+    counts: Mapping[str, int],
+    mapping: mappings.Mapping | None,
+    *,
+    whole_keys: bool,
+) -> None:
+    """A run's first findings, one line each, and how many more there are."""
+    printed = findings_to_print(findings, mapping, whole_keys=whole_keys)
+    for finding in printed:
+        print_folded(finding_line(finding))
+    if (rest := sum(counts.values()) - len(printed)) > 0:
+        print_folded(f"… and {rest:,} more: see them with `migrator status JOB --findings --all`")
+    tell_masked(printed, findings)
 
 
 # ── `migrator status --findings`: what the journal of a job holds of what was found ──

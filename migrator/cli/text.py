@@ -71,17 +71,6 @@ def masked(finding: Finding, templates: Sequence[Template]) -> Finding:
     )
 
 
-def print_findings(console: Console, findings: Sequence[Finding], counts: Mapping[str, int]) -> None:
-    """The first findings, one line each, and how many more there are."""
-    for finding in findings[:SHOWN]:
-        console.print(finding_line(finding), markup=False, highlight=False, soft_wrap=True)
-    rest = sum(counts.values()) - min(len(findings), SHOWN)
-    if rest > 0:
-        console.print(
-            f"… and {rest:,} more: see them with `migrator status JOB --findings --all`", markup=False
-        )
-
-
 def finding_line(finding: Finding) -> str:
     """kind, entity and row, item, attribute, reason: one line, whatever stands in them."""
     parts = [f"{finding.kind}:", finding.entity, finding.source_key]

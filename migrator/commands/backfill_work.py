@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,20 +16,18 @@ import click
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed, reading_cost
 from migrator.cli.options import (
     belonging,
-    findings_to_print,
     progress,
     say,
     stdout,
     stop_on_signals,
     stopped_says,
-    tell_masked,
 )
-from migrator.cli.runs import RunEnd
+from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import backfill_data, explained_lines, print_backfill, print_backfill_verdict
-from migrator.cli.text import SHOWN, estimate_data, print_findings
+from migrator.cli.text import SHOWN, estimate_data
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
-from migrator.commands.joined import Joining, open_joined_backfill
-from migrator.commands.processes import Engine, Others, PageEngine, Part, RunWork, end_with_parent, options_of
+from migrator.commands.joined import Joining, join, open_joined_backfill
+from migrator.commands.processes import Engine, Others, PageEngine, RunWork, options_of, part_of
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.instances import Share
@@ -38,8 +35,7 @@ from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.results import BackfillResult
 from migrator.runtime.errors import DIFFERENT
 from migrator.settings.job import Hook, Job
-from migrator.stages.backfill.estimate import estimate
-from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
 from migrator.stages.core.ownership import refuse_source_table
 from migrator.stages.process.session import (
     RunEdges,
@@ -164,7 +160,12 @@ class _Works:
         job = self.session.job
         limits = (job.tuning.max_write_units, job.source.max_rows_per_s)
         processes = processes_of(whole, rows, limits)
-        return self.with_others(stack, stage, run, rows, processes)
+        connections = taken_by(divided(job, 1), stage.options.workers)
+        others = Others.reserved(self.session, scope_of_run(run), processes - 1, connections)
+        watched = self._watched(run, Share(stage.who, connections=connections))
+        stage = watched.open_backfill(stack, stage, rows)
+        others.start(stack, self._words(), stage.stop, partial(self.session.journal.release_pages, run))
+        return stage
 
     def _by_cluster(
         self, stack: ExitStack, stage: Backfill, run: Run, rows: int, cluster: PageEngine
@@ -180,20 +181,6 @@ class _Works:
         )
         stage = self._watched(run, None).open_backfill(stack, stage, rows)
         return replace(stage, pages=cluster.pages(given), is_shared=lambda: True)
-
-    def with_others(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, processes: int) -> Backfill:
-        """The stage as it works beside so many processes less one, which end with it."""
-        job, journal = self.session.job, self.session.journal
-        connections = taken_by(divided(job, 1), stage.options.workers)
-        others = Others.reserved(self.session, scope_of_run(run), processes - 1, connections)
-        stage = self.alone(stack, stage, run, rows, connections)
-        others.start(stack, self._words(), stage.stop, partial(journal.release_pages, run))
-        return stage
-
-    def alone(self, stack: ExitStack, stage: Backfill, run: Run, rows: int, connections: int) -> Backfill:
-        """The stage on record, with its part of the run's budgets."""
-        watched = self._watched(run, Share(stage.who, connections=connections))
-        return watched.open_backfill(stack, stage, rows)
 
     def _watched(self, run: Run, own: Share | None) -> Watched:
         signs, scope = signs_of(self.session.job.tuning), scope_of_run(run)
@@ -213,27 +200,14 @@ class _Works:
 
 
 def _join(session: JobSession, job: Job, flags: BackfillFlags, address: tuple[str, int] | None) -> int:
-    """Works on pages of the run that another process has begun, on this host or another one, until it is over."""
-    part = Part.of(flags.part) if flags.part else None
-    with failure_kept("backfill", session), ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals(session.stop))
-        if part is not None:
-            end_with_parent(stop)
-        joining = Joining(
-            job,
-            part.id if part else secrets.token_hex(8),
-            part.connections if part else None,
-            flags.workers or job.tuning.workers,
-            flags.entities,
-            flags.limit,
-            force=flags.force,
-            address=address,
-        )
-        joined = stack.enter_context(open_joined_backfill(session, joining, say))
-        with stopped_says(lambda: "stopped; the run goes on without this process"):
-            joined.until_over()
-    say(f"run {joined.run.id} is done")
-    return 0
+    who, connections = part_of(flags.part)
+    joining = Joining(
+        *(job, who, connections, flags.workers or job.tuning.workers, flags.entities, flags.limit),
+        force=flags.force,
+        address=address,
+    )
+    with failure_kept("backfill", session):
+        return join(session, joining, open_joined_backfill, has_parent=bool(flags.part))
 
 
 def _tuned(job: Job, flags: BackfillFlags) -> Job:
@@ -350,7 +324,5 @@ def _print_data(result: BackfillResult, bill: Bill) -> None:
 
 def _print(result: BackfillResult, edges: RunEdges, session: JobSession, *, whole_keys: bool) -> None:
     print_backfill(stdout(), result)
-    unmasked = edges.journal.findings(result.run, SHOWN)
-    printed = findings_to_print(unmasked, session.checked.mapping, whole_keys=whole_keys)
-    print_findings(stdout(), printed, result.findings)
-    tell_masked(printed, unmasked)
+    findings, mapping = edges.journal.findings(result.run, SHOWN), session.checked.mapping
+    print_found(findings, result.findings, mapping, whole_keys=whole_keys)

@@ -11,6 +11,7 @@ import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import marking_line
+from migrator.cli.lag import STANDINGS
 from migrator.cli.options import (
     belonging,
     console_on,
@@ -20,7 +21,6 @@ from migrator.cli.options import (
     say,
     stop_on_signals,
 )
-from migrator.cli.relay_text import STANDINGS
 from migrator.cli.runs import refuse_living
 from migrator.cli.text import alembic_text, sql_text
 from migrator.mapping.model.capture import MarkedBy

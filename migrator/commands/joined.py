@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from migrator.cli.options import say, stop_on_signals, stopped_says
 from migrator.cli.runs_text import Unshown
 from migrator.cli.watched import Watched, signs_of
+from migrator.commands.processes import end_with_parent
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run, RunIdentity
@@ -89,6 +91,26 @@ class Joined:
         """Raises: StoppedError where the run is over, or the process that began it is gone."""
         if is_over(self.session.journal, self.lease, self.identity):
             raise StoppedError(f"run {self.run.id} is over")
+
+
+def join(
+    session: JobSession,
+    joining: Joining,
+    opened: Callable[[JobSession, Joining, Tell], AbstractContextManager[Joined]],
+    *,
+    has_parent: bool,
+) -> int:
+    """Works on pages of a run that another process has begun, on this host or another one, until it is over."""
+    with stop_on_signals(session.stop) as stop:
+        if has_parent:
+            end_with_parent(stop)
+        with (
+            opened(session, joining, say) as joined,
+            stopped_says(lambda: "stopped; the run goes on without this process"),
+        ):
+            joined.until_over()
+    say(f"run {joined.run.id} is done")
+    return 0
 
 
 @contextmanager

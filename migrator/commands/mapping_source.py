@@ -11,7 +11,7 @@ from typing import Any, cast
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.cli.row_keys import entity_named, row_key
+from migrator.cli.options import entity_named, row_key
 from migrator.cli.text import item_text, row_tree_lines
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.check.patterns import question_warnings, sparse_keys

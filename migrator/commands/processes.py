@@ -169,6 +169,12 @@ def end_with_parent(stop: Event) -> None:
     Thread(target=wait, name="parent", daemon=True).start()
 
 
+def part_of(text: str | None) -> tuple[str, int | None]:
+    """The name and the connections of a process, as the one that started it gives them with --part; its own without."""
+    part = Part.of(text) if text else None
+    return (secrets.token_hex(8), None) if part is None else (part.id, part.connections)
+
+
 def new_parts(number: int, connections: int) -> list[Part]:
     return [Part(secrets.token_hex(8), connections) for _ in range(number)]
 

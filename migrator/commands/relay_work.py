@@ -14,10 +14,9 @@ from typing import Any
 
 import click
 
-from migrator.cli.lag import lag_watch
+from migrator.cli.lag import RelayReport, lag_line, lag_watch, open_line
 from migrator.cli.metrics import relay_part
 from migrator.cli.options import belonging, print_result, say, shown_live, stop_on_signals
-from migrator.cli.relay_text import RelayReport, lag_line, open_line
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.processes import Others, Part, end_with_parent, options_of

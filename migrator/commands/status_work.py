@@ -21,9 +21,8 @@ from rich.text import Text
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instances_data
 from migrator.cli.inert import plain
-from migrator.cli.lag import Lag, lag_of
+from migrator.cli.lag import Lag, lag_line, lag_of
 from migrator.cli.options import belonging, console_on, print_folded, shown_path, stdout, stop_on_signals
-from migrator.cli.relay_text import lag_line
 from migrator.cli.runs import known_revision, print_findings, print_instances
 from migrator.cli.tables import table_of
 from migrator.commands.reverse_work import unkept_data, unkept_lines

@@ -19,19 +19,17 @@ import click
 from migrator.cli.options import (
     adopt_repaired,
     belonging,
-    findings_to_print,
     progress,
     say,
     stdout,
     stop_on_signals,
     stopped_says,
-    tell_masked,
 )
-from migrator.cli.runs import RunEnd
+from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
-from migrator.cli.text import SHOWN, print_findings
-from migrator.commands.joined import Joining, open_joined_verify, sharing
-from migrator.commands.processes import Engine, Others, PageEngine, Part, RunWork, end_with_parent, options_of
+from migrator.cli.text import SHOWN
+from migrator.commands.joined import Joining, join, open_joined_verify, sharing
+from migrator.commands.processes import Engine, Others, PageEngine, RunWork, options_of, part_of
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Root
@@ -203,26 +201,11 @@ def _with_others(
 
 
 def _join(session: JobSession, asked: _Asked) -> int:
-    """Compares pages of the run that another process has begun, on this host or another one, until it is over."""
-    part = Part.of(asked.options["part"]) if asked.options["part"] else None
-    job = asked.rows_of
-    with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals(session.stop))
-        if part is not None:
-            end_with_parent(stop)
-        joining = Joining(
-            job,
-            part.id if part else secrets.token_hex(8),
-            part.connections if part else None,
-            asked.workers or job.tuning.workers,
-            sample=asked.sample,
-            scope=asked.scope,
-        )
-        joined = stack.enter_context(open_joined_verify(session, joining, say))
-        with stopped_says(lambda: "stopped; the run goes on without this process"):
-            joined.until_over()
-    say(f"run {joined.run.id} is done")
-    return 0
+    part, job = asked.options["part"], asked.rows_of
+    who, connections = part_of(part)
+    workers = asked.workers or job.tuning.workers
+    joining = Joining(job, who, connections, workers, sample=asked.sample, scope=asked.scope)
+    return join(session, joining, open_joined_verify, has_parent=bool(part))
 
 
 def _stopped(session: JobSession, run: Run, asked: _Asked) -> str:
@@ -366,10 +349,8 @@ def _print(result: VerifyResult, session: JobSession, *, as_json: bool, whole_ke
         click.echo(json.dumps(verify_data(result), sort_keys=True))
         return
     print_verify(stdout(), result)
-    unmasked = session.journal.findings(result.run, SHOWN)
-    printed = findings_to_print(unmasked, session.checked.mapping, whole_keys=whole_keys)
-    print_findings(stdout(), printed, result.findings)
-    tell_masked(printed, unmasked)
+    findings, mapping = session.journal.findings(result.run, SHOWN), session.checked.mapping
+    print_found(findings, result.findings, mapping, whole_keys=whole_keys)
 
 
 def stage_of(session: JobSession, lease: Held, recheck: RecheckEdges, options: VerifyOptions) -> Verify:

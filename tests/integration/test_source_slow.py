@@ -14,7 +14,7 @@ from migrator.runtime.errors import TooSlowError
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on
 from migrator.source.reader import SqlSource
-from migrator.stages.backfill.estimate import estimate
+from migrator.stages.backfill.stage import estimate
 from migrator.stages.session import job
 from tests import pins
 from tests.support_mysql import numbers, run_script

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from migrator.cli.relay_text import lag_line
+from migrator.cli.lag import lag_line
 from migrator.commands.status_work import status_lines
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.instances import AS_SET, Operations

@@ -12,18 +12,16 @@ from typing import Any
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import (
-    findings_to_print,
     print_folded,
     progress,
     say,
     stdout,
     stop_on_signals,
     stopped_says,
-    tell_masked,
 )
-from migrator.cli.runs import RunEnd
+from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import print_backfill
-from migrator.cli.text import SHOWN, print_findings, usd
+from migrator.cli.text import SHOWN, usd
 from migrator.features.bulk.export import (
     BLOCKING,
     ExportPath,
@@ -230,10 +228,8 @@ def _print(
         print_json(_data(opened, result, manifest))
         return DIFFERENT if manifest is None else CLEAN
     print_backfill(stdout(), result)
-    unmasked = opened.session.journal.findings(result.run, SHOWN)
-    printed = findings_to_print(unmasked, opened.session.checked.mapping, whole_keys=whole_keys)
-    print_findings(stdout(), printed, result.findings)
-    tell_masked(printed, unmasked)
+    findings, mapping = opened.session.journal.findings(result.run, SHOWN), opened.session.checked.mapping
+    print_found(findings, result.findings, mapping, whole_keys=whole_keys)
     if manifest is None:
         what = "nothing was published: items of these rows would be missing, or replace each other"
         say(f"{what}; fix the rows (`migrator status --findings`), and run the same command again")

@@ -15,16 +15,17 @@ from migrator.cli.cutover_text import direct_line, instance_label
 from migrator.cli.options import (
     belonging,
     console_on,
+    entity_named,
     need_yes,
     print_evidence,
     print_folded,
     print_result,
+    row_key,
     say,
     stdout,
     stop_on_signals,
     stopped_says,
 )
-from migrator.cli.row_keys import entity_named, row_key
 from migrator.cli.runs import RunEnd, known_revision
 from migrator.cli.text import (
     EndSql,

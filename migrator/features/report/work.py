@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.cli.inert import plain
-from migrator.cli.lag import Lag, lag_of
+from migrator.cli.lag import Lag, lag_of, open_line
 from migrator.cli.options import belonging, stdout, stop_on_signals
 from migrator.cli.page import (
     bars_of,
@@ -39,7 +39,6 @@ from migrator.cli.page import (
     size_text,
     write_page,
 )
-from migrator.cli.relay_text import open_line
 from migrator.cli.tables import table_of
 from migrator.features.report.gather import (
     LIGHT,

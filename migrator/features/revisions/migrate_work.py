@@ -64,8 +64,7 @@ from migrator.runtime.errors import (
     StoppedError,
 )
 from migrator.settings.job import Job
-from migrator.stages.backfill.estimate import estimate
-from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
 from migrator.stages.backfill.write import ConditionalPath, Only, only_changed
 from migrator.stages.core.parallel import TableWalk
 from migrator.stages.live.capture import owned

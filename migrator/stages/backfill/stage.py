@@ -1,22 +1,32 @@
-"""Backfill: every row of the source as items in the table, page by page, resumable at any moment."""
+"""Backfill: what it will write, and every row of the source as items in the table, page by page, resumable at any moment."""
 
 from __future__ import annotations
 
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import Event
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.items.encoder import item_of
+from migrator.mapping.items.items import CompiledEntity, project
+from migrator.mapping.items.wire import Estimate, measure
 from migrator.mapping.model.edges import RawPage, Receipt, Rows
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Finding, Page, Progress, Run, Tally
 from migrator.mapping.model.results import BackfillResult
-from migrator.mapping.model.table import ItemKey, item_key_text
-from migrator.runtime.errors import StoppedError
+from migrator.mapping.model.table import (
+    BATCH_WRITE_ITEMS,
+    EncodedItem,
+    ItemKey,
+    RowTree,
+    TableDesign,
+    item_key_text,
+)
+from migrator.runtime.errors import StoppedError, TooSlowError, TwinRowsError
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.write import PagePath
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages
@@ -303,3 +313,75 @@ class Backfill:
         unwritten = self.journal.finding_counts(run).get("unwritten", 0)
         what = f"DynamoDB did not take {unwritten} item(s) (`migrator status --findings` says why)"
         raise StoppedError(f"{what}; all else is written, and the same command tries them again")
+
+
+SPOTS = 8
+SPOT_ROWS = 50
+
+
+def estimate(
+    source: Rows,
+    entities: Sequence[CompiledEntity],
+    now_s: float,
+    *,
+    limit: int | None = None,
+    done: Mapping[str, int] | None = None,
+) -> Estimate:
+    """What is left to write: counts by SQL (or what it expects), items of SPOTS pages spread over each entity's keys.
+
+    `limit`: only the first rows of each entity. `done`: rows of each entity that are written already.
+    Refused rows are rows that make nothing.
+    """
+    total = Estimate()
+    for entity in entities:
+        rows = source.rows_about(entity.plan)
+        wanted = rows if limit is None else min(rows, limit)
+        left = max(0, wanted - (done or {}).get(entity.name, 0))
+        if left:
+            total += _sample(source, entity, rows, now_s).scaled(left)
+    return total
+
+
+def _sample(source: Rows, entity: CompiledEntity, rows: int, now_s: float) -> Estimate:
+    total = Estimate()
+    # Rows of one key end the run itself, which tells them in its findings.
+    with suppress(TwinRowsError):
+        for read in _spots(source, entity, rows):
+            projected = project(entity, read, now_s)
+            total += measure(projected.rows, projected.items, entity.table)
+    return total
+
+
+def _spots(source: Rows, entity: CompiledEntity, rows: int) -> Iterator[list[RowTree]]:
+    """Rows from the beginning of each of SPOTS equal parts; all rows where there are few.
+
+    Where the source ends a jump over so many rows, only the first ones.
+    """
+    if rows <= SPOTS * SPOT_ROWS:
+        yield source.read_page(entity.plan, None, None)
+        return
+    try:
+        starts = list(islice(source.page_bounds(entity.plan, rows // SPOTS), SPOTS - 1))
+    except TooSlowError:
+        starts = []
+    for start in (None, *starts):
+        yield source.read_page(entity.plan, start, None, SPOT_ROWS)
+
+
+# ── A store that stores nothing: it measures what a write would take ──
+
+
+def sends_nothing() -> None:
+    """The check of a dry run: it sends nothing that could come too late."""
+
+
+class DryStore:
+    """Puts for --dry-run; the write units are those of a table with nothing in it, indexes included."""
+
+    def __init__(self, design: TableDesign) -> None:
+        self.design = design
+
+    def put(self, items: Sequence[EncodedItem]) -> Receipt:
+        sizes = [item.size_bytes for item in items]
+        units = measure(0, list(map(item_of, items)), self.design).write_units
+        return Receipt(len(items), sum(sizes), float(units), -(-len(items) // BATCH_WRITE_ITEMS))

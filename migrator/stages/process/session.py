@@ -19,7 +19,7 @@ from migrator.mapping.model.journal import SCANS, Run, RunIdentity, RunKind
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import SettingsError, StoppedError, TargetError
 from migrator.settings.job import IN_SOURCE, Job
-from migrator.stages.backfill.estimate import DryStore, sends_nothing
+from migrator.stages.backfill.stage import DryStore, sends_nothing
 from migrator.stages.backfill.write import Puts
 from migrator.stages.session.job import JOURNAL_CONNECTIONS, Target
 from migrator.stages.session.session import Held, JobSession

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from migrator.cli.relay_text import RelayReport
+from migrator.cli.lag import RelayReport
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.live import MarksState

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from migrator.cli.row_keys import row_key
+from migrator.cli.options import row_key
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.facts import Column, Kind
 from migrator.runtime.errors import SettingsError

@@ -16,27 +16,25 @@ from functools import partial
 from migrator.features.exports.file import comment, template
 from migrator.features.exports.model import Model, PartModel, PatternModel
 from migrator.features.exports.typescript.keys import (
+    INHERITED,
     TEXT,
     Around,
+    Identifiers,
     Item,
     Refusals,
     UnsayableError,
     as_text,
-    item_of,
-    key_expression,
-    text_expression,
-)
-from migrator.features.exports.typescript.language import (
-    INHERITED,
-    Identifiers,
     commented,
     helpers_of,
+    item_of,
+    key_expression,
     listed,
     literal,
     member,
     property_,
     quoted,
     runtime_names,
+    text_expression,
     type_of,
 )
 from migrator.mapping.items.filters import CHARACTERS, unit_of

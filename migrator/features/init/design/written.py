@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 
-from migrator.features.init.design.keys import joined_key
-from migrator.features.init.design.placing import Access, Design, Entry
+from migrator.features.init.design.placing import Access, Design, Entry, joined_key
 from migrator.mapping.language.yaml_text import quoted, text_of
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import Figures, Joined, Path, Question, Statement, Total, free_name

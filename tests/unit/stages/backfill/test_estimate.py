@@ -9,7 +9,7 @@ import pytest
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.stages.backfill.estimate import estimate
+from migrator.stages.backfill.stage import estimate
 from tests.support_mapping import parse_mapping
 
 MAPPING = """

@@ -12,7 +12,7 @@ from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableF
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.table import KeyAttribute, SourceKey, TableDesign
 from migrator.runtime.errors import TooSlowError
-from migrator.stages.backfill.estimate import estimate
+from migrator.stages.backfill.stage import estimate
 from migrator.stages.verify.scan import ScanTotals, Tracer, check_totals
 from tests import pins
 from tests.fakes.source import MemorySource
