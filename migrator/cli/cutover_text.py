@@ -66,16 +66,11 @@ def views_data(phase_views: Sequence[PhaseView]) -> list[dict[str, Any]]:
     return [
         {
             "pattern": view.phase.pattern,
-            "phase": view.phase.state.phase,
-            "percent": view.phase.state.percent,
-            "for": [f"{param}={text}" for param, text in view.phase.state.audience],
-            "version": view.phase.version,
-            "since": moment(view.phase.since) if view.phase.version else None,
+            **_phase_entry(view.phase),
             "table_answers_percent": table_share(view.phase.state),
             "readers": view.readers,
             "confirmed": view.confirmed,
             "in_mapping": view.is_mapped,
-            "fault": view.phase.fault,
         }
         for view in phase_views
     ]

@@ -14,7 +14,7 @@ from migrator.cli.watched import Watched, signs_of
 from migrator.commands.processes import end_with_parent
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.instances import Share
-from migrator.mapping.model.journal import Run, RunIdentity
+from migrator.mapping.model.journal import Progress, Run, RunIdentity
 from migrator.mapping.model.results import Sample
 from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import nap
@@ -39,7 +39,7 @@ from migrator.stages.process.session import (
 from migrator.stages.process.write_path import Tell, choose_path
 from migrator.stages.session.session import Held, JobSession
 from migrator.stages.verify.scan import direct_items
-from migrator.stages.verify.stage import Verify, VerifyOptions
+from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions
 
 
 @dataclass(frozen=True)
@@ -148,25 +148,42 @@ def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Ite
     """Raises: SettingsError where nothing is to be joined, or it is another run than `joining` says."""
     with ExitStack() as stack:
         lease, session, connections = _entered(stack, "verify", session, joining)
-        job, entities, target = session.job, session.checked.entities, session.target
-        need_bucket(job, entities)
+        entities, tuning = session.checked.entities, session.job.tuning
+        need_bucket(session.job, entities)
         identity = identity_of("verify", session, session.table_id, entities, joining.scope)
         run = joined_run(session.journal, identity)
-        tuning = job.tuning
-        stage = Verify(
-            *(session.source, target.store, session.journal, Unshown()),
-            check=lease.check,
-            confirm=None,
-            is_quiet=lambda: True,
-            direct=direct_items(session.checked, job.leave),
-            options=VerifyOptions(joining.workers, tuning.page_rows, tuning.scan_segments, joining.sample),
-            stop=session.stop,
-            objects=target.objects,
-            who=joining.who,
-        )
+        options = VerifyOptions(joining.workers, tuning.page_rows, tuning.scan_segments, joining.sample)
+        stage = replace(stage_of(session, lease, STILL, options, Unshown()), who=joining.who)
         stage = sharing(stack, stage, session, run, connections)
         call = partial(stage.work, run, entities)
         yield Joined(session, lease, identity, run, joining.who, entities, stage, call)
+
+
+@dataclass(frozen=True)
+class RecheckEdges:
+    """What a verify knows of rows that change meanwhile: how differences are confirmed, and whether anything changed."""
+
+    confirm: Confirm | None
+    is_quiet: Callable[[], bool]
+
+
+STILL = RecheckEdges(None, lambda: True)
+"""Of a source whose changes leave no marks: it is taken to stand still."""
+
+
+def stage_of(
+    session: JobSession, lease: Held, recheck: RecheckEdges, options: VerifyOptions, shown: Progress
+) -> Verify:
+    return Verify(
+        *(session.source, session.target.store, session.journal, shown),
+        check=lease.check,
+        confirm=recheck.confirm,
+        is_quiet=recheck.is_quiet,
+        direct=direct_items(session.checked, session.job.leave),
+        options=options,
+        stop=session.stop,
+        objects=session.target.objects,
+    )
 
 
 def sharing(stack: ExitStack, stage: Verify, session: JobSession, run: Run, connections: int) -> Verify:

@@ -7,7 +7,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -28,7 +28,7 @@ from migrator.cli.options import (
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
 from migrator.cli.text import SHOWN
-from migrator.commands.joined import Joining, join, open_joined_verify, sharing
+from migrator.commands.joined import STILL, Joining, RecheckEdges, join, open_joined_verify, sharing, stage_of
 from migrator.commands.processes import Engine, Others, PageEngine, RunWork, options_of, part_of
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.journal import Run, RunIdentity
@@ -51,9 +51,8 @@ from migrator.stages.process.session import (
 )
 from migrator.stages.process.write_path import need_known
 from migrator.stages.session.live import Live
-from migrator.stages.session.session import Held, JobSession
+from migrator.stages.session.session import JobSession
 from migrator.stages.verify.page_check import LOOKED_AT, Recheck
-from migrator.stages.verify.scan import direct_items
 from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions, begin, keep_look
 
 # ── `migrator verify`: rows against items, both ways ──
@@ -146,8 +145,8 @@ def _drive(
     identity = identity_of("verify", session, table_id, entities, asked.scope)
     # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
     captured = _captured(session, options)
-    recheck = recheck_of(session, session.live, options["settle_s"]) if captured else _STILL
-    stage = stage_of(session, lease, recheck, _options(session, asked))
+    recheck = recheck_of(session, session.live, options["settle_s"]) if captured else STILL
+    stage = stage_of(session, lease, recheck, _options(session, asked), progress())
     run = begun_run(session, identity, captured, again=options["restart"])
     stack.enter_context(stopped_says(lambda: _stopped(session, run, asked)))
     if cluster is not None:
@@ -297,18 +296,6 @@ def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
         say("next: `migrator verify --repair`, which marks these rows for the relay")
 
 
-@dataclass(frozen=True)
-class RecheckEdges:
-    """What a verify knows of rows that change meanwhile: how differences are confirmed, and whether anything changed."""
-
-    confirm: Confirm | None
-    is_quiet: Callable[[], bool]
-
-
-_STILL = RecheckEdges(None, lambda: True)
-"""Of a source whose changes leave no marks: it is taken to stand still."""
-
-
 def _captured(session: JobSession, options: Mapping[str, Any]) -> Installation | None:
     """What is installed of capture; where it is, the verify knows that rows change meanwhile."""
     if options["repair"]:
@@ -351,19 +338,6 @@ def _print(result: VerifyResult, session: JobSession, *, as_json: bool, whole_ke
     print_verify(stdout(), result)
     findings, mapping = session.journal.findings(result.run, SHOWN), session.checked.mapping
     print_found(findings, result.findings, mapping, whole_keys=whole_keys)
-
-
-def stage_of(session: JobSession, lease: Held, recheck: RecheckEdges, options: VerifyOptions) -> Verify:
-    return Verify(
-        *(session.source, session.target.store, session.journal, progress()),
-        check=lease.check,
-        confirm=recheck.confirm,
-        is_quiet=recheck.is_quiet,
-        direct=direct_items(session.checked, session.job.leave),
-        options=options,
-        stop=session.stop,
-        objects=session.target.objects,
-    )
 
 
 def _options(session: JobSession, asked: _Asked) -> VerifyOptions:

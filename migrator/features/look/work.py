@@ -429,12 +429,7 @@ def look_data(report: LookReport) -> dict[str, Any]:
     data = asdict(report)
     for item in data["items"]:
         item["attributes"] = [
-            {
-                "name": cell["attribute"],
-                "made": cell["sql"],
-                "stored": cell["item"],
-                "differs": cell["differs"],
-            }
+            dict(zip(("name", "made", "stored", "differs"), cell.values(), strict=True))
             for cell in item.pop("cells")
         ]
     return data | {"clean": report.is_clean, "counts": report.counts}

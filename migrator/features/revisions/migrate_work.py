@@ -27,8 +27,9 @@ from migrator.cli.options import (
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file
 from migrator.cli.text import SHOWN, finding_line
 from migrator.cli.watched import Watched, signs_of
+from migrator.commands.joined import stage_of
 from migrator.commands.table_change import may_remove, refuse_asked
-from migrator.commands.verify_work import begun_run, confirm_of, recheck_of, stage_of
+from migrator.commands.verify_work import begun_run, confirm_of, recheck_of
 from migrator.features.revisions.diff_work import Side, measured_work, work_lines
 from migrator.mapping.difference.difference import Difference, Revision
 from migrator.mapping.difference.faults import Compared
@@ -439,7 +440,7 @@ class Revising:
         tuning = self.job.tuning
         options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
         recheck = recheck_of(session, self.edges.live, self.flags.settle_s)
-        stage = stage_of(session, self.lease, recheck, options)
+        stage = stage_of(session, self.lease, recheck, options, progress())
         run = begun_run(session, identity, self._installation(), again=False)
         with RunEnd(session.journal.end_run, run, self.job.hooks), stage.progress:
             keep_look(session.changes_counted, partial(session.journal.keep_look, run))
