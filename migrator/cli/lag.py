@@ -269,17 +269,11 @@ class Lag:
         return None if self.marks is None else self.marks.slot
 
     def data(self) -> dict[str, Any]:
-        state = self.marks
-        marks = None
-        if state is not None:
-            marks = {name: getattr(state, name) for name in state.__slots__ if name != "slot"}
+        marks = None if self.marks is None else asdict(self.marks)
+        slot = None if marks is None else marks.pop("slot")
         writers = [
-            {
-                "id": writer.id,
-                "kind": writer.kind,
-                "since": writer.since,
-                "alive_at": writer.alive_at,
-                "fenced": writer.fenced,
+            asdict(writer)
+            | {
                 "old_mapping": writer.id in self.old,
                 "process": writer.process,
                 "silent": writer.id in self.silent,
@@ -294,7 +288,7 @@ class Lag:
             "mapping": mapping,
             "unverified": self.unverified,
             "open_findings": dict(self.open_findings),
-            **({} if self.slot is None else {"slot": asdict(self.slot)}),
+            **({} if slot is None else {"slot": slot}),
         }
 
     def warnings(self, revision: str | None) -> Iterator[str]:

@@ -28,8 +28,7 @@ from migrator.runtime.retry import nap
 from migrator.settings.job import Tuning
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.core.pace import Pace, Strain
-from migrator.stages.core.presence import Presence, process_of
-from migrator.stages.core.shares import RunBudget
+from migrator.stages.core.presence import Presence, RunBudget, process_of
 from migrator.stages.session.job import JobSource
 from migrator.stages.session.session import JobSession
 

@@ -22,7 +22,7 @@ from migrator.settings.job import Job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.core.pace import NoLimit, Pace
 from migrator.stages.core.parallel import PageCall
-from migrator.stages.core.shares import RunBudget
+from migrator.stages.core.presence import RunBudget
 from migrator.stages.process.session import (
     chosen,
     identity_of,

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -274,13 +274,7 @@ def _kind_data(kind: DiffKey) -> dict[str, Any]:
 
 
 def _latency_data(latency: Latency) -> dict[str, Any]:
-    return {
-        "answers": latency.answers,
-        "p50": latency.p50_ms,
-        "p90": latency.p90_ms,
-        "p99": latency.p99_ms,
-        "max": latency.max_ms,
-    }
+    return {name.removesuffix("_ms"): value for name, value in asdict(latency).items()}
 
 
 def _example(replay: PatternReplay, example: Example) -> dict[str, Any]:

@@ -226,8 +226,9 @@ def _marks_alone(session: JobSession, *, discard: bool, as_json: bool) -> int:
     else:
         counts = session.open_findings.counts()
         state = session.live.marks.state()
-        data = {name: value for name, value in asdict(state).items() if name != "slot"}
-        data |= {"open_findings": counts} | ({} if state.slot is None else {"slot": asdict(state.slot)})
+        data = asdict(state) | {"open_findings": counts}
+        if data["slot"] is None:
+            del data["slot"]
         line = "\n".join(filter(None, (lag_line(state, counts), open_line(counts))))
     print_result(data, line, as_json=as_json)
     return 0

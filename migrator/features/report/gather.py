@@ -672,11 +672,7 @@ def _rates(windows: Windows, pattern: str, since: float) -> tuple[float | None, 
     lasted_s = max(_LEAST_S, windows.now_s - max(since, min(window.begun_at for window in seen)))
     calls: Counter[Side] = Counter()
     for window in seen:
-        calls.update(_called(window.answered, window.errors))
+        calls.update(Counter(window.answered) + Counter(window.errors))
     if not calls:
         return None, None
     return calls["table"] / lasted_s, max(calls.values()) / lasted_s
-
-
-def _called(answered: Mapping[Side, int], errors: Mapping[Side, int]) -> Counter[Side]:
-    return Counter(answered) + Counter(errors)
