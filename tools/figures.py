@@ -144,7 +144,7 @@ def _leaves() -> Iterator[click.Command]:
 def _tables(code: dict[Path, ast.Module]) -> int:
     """Tables that the journal declares."""
     return sum(
-        isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Table")
+        isinstance(node, ast.Call) and ast.unparse(node.func) == "Table"
         for path, tree in code.items()
         if path.is_relative_to(ROOT / "migrator" / "journal")
         for node in ast.walk(tree)

@@ -8,11 +8,11 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import cache, partial, update_wrapper
+from functools import cache, update_wrapper
 from importlib.metadata import version as package_version
 from pathlib import Path
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 from sqlalchemy import (
@@ -33,7 +33,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import Pool, StaticPool
@@ -275,17 +275,12 @@ TEST_CLOCK = "MIGRATOR_TEST_CLOCK"
 
 def insert_or_ignore(connection: Connection, table: Table) -> Insert:
     """INSERT that leaves a row alone that is there already."""
-    if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects import postgresql  # slow to import, and SQLite does without
-
-        return postgresql.insert(table).on_conflict_do_nothing()
     if connection.dialect.name == "mysql":
-        from sqlalchemy.dialects import mysql
-
         # Not INSERT IGNORE: it swallows other faults too, and two that find one row deleted would lock each other out.
         any_column = next(column for column in table.columns if column is not table.autoincrement_column)
         return mysql.insert(table).on_duplicate_key_update({any_column.name: any_column})
-    return sqlite.insert(table).on_conflict_do_nothing()
+    dialect: Any = _postgresql() if connection.dialect.name == "postgresql" else sqlite
+    return cast(Insert, dialect.insert(table).on_conflict_do_nothing())
 
 
 def insert_or_replace(connection: Connection, table: Table) -> Insert:
@@ -296,22 +291,25 @@ def insert_or_replace(connection: Connection, table: Table) -> Insert:
 @cache
 def _put_into(dialect: str, table: Table) -> Insert:
     others = [column.name for column in table.columns if not column.primary_key]
+    return upsert(dialect, table, lambda new: {name: new[name] for name in others})
+
+
+def upsert(dialect: str, table: Table, changes: Callable[[Any], dict[str, Any]]) -> Insert:
+    """INSERT that changes a row with the same primary key, if there is one: `changes` of the row that was to be new."""
     if dialect == "mysql":
-        from sqlalchemy.dialects import mysql
-
-        statement = mysql.insert(table)
-        return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
-    if dialect == "postgresql":
-        from sqlalchemy.dialects import postgresql
-
-        put = postgresql.insert(table)
-        return put.on_conflict_do_update(
-            index_elements=list(table.primary_key), set_={name: put.excluded[name] for name in others}
-        )
-    new = sqlite.insert(table)
-    return new.on_conflict_do_update(
-        index_elements=list(table.primary_key), set_={name: new.excluded[name] for name in others}
+        insertion = mysql.insert(table)
+        return insertion.on_duplicate_key_update(changes(insertion.inserted))
+    put: Any = _postgresql().insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    return cast(
+        Insert,
+        put.on_conflict_do_update(index_elements=list(table.primary_key), set_=changes(put.excluded)),
     )
+
+
+def _postgresql() -> Any:
+    from sqlalchemy.dialects import postgresql  # slow to import, and SQLite does without
+
+    return postgresql
 
 
 def seconds(connection: Connection) -> float:
@@ -480,6 +478,17 @@ class Database:
         passing = (PassingError, LostAnswerError) if twice else (PassingError,)
         return self._retry.call("the journal", work, lambda error: isinstance(error, passing), _gave_up)
 
+    def transaction(
+        self, work: Callable[[Connection], Result], *, twice: bool, reads: bool = False
+    ) -> Result:
+        """What `work` gives inside of one transaction, tried again as a whole. See begin() and tried()."""
+
+        def once() -> Result:
+            with self.begin(reads=reads) as connection:
+                return work(connection)
+
+        return self.tried(once, twice=twice)
+
     @property
     def name(self) -> str:
         """What people may call it: its file, or its URL without password and options."""
@@ -529,27 +538,36 @@ Owner = TypeVar("Owner", bound=_InDatabase)
 Words = ParamSpec("Words")
 
 
-def repeatable(
-    method: Callable[Concatenate[Owner, Words], Result],
-) -> Callable[Concatenate[Owner, Words], Result]:
-    """The method, one transaction that does no harm when it is done twice: tried again while the server is away."""
-    return _tried(method, twice=True)
+Method: TypeAlias = Callable[Concatenate[Owner, Connection, Words], Result]
+"""What is done inside of one transaction."""
+Transaction: TypeAlias = Callable[Concatenate[Owner, Words], Result]
 
 
-def once_only(
-    method: Callable[Concatenate[Owner, Words], Result],
-) -> Callable[Concatenate[Owner, Words], Result]:
-    """The method, one transaction that is not the same twice: tried again only while nothing of it was committed."""
-    return _tried(method, twice=False)
+def repeatable(method: Method[Owner, Words, Result]) -> Transaction[Owner, Words, Result]:
+    """One transaction that does no harm when it is done twice: tried again while the server is away."""
+    return _transaction(method, twice=True)
 
 
-def _tried(
-    method: Callable[Concatenate[Owner, Words], Result], *, twice: bool
-) -> Callable[Concatenate[Owner, Words], Result]:
-    def tried(self: Owner, /, *words: Words.args, **named: Words.kwargs) -> Result:
-        return self.database.tried(partial(method, self, *words, **named), twice=twice)
+def reading(method: Method[Owner, Words, Result]) -> Transaction[Owner, Words, Result]:
+    """The same, and it writes nothing: on SQLite it waits for no other process."""
+    return _transaction(method, twice=True, reads=True)
 
-    return update_wrapper(tried, method)
+
+def once_only(method: Method[Owner, Words, Result]) -> Transaction[Owner, Words, Result]:
+    """One transaction that is not the same twice: tried again only while nothing of it was committed."""
+    return _transaction(method, twice=False)
+
+
+def _transaction(
+    method: Method[Owner, Words, Result], *, twice: bool, reads: bool = False
+) -> Transaction[Owner, Words, Result]:
+    def transaction(self: Owner, /, *words: Words.args, **named: Words.kwargs) -> Result:
+        def work(connection: Connection) -> Result:
+            return method(self, connection, *words, **named)
+
+        return self.database.transaction(work, twice=twice, reads=reads)
+
+    return update_wrapper(transaction, method)
 
 
 def _gave_up(error: BaseException, tried: str) -> MigratorError:

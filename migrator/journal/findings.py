@@ -75,22 +75,20 @@ class SqlFindingGroups:
         self.database = database
 
     @repeatable
-    def groups(self, run: Run) -> list[FindingGroup]:
+    def groups(self, connection: Connection, run: Run) -> list[FindingGroup]:
         table, here = _rows_of(run)
         by = [table.c[name] for name in _BY]
         query = select(*by, func.count()).where(here).group_by(*by)
-        with self.database.begin() as connection:
-            counted = [FindingGroup(*row[:3], count=row[3]) for row in connection.execute(query)]
+        counted = [FindingGroup(*row[:3], count=row[3]) for row in connection.execute(query)]
         return sorted(counted, key=lambda group: (-group.count, group.kind, group.entity, group.attribute))
 
     @repeatable
-    def some(self, run: Run, group: FindingGroup, limit: int) -> list[Finding]:
+    def some(self, connection: Connection, run: Run, group: FindingGroup, limit: int) -> list[Finding]:
         table, here = _rows_of(run)
         of_group = (table.c[name] == getattr(group, name) for name in _BY)
         order = table.c.ticket if table is open_finding else table.c.id
         query = select(*columns_of(table)).where(here, *of_group).order_by(order).limit(limit)
-        with self.database.begin() as connection:
-            return [Finding(*row) for row in connection.execute(query)]
+        return [Finding(*row) for row in connection.execute(query)]
 
 
 def _rows_of(run: Run) -> _Rows:

@@ -44,73 +44,62 @@ class SqlIdentity:
         self.job = job
 
     @repeatable
-    def journal_id(self) -> str:
-        with self.database.begin() as connection:
-            if (journal_id := _IDENTITY.get(connection, "")) is None:
-                journal_id = _IDENTITY.lock(connection, "") or secrets.token_hex(16)
-                _IDENTITY.put(connection, "", journal_id)
+    def journal_id(self, connection: Connection) -> str:
+        if (journal_id := _IDENTITY.get(connection, "")) is None:
+            journal_id = _IDENTITY.lock(connection, "") or secrets.token_hex(16)
+            _IDENTITY.put(connection, "", journal_id)
         return journal_id
 
-    @repeatable
     def seen(self, table_id: str) -> int | None:
-        with self.database.begin() as connection:
-            seen = SEEN.get(connection, self.job, table_id)
+        seen = SEEN.read(self.database, self.job, table_id)
         return None if seen is None else seen.ticket
 
     @repeatable
-    def see(self, table_id: str, table: str, ticket: int) -> None:
-        with self.database.begin() as connection:
-            seen = SEEN.lock(connection, self.job, table_id) or SeenTable(table, ticket)
-            SEEN.put(connection, self.job, replace(seen, ticket=max(seen.ticket, ticket)), table_id)
+    def see(self, connection: Connection, table_id: str, table: str, ticket: int) -> None:
+        seen = SEEN.lock(connection, self.job, table_id) or SeenTable(table, ticket)
+        SEEN.put(connection, self.job, replace(seen, ticket=max(seen.ticket, ticket)), table_id)
 
     @repeatable
-    def repaired(self, table_id: str, table: str, ticket: int) -> None:
-        with self.database.begin() as connection:
-            seen = SEEN.lock(connection, self.job, table_id) or SeenTable(table, ticket)
-            SEEN.put(connection, self.job, replace(seen, ticket=ticket), table_id)
+    def repaired(self, connection: Connection, table_id: str, table: str, ticket: int) -> None:
+        seen = SEEN.lock(connection, self.job, table_id) or SeenTable(table, ticket)
+        SEEN.put(connection, self.job, replace(seen, ticket=ticket), table_id)
 
-    @repeatable
     def tables_named(self, table: str) -> frozenset[str]:
-        with self.database.begin() as connection:
-            seen = SEEN.all(connection, self.job)
+        seen = SEEN.read_all(self.database, self.job)
         return frozenset(table_id for table_id, entry in seen.items() if entry.name == table)
 
     # ── the job ──
 
     @repeatable
-    def knows_job(self) -> bool:
+    def knows_job(self, connection: Connection) -> bool:
         """Whether capture or a writer of the job was ever recorded here. A comparison or a reader alone is no sign."""
         writing = run.c.kind.in_(["backfill", "relay", "direct"])
         signs = (exists().where(run.c.job == self.job, writing), exists().where(phase.c.job == self.job))
-        with self.database.begin() as connection:
-            return bool(
-                connection.execute(select(or_(*signs))).scalar()
-                or REVISIONS.get(connection, self.job)
-                or SEEN.all(connection, self.job)
-            )
+        return bool(
+            connection.execute(select(or_(*signs))).scalar()
+            or REVISIONS.get(connection, self.job)
+            or SEEN.all(connection, self.job)
+        )
 
     @repeatable
-    def names(self, kind: NameKind) -> frozenset[str]:
+    def names(self, connection: Connection, kind: NameKind) -> frozenset[str]:
         """What the job's table, or source, is called here."""
-        with self.database.begin() as connection:
-            return self._names(connection, kind)
+        return self._names(connection, kind)
 
     @repeatable
-    def first_name(self, kind: NameKind, name: str) -> frozenset[str]:
+    def first_name(self, connection: Connection, kind: NameKind, name: str) -> frozenset[str]:
         """The same, where it is called that from now on if it was not called anything before."""
-        with self.database.begin() as connection:
-            if not (names := self._names(connection, kind)):
-                JOB_NAMES.add(connection, self.job, (name,), kind)
-                names = self._names(connection, kind)
+        if not (names := self._names(connection, kind)):
+            JOB_NAMES.add(connection, self.job, (name,), kind)
+            names = self._names(connection, kind)
         return names
 
     @repeatable
-    def add_name(self, kind: NameKind, name: str) -> None:
+    def add_name(self, connection: Connection, kind: NameKind, name: str) -> None:
         """It is called that, too, from now on."""
-        with self.database.begin() as connection:
-            if name not in self._names(connection, kind):
-                names = JOB_NAMES.lock(connection, self.job, kind) or ()
-                JOB_NAMES.put(connection, self.job, (*names, name), kind)
+        if name not in self._names(connection, kind):
+            names = JOB_NAMES.lock(connection, self.job, kind) or ()
+            JOB_NAMES.put(connection, self.job, (*names, name), kind)
 
     def _names(self, connection: Connection, kind: NameKind) -> frozenset[str]:
         names = frozenset(JOB_NAMES.get(connection, self.job, kind) or ())

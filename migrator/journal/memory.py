@@ -20,13 +20,14 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import sqlite
 
 from migrator.journal.database import (
     Database,
     insert_or_ignore,
     insert_or_replace,
+    reading,
     repeatable,
+    upsert,
 )
 from migrator.journal.findings import NAMES, columns_of
 from migrator.journal.records import Records
@@ -63,54 +64,53 @@ class SqlMemory:
         self.table_id = table_id
 
     @repeatable
-    def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
+    def remember(
+        self, connection: Connection, ticket: int, intended: Mapping[Root, Collection[ItemKey]]
+    ) -> dict[Root, Remembered]:
         before_of: dict[Root, Remembered] = {}
         roots = self._by_digest(intended)
-        with self.database.begin() as connection:
-            for chunk in _chunks(sorted(roots)):
-                before = _remembered(connection, chunk)
-                before_of.update({roots[digest]: before[digest] for digest in chunk})
-                not_newer = [digest for digest in chunk if before[digest].ticket <= ticket]
-                _raise(connection, not_newer, ticket)
-                # Mostly all of them are kept already, and to insert each once more would cost more than the rest.
-                new = [
-                    self._key(digest, key)
-                    for digest in not_newer
-                    for key in intended[roots[digest]]
-                    if key not in before[digest].keys
-                ]
-                _insert(connection, insert_or_ignore(connection, remembered_key), new)
+        for chunk in _chunks(sorted(roots)):
+            before = _remembered(connection, chunk)
+            before_of.update({roots[digest]: before[digest] for digest in chunk})
+            not_newer = [digest for digest in chunk if before[digest].ticket <= ticket]
+            _raise(connection, not_newer, ticket)
+            # Mostly all of them are kept already, and to insert each once more would cost more than the rest.
+            new = [
+                self._key(digest, key)
+                for digest in not_newer
+                for key in intended[roots[digest]]
+                if key not in before[digest].keys
+            ]
+            _insert(connection, insert_or_ignore(connection, remembered_key), new)
         return {root: before_of[root] for root in intended}
 
     @repeatable
-    def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
+    def settle(
+        self, connection: Connection, ticket: int, current: Mapping[Root, Collection[ItemKey]]
+    ) -> None:
         roots = self._by_digest(current)
-        with self.database.begin() as connection:
-            for chunk in _chunks(sorted(roots)):
-                tickets = _tickets(connection, chunk)
-                stored = _stored_keys(connection, [root for root in chunk if tickets.get(root) == ticket])
-                current_keys = {(root, self._digest(key)) for root in chunk for key in current[roots[root]]}
-                outdated = [stored_key for stored_key in sorted(stored) if stored_key not in current_keys]
-                _delete(connection, remembered_key, outdated, ("root", "digest"))
+        for chunk in _chunks(sorted(roots)):
+            tickets = _tickets(connection, chunk)
+            stored = _stored_keys(connection, [root for root in chunk if tickets.get(root) == ticket])
+            current_keys = {(root, self._digest(key)) for root in chunk for key in current[roots[root]]}
+            outdated = [stored_key for stored_key in sorted(stored) if stored_key not in current_keys]
+            _delete(connection, remembered_key, outdated, ("root", "digest"))
 
     # ── tickets ──
 
     @repeatable
-    def reached(self, ticket: int) -> None:
-        with self.database.begin() as connection:
-            before = REACHED.lock(connection, self.table_id)
-            if before is None or before < ticket:
-                REACHED.put(connection, self.table_id, ticket)
+    def reached(self, connection: Connection, ticket: int) -> None:
+        before = REACHED.lock(connection, self.table_id)
+        if before is None or before < ticket:
+            REACHED.put(connection, self.table_id, ticket)
 
-    @repeatable
     def highest(self) -> int:
-        with self.database.begin(reads=True) as connection:
-            return REACHED.get(connection, self.table_id) or 0
+        return REACHED.read(self.database, self.table_id) or 0
 
     # ── key requests ──
 
     @repeatable
-    def request_keys(self, requests: Sequence[KeyRequest], ticket: int) -> None:
+    def request_keys(self, connection: Connection, requests: Sequence[KeyRequest], ticket: int) -> None:
         rows = [
             {
                 **self._key(self._root(request.root), request.key),
@@ -120,31 +120,28 @@ class SqlMemory:
             }
             for request in requests
         ]
-        with self.database.begin() as connection:
-            # In one statement: a request that is there already is not withdrawn between a look at it and its newer ticket.
-            _insert(connection, _insert_or_raise(connection.dialect.name, key_request, "ticket"), rows)
+        # In one statement: a request that is there already is not withdrawn between a look at it and its newer ticket.
+        _insert(connection, _insert_or_raise(connection.dialect.name, key_request, "ticket"), rows)
 
-    @repeatable
-    def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
+    @reading
+    def requests_of(self, connection: Connection, keys: Sequence[ItemKey]) -> list[KeyRequest]:
         requests: list[KeyRequest] = []
-        with self.database.begin(reads=True) as connection:
-            if not _has_rows(connection, key_request):
-                return []
-            for chunk in _chunks(sorted({self._digest(key) for key in keys})):
-                query = select(key_request.c.item_key, key_request.c.entity, key_request.c.source_key)
-                ordered = query.where(key_request.c.digest.in_(chunk)).order_by(
-                    key_request.c.digest, key_request.c.root
-                )
-                rows = connection.execute(ordered)
-                requests += [KeyRequest(_read(text), (entity, key)) for text, entity, key in rows]
+        if not _has_rows(connection, key_request):
+            return []
+        for chunk in _chunks(sorted({self._digest(key) for key in keys})):
+            query = select(key_request.c.item_key, key_request.c.entity, key_request.c.source_key)
+            ordered = query.where(key_request.c.digest.in_(chunk)).order_by(
+                key_request.c.digest, key_request.c.root
+            )
+            rows = connection.execute(ordered)
+            requests += [KeyRequest(_read(text), (entity, key)) for text, entity, key in rows]
         return requests
 
     @repeatable
-    def withdraw(self, requests: Sequence[KeyRequest], ticket: int) -> None:
+    def withdraw(self, connection: Connection, requests: Sequence[KeyRequest], ticket: int) -> None:
         waiting = sorted({(self._digest(request.key), self._root(request.root)) for request in requests})
         not_later = key_request.c.ticket <= ticket
-        with self.database.begin() as connection:
-            _delete(connection, key_request, waiting, ("digest", "root"), not_later)
+        _delete(connection, key_request, waiting, ("digest", "root"), not_later)
 
     # ── digests ──
 
@@ -223,23 +220,8 @@ def _insert_or_raise(dialect: str, table: Table, number: str) -> Insert:
     """INSERT that leaves a row with the same primary key as it is, but for this column: it is the higher number then."""
     # No parameter: PyMySQL fills in none behind the values of many rows.
     before = func.coalesce(table.c[number], literal_column("-1"))
-    if dialect == "mysql":
-        from sqlalchemy.dialects import mysql
-
-        statement = mysql.insert(table)
-        return statement.on_duplicate_key_update({number: func.greatest(before, statement.inserted[number])})
-    key = list(table.primary_key)
-    if dialect == "postgresql":
-        from sqlalchemy.dialects import postgresql
-
-        put = postgresql.insert(table)
-        return put.on_conflict_do_update(
-            index_elements=key, set_={number: func.greatest(before, put.excluded[number])}
-        )
-    new = sqlite.insert(table)
-    return new.on_conflict_do_update(
-        index_elements=key, set_={number: func.max(before, new.excluded[number])}
-    )
+    greatest = func.max if dialect == "sqlite" else func.greatest
+    return upsert(dialect, table, lambda new: {number: greatest(before, new[number])})
 
 
 def _delete(
@@ -353,55 +335,55 @@ class SqlOpenFindings:
         tables = [run.identity.table_id for run in runs if run.identity.kind == "relay"]
         return cls(database, job, tables[-1] if tables else "")
 
-    @repeatable
     def settle(self, tickets: Mapping[Root, int], new_findings: Sequence[Finding]) -> None:
+        if new_findings or self._has_any():
+            self._settle(tickets, new_findings)
+
+    @reading
+    def _has_any(self, connection: Connection) -> bool:
+        return _has_rows(connection, open_finding, *self._own())
+
+    @repeatable
+    def _settle(
+        self, connection: Connection, tickets: Mapping[Root, int], new_findings: Sequence[Finding]
+    ) -> None:
         rows = {row["digest"]: row for row in (self._row(finding, tickets) for finding in new_findings)}
-        if not rows:
-            with self.database.begin(reads=True) as connection:
-                if not _has_rows(connection, open_finding, *self._own()):
-                    return
-        with self.database.begin() as connection:
-            worked = {root_digest(self.table_id, root): ticket for root, ticket in tickets.items()}
-            before = dict(self._open_of(connection, sorted(worked)))
-            newer = {digest for digest, (root, ticket) in before.items() if ticket > worked[root]}
-            if closed := before.keys() - newer - rows.keys():
-                self._delete(connection, open_finding.c.digest.in_(sorted(closed)))
-            # In one order, so that no deadlock comes of it.
-            for digest in sorted(rows.keys() - newer):
-                connection.execute(insert_or_replace(connection, open_finding), rows[digest])
+        worked = {root_digest(self.table_id, root): ticket for root, ticket in tickets.items()}
+        before = dict(self._open_of(connection, sorted(worked)))
+        newer = {digest for digest, (root, ticket) in before.items() if ticket > worked[root]}
+        if closed := before.keys() - newer - rows.keys():
+            self._delete(connection, open_finding.c.digest.in_(sorted(closed)))
+        # In one order, so that no deadlock comes of it.
+        for digest in sorted(rows.keys() - newer):
+            connection.execute(insert_or_replace(connection, open_finding), rows[digest])
 
     @repeatable
-    def close_marks(self) -> None:
-        with self.database.begin() as connection:
-            self._delete(connection, open_finding.c.kind == _OF_MARKS)
+    def close_marks(self, connection: Connection) -> None:
+        self._delete(connection, open_finding.c.kind == _OF_MARKS)
 
     @repeatable
-    def keep_entities(self, names: Collection[str]) -> None:
+    def keep_entities(self, connection: Connection, names: Collection[str]) -> None:
         others = open_finding.c.entity.not_in(sorted(names))
-        with self.database.begin() as connection:
-            self._delete(connection, others & (open_finding.c.kind != _OF_MARKS))
+        self._delete(connection, others & (open_finding.c.kind != _OF_MARKS))
 
-    @repeatable
-    def counts(self, above: int = -1) -> dict[str, int]:
+    @reading
+    def counts(self, connection: Connection, above: int = -1) -> dict[str, int]:
         kind = open_finding.c.kind
         query = select(kind, func.count()).where(*self._own(), open_finding.c.ticket > above).group_by(kind)
-        with self.database.begin(reads=True) as connection:
-            return {str(name): int(number) for name, number in connection.execute(query)}
+        return {str(name): int(number) for name, number in connection.execute(query)}
 
     @repeatable
-    def read(self, limit: int | None = None) -> list[Finding]:
+    def read(self, connection: Connection, limit: int | None = None) -> list[Finding]:
         by = (open_finding.c.ticket, open_finding.c.digest)
         query = select(*columns_of(open_finding)).where(*self._own()).order_by(*by).limit(limit)
-        with self.database.begin() as connection:
-            return [Finding(*row) for row in connection.execute(query)]
+        return [Finding(*row) for row in connection.execute(query)]
 
     @repeatable
-    def roots(self) -> list[Root]:
+    def roots(self, connection: Connection) -> list[Root]:
         columns = (open_finding.c.entity, open_finding.c.source_key)
         here = (*self._own(), open_finding.c.source_key != "")
-        with self.database.begin() as connection:
-            rows = connection.execute(select(*columns).where(*here).distinct().order_by(*columns))
-            return [(str(entity), str(key)) for entity, key in rows]
+        rows = connection.execute(select(*columns).where(*here).distinct().order_by(*columns))
+        return [(str(entity), str(key)) for entity, key in rows]
 
     # ── rows ──
 

@@ -51,17 +51,18 @@ class SqlProcesses:
         return self._beat(state if state.id else replace(state, id=secrets.token_hex(8)), advance)
 
     @repeatable
-    def _beat(self, state: ProcessState, advance: Advance) -> tuple[ProcessState, Throttle]:
-        with self.database.begin() as connection:
-            now = seconds(connection)
-            if not state.since:
-                state = replace(state, since=now)
-                _PROCESSES.forget(connection, self.job, now - FORGOTTEN_S)
-                _MINUTES.forget(connection, self.job, now - MINUTES_KEPT_S)
-            state = replace(state, alive_at=now)
-            _PROCESSES.put(connection, self.job, state, state.id)
-            self._keep_minute(connection, state, advance)
-            return state, self._throttle(connection)
+    def _beat(
+        self, connection: Connection, state: ProcessState, advance: Advance
+    ) -> tuple[ProcessState, Throttle]:
+        now = seconds(connection)
+        if not state.since:
+            state = replace(state, since=now)
+            _PROCESSES.forget(connection, self.job, now - FORGOTTEN_S)
+            _MINUTES.forget(connection, self.job, now - MINUTES_KEPT_S)
+        state = replace(state, alive_at=now)
+        _PROCESSES.put(connection, self.job, state, state.id)
+        self._keep_minute(connection, state, advance)
+        return state, self._throttle(connection)
 
     def _keep_minute(self, connection: Connection, state: ProcessState, advance: Advance) -> None:
         minute = int(seconds(connection)) // 60 * 60
@@ -83,38 +84,36 @@ class SqlProcesses:
     # ── an operator ──
 
     @repeatable
-    def minutes(self, since: float) -> list[WorkMinute]:
+    def minutes(self, connection: Connection, since: float) -> list[WorkMinute]:
         """What was done, from the first whole minute before `since` on, oldest first."""
-        with self.database.begin() as connection:
-            kept = _MINUTES.all(connection, self.job, since - 60).values()
-            return sorted(kept, key=lambda minute: (minute.begun_at, minute.process))
+        kept = _MINUTES.all(connection, self.job, since - 60).values()
+        return sorted(kept, key=lambda minute: (minute.begun_at, minute.process))
 
-    @repeatable
     def read(self) -> Operations:
         _PROCESSES.bring_back_first(self.database, self.job)
-        with self.database.begin() as connection:
-            known = _PROCESSES.all(connection, self.job).values()
-            failures = _FAILURES.all(connection, self.job).values()
-            return Operations(
-                sorted(known, key=lambda state: state.since),
-                sorted(failures, key=lambda failure: failure.at, reverse=True),
-                self._throttle(connection),
-                seconds(connection),
-            )
+        return self._read()
 
     @repeatable
+    def _read(self, connection: Connection) -> Operations:
+        known = _PROCESSES.all(connection, self.job).values()
+        failures = _FAILURES.all(connection, self.job).values()
+        return Operations(
+            sorted(known, key=lambda state: state.since),
+            sorted(failures, key=lambda failure: failure.at, reverse=True),
+            self._throttle(connection),
+            seconds(connection),
+        )
+
     def throttle(self) -> Throttle:
-        with self.database.begin() as connection:
-            return self._throttle(connection)
+        return _THROTTLES.read(self.database, self.job) or AS_SET
 
     @repeatable
-    def ask(self, /, who: str, reason: str, **asked: Any) -> Throttle:
+    def ask(self, connection: Connection, /, who: str, reason: str, **asked: Any) -> Throttle:
         """Changes what is asked: `paused`, `max_write_units`, or both; what is not named stays."""
-        with self.database.begin() as connection:
-            before = _THROTTLES.lock(connection, self.job) or AS_SET
-            throttle = replace(before, who=who, reason=reason, since=seconds(connection), **asked)
-            _THROTTLES.put(connection, self.job, throttle)
-            return throttle
+        before = _THROTTLES.lock(connection, self.job) or AS_SET
+        throttle = replace(before, who=who, reason=reason, since=seconds(connection), **asked)
+        _THROTTLES.put(connection, self.job, throttle)
+        return throttle
 
     def _throttle(self, connection: Connection) -> Throttle:
         return _THROTTLES.get(connection, self.job) or AS_SET
@@ -163,50 +162,45 @@ class SqlShares:
         self.silent_s = silent_s
 
     @repeatable
-    def enter(self, entering: Sequence[Share]) -> None:
+    def enter(self, connection: Connection, entering: Sequence[Share]) -> None:
         """Keeps them; also those of processes that begin a moment later."""
-        with self.database.begin() as connection:
-            now = seconds(connection)
-            SHARES.forget(connection, self.job, now - FORGOTTEN_S)
-            for share in sorted(entering, key=lambda share: share.id):
-                SHARES.put(connection, self.job, self._kept(share, now), share.id)
+        now = seconds(connection)
+        SHARES.forget(connection, self.job, now - FORGOTTEN_S)
+        for share in sorted(entering, key=lambda share: share.id):
+            SHARES.put(connection, self.job, self._kept(share, now), share.id)
 
     @repeatable
-    def beat(self, own: Share) -> int:
+    def beat(self, connection: Connection, own: Share) -> int:
         """Record its demand; return by how many parts the budgets are divided from now on, 0 if it has no part yet."""
-        with self.database.begin() as connection:
-            counted, now = self._counted(connection, own.id), seconds(connection)
-            before = counted.pop(own.id, None)
-            number, parts = len(counted) + 1, own.parts
-            if 0 < own.parts < number or (
-                own.parts != number and all(other.leaves_room(number, now) for other in counted.values())
-            ):
-                parts = number
-            # More is kept before it is taken, less when it is: others must never count on what this process may take.
-            kept = min(filter(None, (own.parts, parts)), default=0)
-            taken = 0 if before is None else before.share.parts
-            since = now if 0 < taken < kept else 0.0 if before is None or kept != taken else before.since
-            beaten = replace(self._kept(replace(own, parts=kept), now), since=since)
-            SHARES.put(connection, self.job, beaten, own.id)
-            return parts
+        counted, now = self._counted(connection, own.id), seconds(connection)
+        before = counted.pop(own.id, None)
+        number, parts = len(counted) + 1, own.parts
+        if 0 < own.parts < number or (
+            own.parts != number and all(other.leaves_room(number, now) for other in counted.values())
+        ):
+            parts = number
+        # More is kept before it is taken, less when it is: others must never count on what this process may take.
+        kept = min(filter(None, (own.parts, parts)), default=0)
+        taken = 0 if before is None else before.share.parts
+        since = now if 0 < taken < kept else 0.0 if before is None or kept != taken else before.since
+        beaten = replace(self._kept(replace(own, parts=kept), now), since=since)
+        SHARES.put(connection, self.job, beaten, own.id)
+        return parts
 
     @repeatable
-    def leave(self, own: str) -> None:
-        with self.database.begin() as connection:
-            SHARES.lock(connection, self.job)
-            if (kept := SHARES.get(connection, self.job, own)) is not None:
-                SHARES.put(connection, self.job, kept.left(seconds(connection)), own)
+    def leave(self, connection: Connection, own: str) -> None:
+        SHARES.lock(connection, self.job)
+        if (kept := SHARES.get(connection, self.job, own)) is not None:
+            SHARES.put(connection, self.job, kept.left(seconds(connection)), own)
 
     @repeatable
-    def connections_taken(self) -> int:
-        with self.database.begin() as connection:
-            return sum(kept.share.connections for kept in self._counted(connection, "").values())
+    def connections_taken(self, connection: Connection) -> int:
+        return sum(kept.share.connections for kept in self._counted(connection, "").values())
 
     @repeatable
-    def at_work(self) -> int:
+    def at_work(self, connection: Connection) -> int:
         """Processes that have not left and are not known to be dead."""
-        with self.database.begin() as connection:
-            return sum(not kept.has_left for kept in self._counted(connection, "").values())
+        return sum(not kept.has_left for kept in self._counted(connection, "").values())
 
     def _kept(self, share: Share, now: float) -> _KeptShare:
         return _KeptShare(share, self.scope, holder_here(), now)

@@ -55,86 +55,80 @@ class SqlPhases:
         self.job = job
 
     @repeatable
-    def all(self) -> dict[str, PatternPhase]:
-        with self.database.begin() as connection:
-            return self._read(connection)
+    def all(self, connection: Connection) -> dict[str, PatternPhase]:
+        return self._read(connection)
 
     @once_only
-    def move(self, move: Move, version: int) -> PatternPhase:
+    def move(self, connection: Connection, move: Move, version: int) -> PatternPhase:
         here = and_(phases.c.job == self.job, phases.c.pattern == move.pattern)
-        with self.database.begin() as connection:
-            phase = self._read(connection).get(move.pattern, PatternPhase(move.pattern))
-            if phase.fault:
-                raise SettingsError(phase.fault)
-            if phase.version != version or phase.state != move.before:
-                raise MovedError(self._who_was_first(connection, phase))
-            now = seconds(connection)
-            # Two that both find no row wait for each other here; the loser finds the winner's version below.
-            begun = {"phase": OFF.phase, "percent": 0, "version": 0, "since": now}
-            connection.execute(
-                insert_or_ignore(connection, phases), {"job": self.job, "pattern": move.pattern, **begun}
-            )
-            moved = PatternPhase(move.pattern, move.after, version + 1, now)
-            won = update(phases).where(here, phases.c.version == version)
-            if not connection.execute(won.values(**_columns(moved))).rowcount:
-                raise MovedError(self._who_was_first(connection, self._read(connection)[move.pattern]))
-            connection.execute(insert(moves).values(job=self.job, **_line(move, moved)))
+        phase = self._read(connection).get(move.pattern, PatternPhase(move.pattern))
+        if phase.fault:
+            raise SettingsError(phase.fault)
+        if phase.version != version or phase.state != move.before:
+            raise MovedError(self._who_was_first(connection, phase))
+        now = seconds(connection)
+        # Two that both find no row wait for each other here; the loser finds the winner's version below.
+        begun = {"phase": OFF.phase, "percent": 0, "version": 0, "since": now}
+        connection.execute(
+            insert_or_ignore(connection, phases), {"job": self.job, "pattern": move.pattern, **begun}
+        )
+        moved = PatternPhase(move.pattern, move.after, version + 1, now)
+        won = update(phases).where(here, phases.c.version == version)
+        if not connection.execute(won.values(**_columns(moved))).rowcount:
+            raise MovedError(self._who_was_first(connection, self._read(connection)[move.pattern]))
+        connection.execute(insert(moves).values(job=self.job, **_line(move, moved)))
         return moved
 
     @repeatable
-    def mend(self, pattern: str) -> PatternPhase:
+    def mend(self, connection: Connection, pattern: str) -> PatternPhase:
         here = and_(phases.c.job == self.job, phases.c.pattern == pattern)
-        with self.database.begin() as connection:
-            phase = self._read(connection).get(pattern, PatternPhase(pattern))
-            if phase.fault:
-                audited = and_(moves.c.job == self.job, moves.c.pattern == pattern)
-                last = select(moves).where(audited, moves.c.version == phase.version)
-                line = connection.execute(last).first()
-                if line is not None and _state(line, "after") is None:
-                    raise SettingsError(phase.fault)
-                phase = replace(phase, fault="")
-                connection.execute(delete(phases).where(here))
-                if phase.version:
-                    row = {"job": self.job, "pattern": pattern, **_columns(phase)}
-                    connection.execute(insert_or_ignore(connection, phases), row)
+        phase = self._read(connection).get(pattern, PatternPhase(pattern))
+        if phase.fault:
+            audited = and_(moves.c.job == self.job, moves.c.pattern == pattern)
+            last = select(moves).where(audited, moves.c.version == phase.version)
+            line = connection.execute(last).first()
+            if line is not None and _state(line, "after") is None:
+                raise SettingsError(phase.fault)
+            phase = replace(phase, fault="")
+            connection.execute(delete(phases).where(here))
+            if phase.version:
+                row = {"job": self.job, "pattern": pattern, **_columns(phase)}
+                connection.execute(insert_or_ignore(connection, phases), row)
         return phase
 
     @once_only
-    def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
+    def take_over(
+        self, connection: Connection, pattern: str, kept: KeptPhase, who: str, reason: str
+    ) -> PatternPhase:
         state = state_named(kept.phase)
         if state is None:
             raise SettingsError(f"the table keeps of pattern {pattern} what is no phase")
         here = and_(phases.c.job == self.job, phases.c.pattern == pattern)
-        with self.database.begin() as connection:
-            phase = self._read(connection).get(pattern, PatternPhase(pattern))
-            # The table keeps a ramp's share, and not whom it was for.
-            state = state if share_fits(state) else State("shadow")
-            moved = PatternPhase(pattern, state, max(kept.version, phase.version + 1), seconds(connection))
-            connection.execute(delete(phases).where(here))
-            row = {"job": self.job, "pattern": pattern, **_columns(moved)}
-            connection.execute(insert(phases).values(row))
-            move = Move(pattern, phase.state, state, who, reason)
-            connection.execute(insert(moves).values(job=self.job, **_line(move, moved)))
+        phase = self._read(connection).get(pattern, PatternPhase(pattern))
+        # The table keeps a ramp's share, and not whom it was for.
+        state = state if share_fits(state) else State("shadow")
+        moved = PatternPhase(pattern, state, max(kept.version, phase.version + 1), seconds(connection))
+        connection.execute(delete(phases).where(here))
+        row = {"job": self.job, "pattern": pattern, **_columns(moved)}
+        connection.execute(insert(phases).values(row))
+        move = Move(pattern, phase.state, state, who, reason)
+        connection.execute(insert(moves).values(job=self.job, **_line(move, moved)))
         return moved
 
     @repeatable
-    def history(self, pattern: str | None = None) -> list[Move]:
+    def history(self, connection: Connection, pattern: str | None = None) -> list[Move]:
         query = select(moves).where(moves.c.job == self.job)
         if pattern is not None:
             query = query.where(moves.c.pattern == pattern)
         ordered = query.order_by(moves.c.at, moves.c.pattern, moves.c.version)
-        with self.database.begin() as connection:
-            return [_move(row) for row in connection.execute(ordered)]
+        return [_move(row) for row in connection.execute(ordered)]
 
     @repeatable
-    def confirm(self, instance: str, versions: Mapping[str, int]) -> None:
-        with self.database.begin() as connection:
-            CONFIRMED.put(connection, self.job, dict(versions), instance)
+    def confirm(self, connection: Connection, instance: str, versions: Mapping[str, int]) -> None:
+        CONFIRMED.put(connection, self.job, dict(versions), instance)
 
-    @repeatable
     def confirmed(self) -> dict[str, dict[str, int]]:
-        with self.database.begin() as connection:
-            confirmed = CONFIRMED.all(connection, self.job)
+        confirmed = CONFIRMED.read_all(self.database, self.job)
         return {instance: versions for instance, versions in confirmed.items() if versions}
 
     # ── what is there ──
@@ -277,36 +271,32 @@ class SqlEvidence:
         self._sweeping = Lock()
 
     @repeatable
-    def keep(self, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
+    def keep(self, connection: Connection, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
         # In one order: two processes that keep the same windows wait for each other, without a deadlock.
         rows = [self._window_row(window) for window in sorted(windows, key=_window_order)]
-        with self.database.begin() as connection:
-            self._sweep(connection)
-            _keep_windows(connection, rows)
-            self._keep_samples(connection, samples)
+        self._sweep(connection)
+        _keep_windows(connection, rows)
+        self._keep_samples(connection, samples)
 
     @repeatable
-    def windows(self, since: float, pattern: str | None = None) -> list[Window]:
+    def windows(self, connection: Connection, since: float, pattern: str | None = None) -> list[Window]:
         here = [windows.c.job == self.job, windows.c.begun_at >= since]
         if pattern is not None:
             here.append(windows.c.pattern == pattern)
         order = (windows.c.begun_at, windows.c.pattern, windows.c.writer)
-        with self.database.begin() as connection:
-            return [_window(row) for row in connection.execute(select(windows).where(*here).order_by(*order))]
+        return [_window(row) for row in connection.execute(select(windows).where(*here).order_by(*order))]
 
     @repeatable
-    def samples(self, pattern: str | None = None) -> list[Sample]:
+    def samples(self, connection: Connection, pattern: str | None = None) -> list[Sample]:
         here = [samples.c.job == self.job]
         if pattern is not None:
             here.append(samples.c.pattern == pattern)
         query = select(samples).where(*here).order_by(samples.c.at.desc(), samples.c.id.desc())
-        with self.database.begin() as connection:
-            return [_sample(row) for row in connection.execute(query)]
+        return [_sample(row) for row in connection.execute(query)]
 
     @repeatable
-    def now_s(self) -> float:
-        with self.database.begin() as connection:
-            return seconds(connection)
+    def now_s(self, connection: Connection) -> float:
+        return seconds(connection)
 
     # ── windows ──
 

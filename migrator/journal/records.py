@@ -21,7 +21,8 @@ _NOTHING = "null"
 
 @dataclass(frozen=True)
 class Records(Generic[Value]):
-    """Records of one kind, by scope (a job, or a table's id) and id. Each method is part of a transaction.
+    """Records of one kind, by scope (a job, or a table's id) and id. Methods with a connection are part of a
+    transaction.
 
     `form`: the type of the values, anything that pydantic reads. `time`: the field that the column `alive_at` repeats.
     """
@@ -33,6 +34,16 @@ class Records(Generic[Value]):
     def get(self, connection: Connection, scope: str, id: str = "") -> Value | None:
         row = connection.execute(self._one(scope, id)).first()
         return None if row is None else self._value(scope, row)
+
+    def read(self, database: Database, scope: str, id: str = "") -> Value | None:
+        """get() in a transaction of its own."""
+        return database.transaction(
+            lambda connection: self.get(connection, scope, id), twice=True, reads=True
+        )
+
+    def read_all(self, database: Database, scope: str) -> dict[str, Value]:
+        """all() in a transaction of its own."""
+        return database.transaction(lambda connection: self.all(connection, scope), twice=True, reads=True)
 
     def lock(self, connection: Connection, scope: str, id: str = "") -> Value | None:
         """The value, which no other transaction locks or changes until this one ends; also if there is none."""

@@ -15,6 +15,7 @@ from migrator.journal.database import (
     bring_back,
     insert_or_ignore,
     insert_or_replace,
+    reading,
     repeatable,
     seconds,
 )
@@ -52,18 +53,16 @@ class SqlUnkept:
         self.job = job
 
     @repeatable
-    def save(self, unkept: Unkept) -> None:
+    def save(self, connection: Connection, unkept: Unkept) -> None:
         extra, forms = (
             tuple((*name, number) for name, number in of.items()) for of in (unkept.extra, unkept.forms)
         )
-        with self.database.begin() as connection:
-            _UNKEPT.put(connection, self.job, _Counted(seconds(connection), extra, forms))
+        _UNKEPT.put(connection, self.job, _Counted(seconds(connection), extra, forms))
 
-    @repeatable
-    def last(self) -> tuple[Unkept, float]:
+    @reading
+    def last(self, connection: Connection) -> tuple[Unkept, float]:
         """What was last counted, and how many seconds ago; nothing if it never was."""
-        with self.database.begin(reads=True) as connection:
-            counted, now = _UNKEPT.get(connection, self.job), seconds(connection)
+        counted, now = _UNKEPT.get(connection, self.job), seconds(connection)
         if counted is None:
             return Unkept(), 0.0
         counts = (
@@ -81,7 +80,7 @@ class SqlReverseJournal:
         self.table = table
 
     @repeatable
-    def remember(self, keys: Mapping[RowId, Collection[ItemKey]]) -> None:
+    def remember(self, connection: Connection, keys: Mapping[RowId, Collection[ItemKey]]) -> None:
         rows = [
             {
                 **self._of(row),
@@ -93,29 +92,26 @@ class SqlReverseJournal:
         ]
         # In one order, so that no deadlock comes of it.
         rows.sort(key=lambda row: (row["row_digest"], row["item_digest"]))
-        with self.database.begin() as connection:
-            for chunk in _chunks(rows):
-                connection.execute(insert_or_ignore(connection, reverse_key), chunk)
+        for chunk in _chunks(rows):
+            connection.execute(insert_or_ignore(connection, reverse_key), chunk)
 
-    @repeatable
-    def keys_of(self, rows: Collection[RowId]) -> dict[RowId, set[ItemKey]]:
+    @reading
+    def keys_of(self, connection: Connection, rows: Collection[RowId]) -> dict[RowId, set[ItemKey]]:
         found: dict[RowId, set[ItemKey]] = {row: set() for row in rows}
-        with self.database.begin(reads=True) as connection:
-            for row in self._among(connection, reverse_key, "row_digest", map(self._row_digest, rows)):
-                key = read_key(json.loads(row.item_key))
-                if key is not None:
-                    found[(row.source_table, row.source_key)].add(key)
+        for row in self._among(connection, reverse_key, "row_digest", map(self._row_digest, rows)):
+            key = read_key(json.loads(row.item_key))
+            if key is not None:
+                found[(row.source_table, row.source_key)].add(key)
         return found
 
-    @repeatable
-    def rows_of(self, keys: Collection[ItemKey]) -> set[RowId]:
+    @reading
+    def rows_of(self, connection: Connection, keys: Collection[ItemKey]) -> set[RowId]:
         digests = (self._digest(item_key_text(key)) for key in keys)
-        with self.database.begin(reads=True) as connection:
-            rows = self._among(connection, reverse_key, "item_digest", digests)
-            return {(row.source_table, row.source_key) for row in rows}
+        rows = self._among(connection, reverse_key, "item_digest", digests)
+        return {(row.source_table, row.source_key) for row in rows}
 
     @repeatable
-    def wait(self, rows: Collection[WaitingRow]) -> None:
+    def wait(self, connection: Connection, rows: Collection[WaitingRow]) -> None:
         written = [
             {
                 **self._of(one.row),
@@ -125,58 +121,50 @@ class SqlReverseJournal:
             for one in rows
         ]
         written.sort(key=lambda row: row["row_digest"])
-        with self.database.begin() as connection:
-            for row in written:
-                connection.execute(insert_or_replace(connection, reverse_row), row)
+        for row in written:
+            connection.execute(insert_or_replace(connection, reverse_row), row)
 
     @repeatable
-    def done(self, rows: Collection[RowId]) -> None:
-        with self.database.begin() as connection:
-            self._delete(connection, reverse_row, rows)
+    def done(self, connection: Connection, rows: Collection[RowId]) -> None:
+        self._delete(connection, reverse_row, rows)
 
     @repeatable
-    def forget(self, rows: Mapping[RowId, WaitingRow]) -> None:
+    def forget(self, connection: Connection, rows: Mapping[RowId, WaitingRow]) -> None:
         digests = map(self._row_digest, rows)
-        with self.database.begin() as connection:
-            found = self._among(connection, reverse_row, "row_digest", digests, lock=True)
-            gone = [one.row for one in map(_waiting, found) if rows[one.row] == one]
-            for table in (reverse_row, reverse_key):
-                self._delete(connection, table, gone)
+        found = self._among(connection, reverse_row, "row_digest", digests, lock=True)
+        gone = [one.row for one in map(_waiting, found) if rows[one.row] == one]
+        for table in (reverse_row, reverse_key):
+            self._delete(connection, table, gone)
 
     @repeatable
-    def withdraw(self, tables: Collection[str]) -> None:
+    def withdraw(self, connection: Connection, tables: Collection[str]) -> None:
         of_tables = (reverse_row.c.job == self.job, reverse_row.c.source_table.in_(list(tables)))
-        with self.database.begin() as connection:
-            connection.execute(delete(reverse_row).where(*of_tables))
+        connection.execute(delete(reverse_row).where(*of_tables))
 
-    @repeatable
-    def waiting(self, limit: int | None = None, tables: Collection[str] | None = None) -> list[WaitingRow]:
+    @reading
+    def waiting(
+        self, connection: Connection, limit: int | None = None, tables: Collection[str] | None = None
+    ) -> list[WaitingRow]:
         ordered = select(reverse_row).where(reverse_row.c.job == self.job).order_by(reverse_row.c.due_at)
         if tables is not None:
             ordered = ordered.where(reverse_row.c.source_table.in_(list(tables)))
-        with self.database.begin(reads=True) as connection:
-            return [_waiting(row) for row in connection.execute(ordered.limit(limit))]
+        return [_waiting(row) for row in connection.execute(ordered.limit(limit))]
+
+    @reading
+    def waiting_of(self, connection: Connection, rows: Collection[RowId]) -> dict[RowId, WaitingRow]:
+        found = self._among(connection, reverse_row, "row_digest", map(self._row_digest, rows))
+        return {one.row: one for one in map(_waiting, found)}
 
     @repeatable
-    def waiting_of(self, rows: Collection[RowId]) -> dict[RowId, WaitingRow]:
-        with self.database.begin(reads=True) as connection:
-            found = self._among(connection, reverse_row, "row_digest", map(self._row_digest, rows))
-            return {one.row: one for one in map(_waiting, found)}
+    def ask_to_stop(self, connection: Connection) -> None:
+        _STOPS.put(connection, self.job, seconds(connection))
 
-    @repeatable
-    def ask_to_stop(self) -> None:
-        with self.database.begin() as connection:
-            _STOPS.put(connection, self.job, seconds(connection))
-
-    @repeatable
     def stopped_at(self) -> float:
-        with self.database.begin(reads=True) as connection:
-            return _STOPS.get(connection, self.job) or 0.0
+        return _STOPS.read(self.database, self.job) or 0.0
 
-    @repeatable
-    def now(self) -> float:
-        with self.database.begin(reads=True) as connection:
-            return seconds(connection)
+    @reading
+    def now(self, connection: Connection) -> float:
+        return seconds(connection)
 
     def _delete(self, connection: Connection, table: Table, rows: Collection[RowId]) -> None:
         for chunk in _chunks(sorted(map(self._row_digest, rows))):
@@ -255,96 +243,87 @@ class SqlStreamJournal:
         self.job = job
         self.table = table
 
-    @repeatable
     def stream(self) -> str:
-        with self.database.begin(reads=True) as connection:
-            before = STREAMS.get(connection, self.job, self.table)
+        before = STREAMS.read(self.database, self.job, self.table)
         return "" if before is None else before.arn
 
     @repeatable
-    def begin(self, stream: str) -> None:
-        with self.database.begin() as connection:
-            before = self._alone(connection)
-            forgotten = {stream} if before is None else {stream, before.arn}
-            readers = READERS.all(connection, self.job)
-            gone = [owner for owner, reader in readers.items() if reader.arn in forgotten]
-            READERS.delete(connection, self.job, *gone)
-            of_streams = (shards.c.job == self.job, shards.c.arn.in_(sorted(forgotten)))
-            connection.execute(delete(shards).where(*of_streams))
-            STREAMS.put(connection, self.job, _Stream(stream, seconds(connection)), self.table)
+    def begin(self, connection: Connection, stream: str) -> None:
+        before = self._alone(connection)
+        forgotten = {stream} if before is None else {stream, before.arn}
+        readers = READERS.all(connection, self.job)
+        gone = [owner for owner, reader in readers.items() if reader.arn in forgotten]
+        READERS.delete(connection, self.job, *gone)
+        of_streams = (shards.c.job == self.job, shards.c.arn.in_(sorted(forgotten)))
+        connection.execute(delete(shards).where(*of_streams))
+        STREAMS.put(connection, self.job, _Stream(stream, seconds(connection)), self.table)
 
     @repeatable
-    def list_shards(self, stream: str, named: Sequence[Shard], age_s: float) -> None:
-        with self.database.begin() as connection:
-            row, now = self._alone(connection), seconds(connection)
-            if row is None or row.arn != stream:
-                return  # another process has begun with another one meanwhile
-            of_stream = (shards.c.job == self.job, shards.c.arn == stream)
-            known = set(connection.execute(select(shards.c.shard).where(*of_stream)).scalars())
-            new = [self._row(stream, shard, row.listed_at) for shard in named if shard.id not in known]
-            if new:
-                connection.execute(insert_or_ignore(connection, shards), new)
-            listed = replace(row, listed_at=max(row.listed_at, now - age_s))
-            STREAMS.put(connection, self.job, listed, self.table)
-            old = (shards.c.is_finished == 1, shards.c.passed_at < now - FORGOTTEN_S)
-            connection.execute(
-                delete(shards).where(*of_stream, *old, shards.c.shard.not_in([shard.id for shard in named]))
-            )
+    def list_shards(self, connection: Connection, stream: str, named: Sequence[Shard], age_s: float) -> None:
+        row, now = self._alone(connection), seconds(connection)
+        if row is None or row.arn != stream:
+            return  # another process has begun with another one meanwhile
+        of_stream = (shards.c.job == self.job, shards.c.arn == stream)
+        known = set(connection.execute(select(shards.c.shard).where(*of_stream)).scalars())
+        new = [self._row(stream, shard, row.listed_at) for shard in named if shard.id not in known]
+        if new:
+            connection.execute(insert_or_ignore(connection, shards), new)
+        listed = replace(row, listed_at=max(row.listed_at, now - age_s))
+        STREAMS.put(connection, self.job, listed, self.table)
+        old = (shards.c.is_finished == 1, shards.c.passed_at < now - FORGOTTEN_S)
+        connection.execute(
+            delete(shards).where(*of_stream, *old, shards.c.shard.not_in([shard.id for shard in named]))
+        )
 
     @repeatable
-    def claim(self, stream: str, owner: str, lease_s: float) -> Checkpoints:
-        with self.database.begin() as connection:
-            # One reader after the other: two would find the same shards free.
-            row = self._alone(connection)
-            now = self._enter(connection, stream, owner, lease_s)
-            if row is None or row.arn != stream:
-                return Checkpoints(now, ())
-            READERS.bring_back(connection, self.job)
-            bring_back(connection, shards.c.leased_until, now + lease_s, shards.c.job == self.job)
-            readers = READERS.all(connection, self.job).values()
-            number = sum(
-                reader.arn == stream and reader.alive_at + reader.lease_s > now for reader in readers
-            )
-            held = allotted(self._shards(connection, stream), owner, number, now)
-            own, names = self._own(stream, owner), [shard.shard for shard in held]
-            connection.execute(update(shards).where(*own, shards.c.shard.not_in(names)).values(owner=""))
-            of_stream = (shards.c.job == self.job, shards.c.arn == stream)
-            lease = {"owner": owner, "leased_until": now + lease_s}
-            connection.execute(update(shards).where(*of_stream, shards.c.shard.in_(names)).values(**lease))
-            return Checkpoints(
-                now, tuple(shard for shard in self._shards(connection, stream) if shard.owner == owner)
-            )
+    def claim(self, connection: Connection, stream: str, owner: str, lease_s: float) -> Checkpoints:
+        # One reader after the other: two would find the same shards free.
+        row = self._alone(connection)
+        now = self._enter(connection, stream, owner, lease_s)
+        if row is None or row.arn != stream:
+            return Checkpoints(now, ())
+        READERS.bring_back(connection, self.job)
+        bring_back(connection, shards.c.leased_until, now + lease_s, shards.c.job == self.job)
+        readers = READERS.all(connection, self.job).values()
+        number = sum(reader.arn == stream and reader.alive_at + reader.lease_s > now for reader in readers)
+        held = allotted(self._shards(connection, stream), owner, number, now)
+        own, names = self._own(stream, owner), [shard.shard for shard in held]
+        connection.execute(update(shards).where(*own, shards.c.shard.not_in(names)).values(owner=""))
+        of_stream = (shards.c.job == self.job, shards.c.arn == stream)
+        lease = {"owner": owner, "leased_until": now + lease_s}
+        connection.execute(update(shards).where(*of_stream, shards.c.shard.in_(names)).values(**lease))
+        return Checkpoints(
+            now, tuple(shard for shard in self._shards(connection, stream) if shard.owner == owner)
+        )
 
     @repeatable
-    def renew(self, stream: str, owner: str, lease_s: float, passed_at: Mapping[str, float]) -> set[str]:
-        with self.database.begin() as connection:
-            # One that ran out may be claimed at this moment.
-            self._alone(connection)
-            now, own = self._enter(connection, stream, owner, lease_s), self._own(stream, owner)
-            connection.execute(update(shards).where(*own).values(leased_until=now + lease_s))
-            for shard, passed in passed_at.items():
-                is_later = (shards.c.shard == shard, shards.c.passed_at < passed)
-                connection.execute(update(shards).where(*own, *is_later).values(passed_at=passed))
-            return set(connection.execute(select(shards.c.shard).where(*own)).scalars())
+    def renew(
+        self, connection: Connection, stream: str, owner: str, lease_s: float, passed_at: Mapping[str, float]
+    ) -> set[str]:
+        # One that ran out may be claimed at this moment.
+        self._alone(connection)
+        now, own = self._enter(connection, stream, owner, lease_s), self._own(stream, owner)
+        connection.execute(update(shards).where(*own).values(leased_until=now + lease_s))
+        for shard, passed in passed_at.items():
+            is_later = (shards.c.shard == shard, shards.c.passed_at < passed)
+            connection.execute(update(shards).where(*own, *is_later).values(passed_at=passed))
+        return set(connection.execute(select(shards.c.shard).where(*own)).scalars())
 
     @repeatable
-    def save(self, stream: str, owner: str, done: Checkpoint) -> bool:
+    def save(self, connection: Connection, stream: str, owner: str, done: Checkpoint) -> bool:
         finished = int(done.is_finished)
         values = {"sequence": done.sequence, "passed_at": done.passed_at, "is_finished": finished}
-        with self.database.begin() as connection:
-            saved = update(shards).where(*self._own(stream, owner), shards.c.shard == done.shard)
-            return connection.execute(saved.values(**values)).rowcount > 0
+        saved = update(shards).where(*self._own(stream, owner), shards.c.shard == done.shard)
+        return connection.execute(saved.values(**values)).rowcount > 0
 
     @repeatable
-    def leave(self, stream: str, owner: str) -> None:
-        with self.database.begin() as connection:
-            READERS.delete(connection, self.job, owner)
-            connection.execute(update(shards).where(*self._own(stream, owner)).values(owner=""))
+    def leave(self, connection: Connection, stream: str, owner: str) -> None:
+        READERS.delete(connection, self.job, owner)
+        connection.execute(update(shards).where(*self._own(stream, owner)).values(owner=""))
 
-    @repeatable
-    def read(self, stream: str) -> Checkpoints:
-        with self.database.begin(reads=True) as connection:
-            return Checkpoints(seconds(connection), tuple(self._shards(connection, stream)))
+    @reading
+    def read(self, connection: Connection, stream: str) -> Checkpoints:
+        return Checkpoints(seconds(connection), tuple(self._shards(connection, stream)))
 
     def _alone(self, connection: Connection) -> _Stream | None:
         """The stream, locked."""

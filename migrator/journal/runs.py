@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from functools import cache
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Integer,
     Row,
@@ -35,6 +35,7 @@ from migrator.journal.database import (
     bring_back,
     insert_or_replace,
     once_only,
+    reading,
     repeatable,
     seconds,
 )
@@ -58,70 +59,6 @@ from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Retry
 
 # ── Pages of a run that its processes have claimed, and what finished ones left for the other processes ──
-
-
-def claim(
-    connection: Connection,
-    run: Run,
-    entity: str,
-    who: str,
-    n: int,
-    lease_s: float,
-    after: int,
-    upto: int | None,
-) -> list[Page]:
-    # One process after the other: two would find the same pages free.
-    connection.execute(_OWN_RUN, {"run": run.id}).first()
-    now = seconds(connection)
-    bring_back(connection, page_claim.c.leased_until, now + lease_s, page_claim.c.run_id == run.id)
-    pages = {"run": run.id, "of": entity, "behind": after, "own": who, "now": now, "n": n}
-    bound = {} if upto is None else {"upto": upto}
-    found = connection.execute(_free_pages(is_bounded=bool(bound)), pages | bound)
-    claimed = [Page(entity, row[0], row[1], row[2]) for row in found]
-    rows = [_place(run, page) | {"who": who, "leased_until": now + lease_s} for page in claimed]
-    if rows:
-        connection.execute(insert_or_replace(connection, page_claim), rows)
-    return claimed
-
-
-def renew(connection: Connection, run: Run, who: str, lease_s: float) -> None:
-    until = seconds(connection) + lease_s
-    connection.execute(update(page_claim).where(*_under_way(run, who)).values(leased_until=until))
-
-
-def release(connection: Connection, run: Run, who: str) -> None:
-    columns = page_claim.c
-    named = or_(columns.who == who, columns.who.startswith(f"{who}.", autoescape=True))
-    here = (columns.run_id == run.id, named, columns.leased_until.is_not(None))
-    connection.execute(delete(page_claim).where(*here))
-
-
-def waiting(connection: Connection, run: Run, entity: str, limit: int) -> list[int]:
-    columns = schema.page.c
-    here = (columns.run_id == run.id, columns.entity == entity, columns.done_at.is_(None))
-    is_left = and_(page_claim.c.who.is_not(None), page_claim.c.leased_until.is_(None))
-    query = select(columns.number).select_from(schema.page.outerjoin(page_claim, _CLAIM_OF_PAGE))
-    query = query.where(*here, not_(is_left)).order_by(columns.number).limit(limit)
-    return list(connection.execute(query).scalars())
-
-
-def of_others(connection: Connection, run: Run, who: str) -> int:
-    others = (page_claim.c.run_id == run.id, page_claim.c.who != who)
-    query = select(func.count(page_claim.c.leased_until)).where(*others)
-    return int(connection.execute(query).scalar_one())
-
-
-def leave(connection: Connection, run: Run, page: Page, who: str) -> None:
-    row = _place(run, page) | {"who": who, "leased_until": None}
-    connection.execute(insert_or_replace(connection, page_claim), row)
-
-
-def finish(connection: Connection, run: Run, page: Page, parts: Sequence[bytes]) -> None:
-    """Gives the page back, whoever has it, and keeps its parts."""
-    if parts:
-        rows = [_place(run, page) | {"part": number, "data": part} for number, part in enumerate(parts)]
-        connection.execute(insert_or_replace(connection, page_part), rows)
-    connection.execute(_GIVEN_BACK, {"run": run.id, "of": page.entity, "at": page.number})
 
 
 def parts_query(run: Run, entity: str, last: tuple[int, int], limit: int) -> Select[Any]:
@@ -166,51 +103,7 @@ _GIVEN_BACK = delete(page_claim).where(
 )
 
 
-def _under_way(run: Run, who: str) -> list[ColumnElement[bool]]:
-    columns = page_claim.c
-    return [columns.run_id == run.id, columns.who == who, columns.leased_until.is_not(None)]
-
-
-# ── Pages by the table that they were written to: of which job they are, and which are to be worked again ──
-
-_NOTHING = {
-    "rows": 0,
-    "items": 0,
-    "refused": 0,
-    "expired": 0,
-    "bytes": 0,
-    "write_units": 0.0,
-    "different": 0,
-    "done_at": None,
-}
-
-
 _log = get_logger("journal")
-
-
-def writers(connection: Connection, table_id: str) -> dict[str, set[str]]:
-    """Per job, the entities that its backfills into this table have planned."""
-    query = (
-        select(run.c.job, plan.c.entity)
-        .join(plan, plan.c.run_id == run.c.id)
-        .where(run.c.table_id == table_id, run.c.kind == "backfill")
-        .distinct()
-    )
-    by_job: dict[str, set[str]] = {}
-    for job, entity in connection.execute(query):
-        by_job.setdefault(job, set()).add(entity)
-    return by_job
-
-
-def reopen(connection: Connection, job: str, table_id: str, entities: Sequence[str]) -> int:
-    """Finished pages of the job's backfills into this table that count as not done from now on."""
-    backfills = select(run.c.id).where(run.c.job == job, run.c.table_id == table_id, run.c.kind == "backfill")
-    conditions = (page.c.run_id.in_(backfills), page.c.entity.in_(entities), page.c.done_at.is_not(None))
-    touched = set(connection.execute(select(page.c.run_id).where(*conditions).distinct()).scalars())
-    count = connection.execute(update(page).where(*conditions).values(**_NOTHING)).rowcount
-    finished = update(run).where(run.c.id.in_(touched), run.c.state == "done")
-    connection.execute(finished.values(state="interrupted"))
-    return int(count)
 
 
 # ── The journal on SQLAlchemy: each method is one transaction ──
@@ -218,6 +111,7 @@ def reopen(connection: Connection, job: str, table_id: str, entities: Sequence[s
 _CHUNK = 1000
 _PARTS_AT_ONCE = 32
 _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "different")
+_NOTHING: dict[str, Any] = {**dict.fromkeys(_TALLY, 0), "done_at": None}
 
 
 _SHARED = Records[bool]("shared_table", bool)
@@ -279,81 +173,79 @@ class SqlJournal:
     # ── runs ──
 
     @repeatable
-    def find_run(self, identity: RunIdentity) -> Run | None:
+    def find_run(self, connection: Connection, identity: RunIdentity) -> Run | None:
         """The newest run of this identity, finished or not."""
         run = schema.run
         query = select(run).where(*_same(identity)).order_by(run.c.id.desc()).limit(1)
-        with self.database.begin() as connection:
-            row = connection.execute(query).first()
+        row = connection.execute(query).first()
         return None if row is None else _run(row)
 
     @once_only
-    def start_run(self, identity: RunIdentity) -> Run:
-        with self.database.begin() as connection:
-            values = {**_identity_columns(identity), "state": "running", "started_at": _now(connection)}
-            runs = select(run.c.id).where(run.c.job == identity.job)
-            connection.execute(delete(page_part).where(page_part.c.run_id.in_(runs)))
-            key = connection.execute(insert(schema.run).values(values)).inserted_primary_key
+    def start_run(self, connection: Connection, identity: RunIdentity) -> Run:
+        values = {**asdict(identity), "state": "running", "started_at": _now(connection)}
+        runs = select(run.c.id).where(run.c.job == identity.job)
+        connection.execute(delete(page_part).where(page_part.c.run_id.in_(runs)))
+        key = connection.execute(insert(schema.run).values(values)).inserted_primary_key
         assert key is not None
         return Run(int(key[0]), identity, "running", str(values["started_at"]))
 
     @repeatable
-    def resume_run(self, run: Run) -> Run:
+    def resume_run(self, connection: Connection, run: Run) -> Run:
         change = update(schema.run).where(schema.run.c.id == run.id).values(state="running", ended_at=None)
-        with self.database.begin() as connection:
-            connection.execute(change)
-            connection.execute(delete(page_claim).where(page_claim.c.run_id == run.id))
+        connection.execute(change)
+        connection.execute(delete(page_claim).where(page_claim.c.run_id == run.id))
         return Run(run.id, run.identity, "running", run.started_at, resumed=True)
 
     @repeatable
-    def end_run(self, run: Run, state: RunState) -> None:
+    def end_run(self, connection: Connection, run: Run, state: RunState) -> None:
         change = update(schema.run).where(schema.run.c.id == run.id)
-        with self.database.begin() as connection:
-            connection.execute(change.values(state=state, ended_at=_now(connection)))
-            if state == "done":
-                connection.execute(delete(page_part).where(page_part.c.run_id == run.id))
+        connection.execute(change.values(state=state, ended_at=_now(connection)))
+        if state == "done":
+            connection.execute(delete(page_part).where(page_part.c.run_id == run.id))
 
     @repeatable
-    def runs(self, job: str) -> list[Run]:
+    def runs(self, connection: Connection, job: str) -> list[Run]:
         """All runs of the job, oldest first."""
         query = select(schema.run).where(schema.run.c.job == job).order_by(schema.run.c.id)
-        with self.database.begin() as connection:
-            return [_run(row) for row in connection.execute(query)]
+        return [_run(row) for row in connection.execute(query)]
 
     @repeatable
-    def written_tables(self, job: str) -> set[str]:
+    def written_tables(self, connection: Connection, job: str) -> set[str]:
         """Ids of the tables that a backfill or a relay of this job has begun to write to."""
         run = schema.run
         writing = run.c.kind.in_(["backfill", "relay"])
         query = select(run.c.table_id).where(run.c.job == job, writing).distinct()
-        with self.database.begin() as connection:
-            return set(connection.execute(query).scalars())
+        return set(connection.execute(query).scalars())
 
     @repeatable
-    def keep_shared(self, table_id: str) -> None:
+    def keep_shared(self, connection: Connection, table_id: str) -> None:
         """From now on the table counts as one that holds others' items, too."""
-        with self.database.begin() as connection:
-            _SHARED.add(connection, table_id, True)
+        _SHARED.add(connection, table_id, True)
 
-    @repeatable
     def is_shared(self, table_id: str) -> bool:
-        with self.database.begin() as connection:
-            return bool(_SHARED.get(connection, table_id))
+        return bool(_SHARED.read(self.database, table_id))
 
     @repeatable
-    def writers(self, table_id: str) -> dict[str, set[str]]:
+    def writers(self, connection: Connection, table_id: str) -> dict[str, set[str]]:
         """Per job, the entities whose pages a backfill of it has planned for the table."""
-        with self.database.begin() as connection:
-            return writers(connection, table_id)
+        query = (
+            select(run.c.job, plan.c.entity)
+            .join(plan, plan.c.run_id == run.c.id)
+            .where(run.c.table_id == table_id, run.c.kind == "backfill")
+            .distinct()
+        )
+        by_job: dict[str, set[str]] = {}
+        for job, entity in connection.execute(query):
+            by_job.setdefault(job, set()).add(entity)
+        return by_job
 
     # ── pages ──
 
     @repeatable
-    def planned(self, run: Run) -> set[str]:
+    def planned(self, connection: Connection, run: Run) -> set[str]:
         """Entities whose pages are planned."""
         query = select(schema.plan.c.entity).where(schema.plan.c.run_id == run.id)
-        with self.database.begin() as connection:
-            return set(connection.execute(query).scalars())
+        return set(connection.execute(query).scalars())
 
     def plan_pages(self, run: Run, entity: str, pages: Iterable[Page]) -> None:
         """All pages of an entity at once: either all are planned or none."""
@@ -361,16 +253,15 @@ class SqlJournal:
         self._plan(run, entity, list(pages))
 
     @repeatable
-    def _plan(self, run: Run, entity: str, planned: Sequence[Page]) -> None:
+    def _plan(self, connection: Connection, run: Run, entity: str, planned: Sequence[Page]) -> None:
         plan = schema.plan
         already_planned = select(plan.c.entity).where(plan.c.run_id == run.id, plan.c.entity == entity)
-        with self.database.begin() as connection:
-            if connection.execute(already_planned).first() is not None:
-                return  # by a commit whose answer was lost
-            connection.execute(insert(schema.plan).values(run_id=run.id, entity=entity))
-            waiting = iter(planned)
-            while chunk := list(islice(waiting, _CHUNK)):
-                connection.execute(insert(schema.page), [_page_columns(run, page) for page in chunk])
+        if connection.execute(already_planned).first() is not None:
+            return  # by a commit whose answer was lost
+        connection.execute(insert(schema.plan).values(run_id=run.id, entity=entity))
+        waiting = iter(planned)
+        while chunk := list(islice(waiting, _CHUNK)):
+            connection.execute(insert(schema.page), [_page_columns(run, page) for page in chunk])
 
     def open_pages(self, run: Run, entity: str) -> Iterator[Page]:
         """Pages not yet done, by number, read in chunks."""
@@ -391,24 +282,23 @@ class SqlJournal:
                 yield Page(entity, number, after, upto)
 
     @repeatable
-    def _bounds(self, query: Select[Any]) -> list[tuple[int, str | None, str | None]]:
-        with self.database.begin() as connection:
-            return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+    def _bounds(self, connection: Connection, query: Select[Any]) -> list[tuple[int, str | None, str | None]]:
+        return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
     @repeatable
-    def page_counts(self, run: Run, entity: str) -> tuple[int, int]:
+    def page_counts(self, connection: Connection, run: Run, entity: str) -> tuple[int, int]:
         """(done, planned)."""
         page = schema.page
         query = select(func.count(page.c.done_at), func.count()).where(
             page.c.run_id == run.id, page.c.entity == entity
         )
-        with self.database.begin() as connection:
-            done, planned = connection.execute(query).one()
+        done, planned = connection.execute(query).one()
         return int(done), int(planned)
 
     @once_only
     def claim_pages(
         self,
+        connection: Connection,
         run: Run,
         entity: str,
         who: str,
@@ -422,50 +312,70 @@ class SqlJournal:
 
         A page whose claim ran out is claimed again. No page is given twice to one claimant.
         """
-        with self.database.begin() as connection:
-            return claim(connection, run, entity, who, n, lease_s, after, upto)
+        # One process after the other: two would find the same pages free.
+        connection.execute(_OWN_RUN, {"run": run.id}).first()
+        now = seconds(connection)
+        bring_back(connection, page_claim.c.leased_until, now + lease_s, page_claim.c.run_id == run.id)
+        pages = {"run": run.id, "of": entity, "behind": after, "own": who, "now": now, "n": n}
+        bound = {} if upto is None else {"upto": upto}
+        found = connection.execute(_free_pages(is_bounded=bool(bound)), pages | bound)
+        claimed = [Page(entity, row[0], row[1], row[2]) for row in found]
+        rows = [_place(run, page) | {"who": who, "leased_until": now + lease_s} for page in claimed]
+        if rows:
+            connection.execute(insert_or_replace(connection, page_claim), rows)
+        return claimed
 
     @repeatable
-    def renew_pages(self, run: Run, who: str, lease_s: float) -> None:
+    def renew_pages(self, connection: Connection, run: Run, who: str, lease_s: float) -> None:
         """What `who` has claimed and not finished stays claimed for so long from now on."""
-        with self.database.begin() as connection:
-            renew(connection, run, who, lease_s)
+        until, columns = seconds(connection) + lease_s, page_claim.c
+        under_way = (columns.run_id == run.id, columns.who == who, columns.leased_until.is_not(None))
+        connection.execute(update(page_claim).where(*under_way).values(leased_until=until))
 
     @repeatable
-    def release_pages(self, run: Run, who: str) -> None:
+    def release_pages(self, connection: Connection, run: Run, who: str) -> None:
         """What `who` has claimed and not finished may be claimed at once; so may what processes have that it has started,
         whose names begin with its own and a dot."""
-        with self.database.begin() as connection:
-            release(connection, run, who)
+        columns = page_claim.c
+        named = or_(columns.who == who, columns.who.startswith(f"{who}.", autoescape=True))
+        here = (columns.run_id == run.id, named, columns.leased_until.is_not(None))
+        connection.execute(delete(page_claim).where(*here))
 
-    @repeatable
-    def claimed_by_others(self, run: Run, who: str) -> int:
+    @reading
+    def claimed_by_others(self, connection: Connection, run: Run, who: str) -> int:
         """Pages that others are at work on, or were when they were killed."""
-        with self.database.begin(reads=True) as connection:
-            return of_others(connection, run, who)
+        others = (page_claim.c.run_id == run.id, page_claim.c.who != who)
+        query = select(func.count(page_claim.c.leased_until)).where(*others)
+        return int(connection.execute(query).scalar_one())
 
-    @repeatable
-    def waiting_pages(self, run: Run, entity: str, limit: int) -> list[int]:
+    @reading
+    def waiting_pages(self, connection: Connection, run: Run, entity: str, limit: int) -> list[int]:
         """The first numbers of pages that are neither done nor left open, claimed or not."""
-        with self.database.begin(reads=True) as connection:
-            return waiting(connection, run, entity, limit)
+        columns = schema.page.c
+        here = (columns.run_id == run.id, columns.entity == entity, columns.done_at.is_(None))
+        is_left = and_(page_claim.c.who.is_not(None), page_claim.c.leased_until.is_(None))
+        query = select(columns.number).select_from(schema.page.outerjoin(page_claim, _CLAIM_OF_PAGE))
+        query = query.where(*here, not_(is_left)).order_by(columns.number).limit(limit)
+        return list(connection.execute(query).scalars())
 
-    @repeatable
-    def now_s(self) -> float:
+    @reading
+    def now_s(self, connection: Connection) -> float:
         """The journal's time, in seconds since 1970."""
-        with self.database.begin(reads=True) as connection:
-            return seconds(connection)
+        return seconds(connection)
 
     @repeatable
-    def leave_page(self, run: Run, page: Page, who: str, new_findings: Sequence[Finding]) -> None:
+    def leave_page(
+        self, connection: Connection, run: Run, page: Page, who: str, new_findings: Sequence[Finding]
+    ) -> None:
         """Leave the page open; it cannot be claimed until the run is resumed."""
-        with self.database.begin() as connection:
-            findings.add(connection, run.id, new_findings)
-            leave(connection, run, page, who)
+        findings.add(connection, run.id, new_findings)
+        left = _place(run, page) | {"who": who, "leased_until": None}
+        connection.execute(insert_or_replace(connection, page_claim), left)
 
     @repeatable
     def finish_page(
         self,
+        connection: Connection,
         run: Run,
         page: Page,
         tally: Tally,
@@ -483,13 +393,16 @@ class SqlJournal:
         values = {name: getattr(tally, name) for name in _TALLY}
         here = (table.c.run_id == run.id, table.c.entity == page.entity, table.c.number == page.number)
         is_open = () if again else (table.c.done_at.is_(None),)
-        with self.database.begin() as connection:
-            findings.add(connection, run.id, new_findings)
-            change = update(table).where(*here, *is_open).values(done_at=_now(connection), **values)
-            is_kept = connection.execute(change).rowcount > 0
-            if not is_kept and connection.execute(select(table.c.number).where(*here)).first() is None:
-                raise StoppedError(_no_page(run, page))
-            finish(connection, run, page, parts if is_kept else ())
+        findings.add(connection, run.id, new_findings)
+        change = update(table).where(*here, *is_open).values(done_at=_now(connection), **values)
+        is_kept = connection.execute(change).rowcount > 0
+        if not is_kept and connection.execute(select(table.c.number).where(*here)).first() is None:
+            raise StoppedError(_no_page(run, page))
+        if is_kept and parts:
+            rows = [_place(run, page) | {"part": number, "data": part} for number, part in enumerate(parts)]
+            connection.execute(insert_or_replace(connection, page_part), rows)
+        # Whoever has claimed it.
+        connection.execute(_GIVEN_BACK, {"run": run.id, "of": page.entity, "at": page.number})
 
     def page_parts(self, run: Run, entity: str) -> Iterator[tuple[int, bytes]]:
         """The parts of finished pages with the page's number, in their order, read in chunks."""
@@ -502,30 +415,34 @@ class SqlJournal:
                 return
             last, at_once = rows[-1][:2], _PARTS_AT_ONCE
 
-    @repeatable
-    def _parts(self, query: Select[Any]) -> list[tuple[int, int, bytes]]:
-        with self.database.begin(reads=True) as connection:
-            return [(row[0], row[1], bytes(row[2])) for row in connection.execute(query)]
+    @reading
+    def _parts(self, connection: Connection, query: Select[Any]) -> list[tuple[int, int, bytes]]:
+        return [(row[0], row[1], bytes(row[2])) for row in connection.execute(query)]
 
     @once_only
-    def reopen_pages(self, job: str, table_id: str, entities: Sequence[str]) -> int:
+    def reopen_pages(self, connection: Connection, job: str, table_id: str, entities: Sequence[str]) -> int:
         """Pages of these entities that this job's backfills finished count as not done; how many there were.
 
         A run that was done counts as interrupted, so that the next backfill goes on with it.
         """
-        with self.database.begin() as connection:
-            return reopen(connection, job, table_id, entities)
+        of_job = (run.c.job == job, run.c.table_id == table_id, run.c.kind == "backfill")
+        backfills = select(run.c.id).where(*of_job)
+        conditions = (page.c.run_id.in_(backfills), page.c.entity.in_(entities), page.c.done_at.is_not(None))
+        touched = set(connection.execute(select(page.c.run_id).where(*conditions).distinct()).scalars())
+        count = connection.execute(update(page).where(*conditions).values(**_NOTHING)).rowcount
+        finished = update(run).where(run.c.id.in_(touched), run.c.state == "done")
+        connection.execute(finished.values(state="interrupted"))
+        return int(count)
 
     @repeatable
-    def tally(self, run: Run, entity: str | None = None) -> Tally:
+    def tally(self, connection: Connection, run: Run, entity: str | None = None) -> Tally:
         page = schema.page
         query = select(*(func.coalesce(func.sum(page.c[name]), 0) for name in _TALLY)).where(
             page.c.run_id == run.id
         )
         if entity is not None:
             query = query.where(page.c.entity == entity)
-        with self.database.begin() as connection:
-            row = connection.execute(query).one()
+        row = connection.execute(query).one()
         rows, items, refused, expired, size, units, different = row
         return Tally(
             int(rows), int(items), int(refused), int(expired), int(size), float(units), int(different)
@@ -534,35 +451,32 @@ class SqlJournal:
     # ── findings ──
 
     @repeatable
-    def add_findings(self, run: Run, new_findings: Sequence[Finding]) -> None:
-        with self.database.begin() as connection:
-            findings.add(connection, run.id, new_findings)
+    def add_findings(self, connection: Connection, run: Run, new_findings: Sequence[Finding]) -> None:
+        findings.add(connection, run.id, new_findings)
 
     @repeatable
-    def findings(self, run: Run, limit: int | None = None) -> list[Finding]:
-        with self.database.begin() as connection:
-            return findings.read(connection, run.id, limit)
+    def findings(self, connection: Connection, run: Run, limit: int | None = None) -> list[Finding]:
+        return findings.read(connection, run.id, limit)
 
     @repeatable
-    def drop_findings(self, run: Run, kind: FindingKind, item_keys: Sequence[str]) -> None:
+    def drop_findings(
+        self, connection: Connection, run: Run, kind: FindingKind, item_keys: Sequence[str]
+    ) -> None:
         """Forget findings of these items that no longer hold."""
-        with self.database.begin() as connection:
-            findings.drop(connection, run.id, kind, item_keys)
+        findings.drop(connection, run.id, kind, item_keys)
 
     @repeatable
-    def finding_counts(self, run: Run) -> dict[str, int]:
+    def finding_counts(self, connection: Connection, run: Run) -> dict[str, int]:
         """Findings per kind."""
-        with self.database.begin() as connection:
-            return findings.counts(connection, run.id)
+        return findings.counts(connection, run.id)
 
     # ── scans ──
 
     @repeatable
-    def segment(self, run: Run, number: int) -> SegmentState:
+    def segment(self, connection: Connection, run: Run, number: int) -> SegmentState:
         table = schema.segment
         query = select(table.c.state).where(table.c.run_id == run.id, table.c.number == number)
-        with self.database.begin() as connection:
-            text = connection.execute(query).scalar()
+        text = connection.execute(query).scalar()
         if text is None:
             return SegmentState()
         state = json.loads(text)
@@ -570,95 +484,90 @@ class SqlJournal:
 
     @repeatable
     def save_segment(
-        self, run: Run, number: int, state: SegmentState, new_findings: Sequence[Finding]
+        self,
+        connection: Connection,
+        run: Run,
+        number: int,
+        state: SegmentState,
+        new_findings: Sequence[Finding],
     ) -> None:
         """The segment's checkpoint. A segment that is done stays done, even if a slower process saves it later."""
         table = schema.segment
         text = json.dumps({"start": write_key(state.start), "done": state.done, "tally": dict(state.tally)})
         here = (table.c.run_id == run.id, table.c.number == number)
-        with self.database.begin() as connection:
-            findings.add(connection, run.id, new_findings)
-            before = connection.execute(select(table.c.state).where(*here).with_for_update()).scalar()
-            if before is None:
-                connection.execute(insert(table).values(run_id=run.id, number=number, state=text))
-            elif state.done or not json.loads(before)["done"]:
-                connection.execute(update(table).where(*here).values(state=text))
+        findings.add(connection, run.id, new_findings)
+        before = connection.execute(select(table.c.state).where(*here).with_for_update()).scalar()
+        if before is None:
+            connection.execute(insert(table).values(run_id=run.id, number=number, state=text))
+        elif state.done or not json.loads(before)["done"]:
+            connection.execute(update(table).where(*here).values(state=text))
 
     # ── claims ──
 
     @repeatable
-    def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+    def claim(
+        self, connection: Connection, table_id: str, claims: Sequence[tuple[bytes, str]]
+    ) -> dict[bytes, str]:
         """Claim key digests for their source rows; the owner of each digest that another row had claimed before.
 
         The first of two claims in one call also wins. Claims last until `release`.
         """
-        with self.database.begin() as connection:
-            return memory.take(connection, table_id, claims)
+        return memory.take(connection, table_id, claims)
 
     @repeatable
-    def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
+    def release(self, connection: Connection, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
         """Free each digest that this owner has; one that another owner has claimed meanwhile stays."""
-        with self.database.begin() as connection:
-            memory.release(connection, table_id, given_up)
+        memory.release(connection, table_id, given_up)
 
     # ── what a run began with ──
 
     @repeatable
-    def keep_look(self, run: Run, look: ActivityCounts) -> None:
+    def keep_look(self, connection: Connection, run: Run, look: ActivityCounts) -> None:
         """Keeps what the source had counted of changes when the run began; one that is resumed has read rows since then."""
         counts = ActivityCounts(look.tables, look.whole, look.source, look.blind)
-        with self.database.begin() as connection:
-            _LOOKS.add(connection, run.identity.job, counts, str(run.id))
+        _LOOKS.add(connection, run.identity.job, counts, str(run.id))
 
-    @repeatable
     def look_before(self, run: Run) -> ActivityCounts | None:
         """The counts that the run began with; None if it kept none."""
-        with self.database.begin() as connection:
-            return _LOOKS.get(connection, run.identity.job, str(run.id))
+        return _LOOKS.read(self.database, run.identity.job, str(run.id))
 
     @repeatable
-    def idle_s(self, run: Run) -> float:
+    def idle_s(self, connection: Connection, run: Run) -> float:
         """Seconds since a run was last seen at work, by the journal's clock."""
         query = select(func.max(page.c.done_at)).where(page.c.run_id == run.id)
-        with self.database.begin() as connection:
-            last_page = connection.execute(query).scalar()
-            last_seen = max(run.started_at, run.ended_at or "", last_page or "")
-            return seconds(connection) - datetime.fromisoformat(last_seen).timestamp()
+        last_page = connection.execute(query).scalar()
+        last_seen = max(run.started_at, run.ended_at or "", last_page or "")
+        return seconds(connection) - datetime.fromisoformat(last_seen).timestamp()
 
     @repeatable
-    def keep_installation(self, run: Run, installation: str) -> None:
+    def keep_installation(self, connection: Connection, run: Run, installation: str) -> None:
         """Keeps which installation of capture ('' for none) a run began with: one that is resumed has read rows since."""
-        with self.database.begin() as connection:
-            _INSTALLATIONS.add(connection, run.identity.job, installation, str(run.id))
+        _INSTALLATIONS.add(connection, run.identity.job, installation, str(run.id))
 
-    @repeatable
     def installation_of(self, run: Run) -> str | None:
         """What keep_installation kept; None where it kept nothing."""
-        with self.database.begin() as connection:
-            return _INSTALLATIONS.get(connection, run.identity.job, str(run.id))
+        return _INSTALLATIONS.read(self.database, run.identity.job, str(run.id))
 
     @repeatable
-    def unverified_run(self, job: str, installation: str) -> int | None:
+    def unverified_run(self, connection: Connection, job: str, installation: str) -> int | None:
         """The last backfill into the job's table that began without this installation of capture, and that no full verify
         beside it has looked at since; None where there is none, or where nothing of it is left."""
         query = select(run.c.id, run.c.kind, run.c.table_id, run.c.state, run.c.scope)
-        with self.database.begin() as connection:
-            begun_with = _INSTALLATIONS.all(connection, job)
-            ordered = connection.execute(query.where(run.c.job == job).order_by(run.c.id.desc()))
-            rows = [candidate for candidate in ordered if str(candidate.id) in begun_with]
-            backfills = [candidate for candidate in rows if candidate.kind == "backfill"]
-            before = [
-                candidate
-                for candidate in backfills
-                if candidate.table_id == backfills[0].table_id
-                and begun_with[str(candidate.id)] != installation
-            ]
-            done = select(page.c.run_id).where(page.c.done_at.is_not(None)).distinct()
-            written = set(
-                connection.execute(
-                    done.where(page.c.run_id.in_([candidate.id for candidate in before]))
-                ).scalars()
-            )
+        begun_with = _INSTALLATIONS.all(connection, job)
+        ordered = connection.execute(query.where(run.c.job == job).order_by(run.c.id.desc()))
+        rows = [candidate for candidate in ordered if str(candidate.id) in begun_with]
+        backfills = [candidate for candidate in rows if candidate.kind == "backfill"]
+        before = [
+            candidate
+            for candidate in backfills
+            if candidate.table_id == backfills[0].table_id and begun_with[str(candidate.id)] != installation
+        ]
+        done = select(page.c.run_id).where(page.c.done_at.is_not(None)).distinct()
+        written = set(
+            connection.execute(
+                done.where(page.c.run_id.in_([candidate.id for candidate in before]))
+            ).scalars()
+        )
         last = next((candidate for candidate in before if candidate.id in written), None)
         if last is None:
             return None
@@ -671,14 +580,15 @@ class SqlJournal:
         return None if verified and verified[0] > last.id else int(last.id)
 
     @repeatable
-    def count_as_done(self, exported: Run, identity: RunIdentity, installation: str) -> None:
+    def count_as_done(
+        self, connection: Connection, exported: Run, identity: RunIdentity, installation: str
+    ) -> None:
         """Makes a backfill of that identity which is done, with the pages and claims of an export, unless it is there."""
         there = select(run.c.id).where(
             run.c.table_id == identity.table_id, run.c.kind == identity.kind, run.c.job == identity.job
         )
-        with self.database.begin() as connection:
-            if connection.execute(there).first() is None:
-                _count_as_done(connection, exported, identity, installation)
+        if connection.execute(there).first() is None:
+            _count_as_done(connection, exported, identity, installation)
 
 
 def _now(connection: Connection) -> str:
@@ -686,18 +596,8 @@ def _now(connection: Connection) -> str:
     return moment(seconds(connection))
 
 
-def _identity_columns(identity: RunIdentity) -> dict[str, str]:
-    return {
-        "kind": identity.kind,
-        "job": identity.job,
-        "table_id": identity.table_id,
-        "revision": identity.revision,
-        "scope": identity.scope,
-    }
-
-
 def _same(identity: RunIdentity) -> list[Any]:
-    return [schema.run.c[name] == value for name, value in _identity_columns(identity).items()]
+    return [schema.run.c[name] == value for name, value in asdict(identity).items()]
 
 
 def _run(row: Row[Any]) -> Run:
@@ -711,21 +611,13 @@ def _no_page(run: Run, page: Page) -> str:
 
 
 def _page_columns(run: Run, page: Page) -> dict[str, Any]:
-    return {
-        "run_id": run.id,
-        "entity": page.entity,
-        "number": page.number,
-        "after_key": page.after,
-        "upto_key": page.upto,
-    }
+    return {**_place(run, page), "after_key": page.after, "upto_key": page.upto}
 
 
 def _count_as_done(connection: Connection, exported: Run, identity: RunIdentity, installation: str) -> None:
     now = moment(seconds(connection))
-    fields = ("kind", "job", "table_id", "revision", "scope")
-    values = {name: getattr(identity, name) for name in fields}
     ended = {"state": "done", "started_at": exported.started_at, "ended_at": now}
-    key = connection.execute(insert(run).values(**values, **ended)).inserted_primary_key
+    key = connection.execute(insert(run).values(**asdict(identity), **ended)).inserted_primary_key
     assert key is not None
     for table in (plan, page):
         copied = [literal(int(key[0])) if column.name == "run_id" else column for column in table.columns]

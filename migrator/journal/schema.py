@@ -82,20 +82,23 @@ page = Table(
     Column("different", BigInteger, nullable=False, default=0),
 )
 
+
+def _of_finding() -> tuple[Column[str], ...]:
+    texts = ("reason", "source_key", "item_key", "attribute", "item_type", "owner")
+    return (
+        Column("kind", String(16), nullable=False),
+        Column("entity", String(255), nullable=False),
+        *(Column(name, Text, nullable=False) for name in texts),
+    )
+
+
 finding = Table(
     "migrator_finding",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("run_id", Integer, nullable=False),
     Column("digest", DIGEST, nullable=False),
-    Column("kind", String(16), nullable=False),
-    Column("entity", String(255), nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("source_key", Text, nullable=False),
-    Column("item_key", Text, nullable=False),
-    Column("attribute", Text, nullable=False),
-    Column("item_type", Text, nullable=False),
-    Column("owner", Text, nullable=False),
+    *_of_finding(),
     UniqueConstraint("run_id", "digest", name="migrator_finding_once"),
 )
 Index("migrator_finding_kind", finding.c.run_id, finding.c.kind)
@@ -163,14 +166,7 @@ open_finding = Table(
     Column("table_id", String(255), nullable=False),
     Column("root", DIGEST, nullable=False, index=True),
     Column("ticket", BigInteger, nullable=False),
-    Column("kind", String(16), nullable=False),
-    Column("entity", String(255), nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("source_key", Text, nullable=False),
-    Column("item_key", Text, nullable=False),
-    Column("attribute", Text, nullable=False),
-    Column("item_type", Text, nullable=False),
-    Column("owner", Text, nullable=False),
+    *_of_finding(),
 )
 
 writer = Table(

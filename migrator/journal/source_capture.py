@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, insert, literal, select, update
 
-from migrator.journal.database import Database, bring_back, repeatable, seconds
+from migrator.journal.database import Database, bring_back, reading, repeatable, seconds
 from migrator.journal.records import Records
 from migrator.journal.schema import source_mark
 from migrator.mapping.items.wire import read_key, write_key
@@ -61,54 +61,44 @@ class JournalTickets:
         self.job = job
 
     @repeatable
-    def draw(self) -> int:
-        with self.database.begin() as connection:
-            # It stays locked until the commit, so that no other process draws the same number.
-            before = self._sound(COUNTERS.lock(connection, self.job))
-            return self._put(connection, replace(before, number=before.number + 1)).ticket
+    def draw(self, connection: Connection) -> int:
+        # It stays locked until the commit, so that no other process draws the same number.
+        before = self._sound(COUNTERS.lock(connection, self.job))
+        return self._put(connection, replace(before, number=before.number + 1)).ticket
 
-    @repeatable
     def highest(self) -> int:
-        with self.database.begin(reads=True) as connection:
-            return self._sound(COUNTERS.get(connection, self.job)).ticket
+        return self._sound(COUNTERS.read(self.database, self.job)).ticket
 
-    @repeatable
     def installation(self) -> str:
-        with self.database.begin(reads=True) as connection:
-            return self._sound(COUNTERS.get(connection, self.job)).installation
+        return self._sound(COUNTERS.read(self.database, self.job)).installation
 
     def probe(self) -> None:
         """Raises: SourceError where there is no counter."""
         self.highest()
 
     @repeatable
-    def raise_epoch(self, above: int) -> int:
-        with self.database.begin() as connection:
-            before = self._sound(COUNTERS.lock(connection, self.job))
-            epoch = max(before.epoch, above // TICKETS_AN_EPOCH) + 1
-            return self._put(connection, replace(before, epoch=epoch, number=0)).epoch
+    def raise_epoch(self, connection: Connection, above: int) -> int:
+        before = self._sound(COUNTERS.lock(connection, self.job))
+        epoch = max(before.epoch, above // TICKETS_AN_EPOCH) + 1
+        return self._put(connection, replace(before, epoch=epoch, number=0)).epoch
 
-    @repeatable
     def installed(self) -> Installation | None:
-        with self.database.begin(reads=True) as connection:
-            counter = COUNTERS.get(connection, self.job)
+        counter = COUNTERS.read(self.database, self.job)
         if counter is None or not counter.installation:
             return None
         return Installation(counter.installation, self.job, counter.version, counter.epoch, counter.ticket)
 
     @repeatable
-    def install(self) -> None:
+    def install(self, connection: Connection) -> None:
         """A new installation, whatever was before. The counter goes on: a ticket that was drawn is never drawn again."""
         new = uuid.uuid4().hex
-        with self.database.begin() as connection:
-            before = COUNTERS.lock(connection, self.job) or Counter(new)
-            self._put(connection, replace(before, installation=new, version=VERSION))
+        before = COUNTERS.lock(connection, self.job) or Counter(new)
+        self._put(connection, replace(before, installation=new, version=VERSION))
 
     @repeatable
-    def uninstall(self) -> None:
-        with self.database.begin() as connection:
-            if (before := COUNTERS.lock(connection, self.job)) is not None:
-                self._put(connection, replace(before, installation=""))
+    def uninstall(self, connection: Connection) -> None:
+        if (before := COUNTERS.lock(connection, self.job)) is not None:
+            self._put(connection, replace(before, installation=""))
 
     def _put(self, connection: Connection, counter: Counter) -> Counter:
         COUNTERS.put(connection, self.job, counter)
@@ -149,127 +139,113 @@ class JournalMarks:
         self._own = source_mark.c.job == job
 
     @repeatable
-    def store(self, marks: Sequence[KeptMark]) -> None:
-        with self.database.begin() as connection:
-            now = seconds(connection)
-            self._insert(
-                connection,
-                [
-                    {
-                        **{"table_name": mark.table, "image_before": mark.before, "image_after": mark.after},
-                        # What is to wait becomes a change of the moment at which it may be taken.
-                        "changed_at": min(now, mark.changed_at) + mark.ready_in_s,
-                        "ready_at": now + mark.ready_in_s if mark.ready_in_s else 0.0,
-                    }
-                    for mark in marks
-                ],
-            )
+    def store(self, connection: Connection, marks: Sequence[KeptMark]) -> None:
+        now = seconds(connection)
+        self._insert(
+            connection,
+            [
+                {
+                    **{"table_name": mark.table, "image_before": mark.before, "image_after": mark.after},
+                    # What is to wait becomes a change of the moment at which it may be taken.
+                    "changed_at": min(now, mark.changed_at) + mark.ready_in_s,
+                    "ready_at": now + mark.ready_in_s if mark.ready_in_s else 0.0,
+                }
+                for mark in marks
+            ],
+        )
 
     @repeatable
-    def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
-        with self.database.begin() as connection:
-            now = seconds(connection)
-            self._insert(
-                connection,
-                [
-                    {"root_entity": name, "root_key": key, "item_keys": _keys_text(keys), "changed_at": now}
-                    for (name, key), keys in roots.items()
-                ],
-            )
+    def add(self, connection: Connection, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
+        now = seconds(connection)
+        self._insert(
+            connection,
+            [
+                {"root_entity": name, "root_key": key, "item_keys": _keys_text(keys), "changed_at": now}
+                for (name, key), keys in roots.items()
+            ],
+        )
 
     # Done twice, it takes what it took and others beside: those of the first time come when their lease ends.
     @repeatable
-    def take(self, count: int, lease_s: float) -> list[Mark]:
-        with self.database.begin() as connection:
-            now = seconds(connection)
-            bring_back(connection, source_mark.c.leased_until, now + lease_s, self._own)
-            bring_back(connection, source_mark.c.ready_at, now + LONGEST_WAIT_S, self._own)
-            chosen = self._free(now).order_by(source_mark.c.id).limit(count)
-            # Rows of others are passed by, not waited for.
-            rows = connection.execute(chosen.with_for_update(skip_locked=True)).all()
-            self._each(
-                connection, update(source_mark).values(leased_until=now + lease_s), [row.id for row in rows]
-            )
-            return [self._mark(row, now) for row in rows]
+    def take(self, connection: Connection, count: int, lease_s: float) -> list[Mark]:
+        now = seconds(connection)
+        bring_back(connection, source_mark.c.leased_until, now + lease_s, self._own)
+        bring_back(connection, source_mark.c.ready_at, now + LONGEST_WAIT_S, self._own)
+        chosen = self._free(now).order_by(source_mark.c.id).limit(count)
+        # Rows of others are passed by, not waited for.
+        rows = connection.execute(chosen.with_for_update(skip_locked=True)).all()
+        self._each(
+            connection, update(source_mark).values(leased_until=now + lease_s), [row.id for row in rows]
+        )
+        return [self._mark(row, now) for row in rows]
 
     def from_the_first(self) -> None:
         """Every take looks at all of them."""
 
     @repeatable
-    def finish(self, ids: Sequence[int]) -> int:
-        with self.database.begin() as connection:
-            return self._each(connection, delete(source_mark), ids)
+    def finish(self, connection: Connection, ids: Sequence[int]) -> int:
+        return self._each(connection, delete(source_mark), ids)
 
     @repeatable
-    def advance(self, mark: Mark, cursor: str) -> None:
+    def advance(self, connection: Connection, mark: Mark, cursor: str) -> None:
         # A new row in its place: it stands behind all others, so no other mark waits for a parent of many children.
         columns = (*_COPIED, literal(cursor), literal(0.0), literal(0.0))
         again: Select[Any] = select(*columns).where(self._own, source_mark.c.id == mark.id)
         names = [*(column.name for column in _COPIED), "work_cursor", "ready_at", "leased_until"]
-        with self.database.begin() as connection:
-            if connection.execute(insert(source_mark).from_select(names, again)).rowcount:
-                self._each(connection, delete(source_mark), [mark.id])
+        if connection.execute(insert(source_mark).from_select(names, again)).rowcount:
+            self._each(connection, delete(source_mark), [mark.id])
 
     @repeatable
-    def release(self, ids: Sequence[int]) -> None:
-        with self.database.begin() as connection:
-            self._each(connection, update(source_mark).values(leased_until=0.0), ids)
+    def release(self, connection: Connection, ids: Sequence[int]) -> None:
+        self._each(connection, update(source_mark).values(leased_until=0.0), ids)
 
     # Done twice, a failure counts as two, and the mark waits a little longer.
     @repeatable
-    def put_back(self, ids: Sequence[int], wait_s: float) -> None:
-        with self.database.begin() as connection:
-            ready_at = seconds(connection) + wait_s
-            again = {"tries": source_mark.c.tries + 1, "ready_at": ready_at, "leased_until": 0.0}
-            self._each(connection, update(source_mark).values(**again), ids)
+    def put_back(self, connection: Connection, ids: Sequence[int], wait_s: float) -> None:
+        ready_at = seconds(connection) + wait_s
+        again = {"tries": source_mark.c.tries + 1, "ready_at": ready_at, "leased_until": 0.0}
+        self._each(connection, update(source_mark).values(**again), ids)
 
     @repeatable
-    def discard_failed(self, tries: int) -> int:
-        with self.database.begin() as connection:
-            return connection.execute(
-                delete(source_mark).where(self._own, source_mark.c.tries >= tries)
-            ).rowcount
+    def discard_failed(self, connection: Connection, tries: int) -> int:
+        return connection.execute(delete(source_mark).where(self._own, source_mark.c.tries >= tries)).rowcount
 
-    @repeatable
-    def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
-        with self.database.begin(reads=True) as connection:
-            now = seconds(connection)
-            looked = self._free(now) if free else select(source_mark).where(self._own)
-            later = looked.where(source_mark.c.id > after).order_by(source_mark.c.id)
-            return [self._mark(row, now) for row in connection.execute(later.limit(count))]
+    @reading
+    def look(self, connection: Connection, after: int, count: int, *, free: bool = False) -> list[Mark]:
+        now = seconds(connection)
+        looked = self._free(now) if free else select(source_mark).where(self._own)
+        later = looked.where(source_mark.c.id > after).order_by(source_mark.c.id)
+        return [self._mark(row, now) for row in connection.execute(later.limit(count))]
 
     def _free(self, now: float) -> Select[Any]:
         return select(source_mark).where(
             self._own, source_mark.c.ready_at <= now, source_mark.c.leased_until <= now
         )
 
-    @repeatable
-    def state(self) -> MarksState:
-        with self.database.begin(reads=True) as connection:
-            now = seconds(connection)
-            is_ripe = source_mark.c.ready_at <= now
-            counted = select(
-                func.count(case((is_ripe, 1))),
-                func.min(case((is_ripe, source_mark.c.changed_at))),
-                func.count(case((source_mark.c.tries > 0, 1))),
-                func.count(case((~is_ripe, 1))),
-            ).where(self._own)
-            waiting, oldest, failed, unripe = connection.execute(counted).one()
+    @reading
+    def state(self, connection: Connection) -> MarksState:
+        now = seconds(connection)
+        is_ripe = source_mark.c.ready_at <= now
+        counted = select(
+            func.count(case((is_ripe, 1))),
+            func.min(case((is_ripe, source_mark.c.changed_at))),
+            func.count(case((source_mark.c.tries > 0, 1))),
+            func.count(case((~is_ripe, 1))),
+        ).where(self._own)
+        waiting, oldest, failed, unripe = connection.execute(counted).one()
         return MarksState(waiting, 0.0 if oldest is None else max(0.0, now - oldest), failed, unripe)
 
-    @repeatable
-    def by_table(self) -> dict[str, int]:
+    @reading
+    def by_table(self, connection: Connection) -> dict[str, int]:
         """How many there are, ripe or not; '' for what is no change of a table."""
         counted = select(source_mark.c.table_name, func.count()).where(self._own)
-        with self.database.begin(reads=True) as connection:
-            rows = connection.execute(counted.group_by(source_mark.c.table_name)).all()
+        rows = connection.execute(counted.group_by(source_mark.c.table_name)).all()
         return {str(name or ""): int(count) for name, count in rows}
 
     @repeatable
-    def discard(self) -> None:
+    def discard(self, connection: Connection) -> None:
         """Deletes all marks: capture is taken away."""
-        with self.database.begin() as connection:
-            connection.execute(delete(source_mark).where(self._own))
+        connection.execute(delete(source_mark).where(self._own))
 
     def _insert(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows:

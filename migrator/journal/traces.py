@@ -40,17 +40,19 @@ class SqlTraces:
         self.table_id = table_id
 
     @repeatable
-    def count(self, roots: Sequence[Root], item_keys: Collection[str] = ()) -> dict[str, int]:
+    def count(
+        self, connection: Connection, roots: Sequence[Root], item_keys: Collection[str] = ()
+    ) -> dict[str, int]:
         """How much there is of each kind; kinds of which there is nothing are among them."""
-        with self.database.begin() as connection:
-            return {
-                kind: sum(_count(connection, *rows) for rows in places)
-                for kind, places in self._places(roots, item_keys).items()
-            }
+        return {
+            kind: sum(_count(connection, *rows) for rows in places)
+            for kind, places in self._places(roots, item_keys).items()
+        }
 
     @once_only
     def forget(
         self,
+        connection: Connection,
         roots: Sequence[Root],
         kinds: Collection[str],
         item_keys: Collection[str] = (),
@@ -59,22 +61,20 @@ class SqlTraces:
     ) -> dict[str, int]:
         """Deletes what there is of these kinds; how much it was. What was remembered with a higher ticket stays."""
         places = self._places(roots, item_keys, ticket)
-        with self.database.begin() as connection:
-            if self.database.sqlite:
-                # What is deleted is overwritten in the file; a server does that when it cleans up by itself.
-                connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
-            return {kind: sum(_delete(connection, *rows) for rows in places[kind]) for kind in kinds}
+        if self.database.sqlite:
+            # What is deleted is overwritten in the file; a server does that when it cleans up by itself.
+            connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
+        return {kind: sum(_delete(connection, *rows) for rows in places[kind]) for kind in kinds}
 
     @repeatable
-    def page_bounds(self, roots: Sequence[Root]) -> int:
+    def page_bounds(self, connection: Connection, roots: Sequence[Root]) -> int:
         """Pages that begin or end at one of the rows; they stay, for the runs' sake."""
         count = 0
-        with self.database.begin() as connection:
-            for name, key in roots:
-                bound = or_(page.c.after_key == key, page.c.upto_key == key)
-                count += _count(
-                    connection, page, and_(page.c.entity == name, bound, page.c.run_id.in_(self._runs()))
-                )
+        for name, key in roots:
+            bound = or_(page.c.after_key == key, page.c.upto_key == key)
+            count += _count(
+                connection, page, and_(page.c.entity == name, bound, page.c.run_id.in_(self._runs()))
+            )
         return count
 
     # ── where it stands ──

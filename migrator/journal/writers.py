@@ -1,25 +1,32 @@
-"""Writers, service instances and mapping revisions that the journal knows: registered, renewed, removed."""
+"""Writers, service instances, and revisions of the mapping that they work by: registered, renewed, removed."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, select, update
 
-from migrator.journal.changes import NEVER, keep_text, refuse_third
-from migrator.journal.database import Database, insert_or_ignore, once_only, repeatable, seconds
+from migrator.journal.database import Database, insert_or_ignore, once_only, reading, repeatable, seconds
 from migrator.journal.phases import CONFIRMED
 from migrator.journal.records import Records
 from migrator.journal.schema import run
 from migrator.journal.schema import writer as writers
-from migrator.mapping.model.instances import Answered, Instance, Newest, Revision, Standing
+from migrator.mapping.difference.steps import under_way
+from migrator.mapping.model.instances import (
+    Answered,
+    ChangeStep,
+    Instance,
+    Newest,
+    Revision,
+    RevisionChange,
+    Standing,
+)
 from migrator.mapping.model.live import Writer, WriterKind
-from migrator.runtime.errors import OldRevisionError
+from migrator.runtime.errors import OldRevisionError, SettingsError
 
 # ── Writers of a table's items, by the journal database's own clock ──
 
@@ -32,7 +39,7 @@ _CLOSED = Records[bool]("fast_path", bool)
 
 
 class SqlWriters:
-    """model.live.Writers of one table. `enter` and `fence` take turns, by a lock on the table's row."""
+    """model.live.Writers of one table. `enter` and `fence` take turns, by a lock on the table's record."""
 
     def __init__(self, database: Database, table_id: str) -> None:
         self.database = database
@@ -42,64 +49,54 @@ class SqlWriters:
         return self._enter(kind, f"{(_STARTED ^ os.getpid()):08x}{secrets.token_hex(4)}")
 
     @repeatable
-    def _enter(self, kind: WriterKind, name: str) -> Writer:
-        with self._alone() as (connection, closed):
-            granted: WriterKind = "conditional" if kind == "fast" and closed else kind
-            if granted not in ("fast", "undo"):
-                self._close(connection)
-            now = seconds(connection)
-            forgotten = (writers.c.table_id == self.table_id, writers.c.alive_at < now - FORGOTTEN_S)
-            connection.execute(delete(writers).where(*forgotten))
-            row = {"id": name, "kind": granted, "since": now, "alive_at": now, "fenced": 0}
-            # It is there already where the answer to its commit was lost; it may have been fenced since.
-            connection.execute(insert_or_ignore(connection, writers), {"table_id": self.table_id, **row})
-            return _writer(connection.execute(select(writers).where(writers.c.id == name)).one())
+    def _enter(self, connection: Connection, kind: WriterKind, name: str) -> Writer:
+        is_closed = _CLOSED.lock(connection, self.table_id)
+        granted: WriterKind = "conditional" if kind == "fast" and is_closed else kind
+        if granted not in ("fast", "undo"):
+            _CLOSED.put(connection, self.table_id, True)
+        now = seconds(connection)
+        forgotten = (writers.c.table_id == self.table_id, writers.c.alive_at < now - FORGOTTEN_S)
+        connection.execute(delete(writers).where(*forgotten))
+        row = {"id": name, "kind": granted, "since": now, "alive_at": now, "fenced": 0}
+        # It is there already where the answer to its commit was lost; it may have been fenced since.
+        connection.execute(insert_or_ignore(connection, writers), {"table_id": self.table_id, **row})
+        return _writer(connection.execute(select(writers).where(writers.c.id == name)).one())
 
     @repeatable
-    def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
+    def beat(self, connection: Connection, writer: Writer, *, begins: bool = False) -> Writer:
         """A writer that is not in the journal any more was taken for dead: it counts as fenced."""
         here = writers.c.id == writer.id
-        with self.database.begin() as connection:
-            now = seconds(connection)
-            values = {"alive_at": now} | ({"since": now} if begins else {})
-            connection.execute(update(writers).where(here).values(**values))
-            row = connection.execute(select(writers).where(here)).first()
+        now = seconds(connection)
+        values = {"alive_at": now} | ({"since": now} if begins else {})
+        connection.execute(update(writers).where(here).values(**values))
+        row = connection.execute(select(writers).where(here)).first()
         return replace(writer, fenced=True) if row is None else _writer(row)
 
     @repeatable
-    def leave(self, writer: Writer) -> None:
-        with self.database.begin() as connection:
-            connection.execute(delete(writers).where(writers.c.id == writer.id))
+    def leave(self, connection: Connection, writer: Writer) -> None:
+        connection.execute(delete(writers).where(writers.c.id == writer.id))
 
     @repeatable
-    def fence(self) -> list[Writer]:
+    def fence(self, connection: Connection) -> list[Writer]:
         fast = (writers.c.table_id == self.table_id, writers.c.kind == "fast")
-        with self._alone() as (connection, _):
-            self._close(connection)
-            connection.execute(update(writers).where(*fast).values(fenced=1))
-            return self._selected(connection, *fast)
+        _CLOSED.lock(connection, self.table_id)
+        _CLOSED.put(connection, self.table_id, True)
+        connection.execute(update(writers).where(*fast).values(fenced=1))
+        return self._selected(connection, *fast)
 
-    @repeatable
     def living(self, silent_s: float) -> list[Writer]:
         self.database.bring_back(writers, writers.c.table_id == self.table_id)
-        with self.database.begin(reads=True) as connection:
-            lately = writers.c.alive_at > seconds(connection) - silent_s
-            return self._selected(connection, writers.c.table_id == self.table_id, lately)
+        return self._living(silent_s)
 
-    @repeatable
-    def now_s(self) -> float:
+    @reading
+    def _living(self, connection: Connection, silent_s: float) -> list[Writer]:
+        lately = writers.c.alive_at > seconds(connection) - silent_s
+        return self._selected(connection, writers.c.table_id == self.table_id, lately)
+
+    @reading
+    def now_s(self, connection: Connection) -> float:
         """The journal's time, in seconds since 1970."""
-        with self.database.begin(reads=True) as connection:
-            return seconds(connection)
-
-    @contextmanager
-    def _alone(self) -> Iterator[tuple[Connection, bool]]:
-        """A transaction during which no other writer enters or fences, and whether the fast path is closed."""
-        with self.database.begin() as connection:
-            yield connection, bool(_CLOSED.lock(connection, self.table_id))
-
-    def _close(self, connection: Connection) -> None:
-        _CLOSED.put(connection, self.table_id, True)
+        return seconds(connection)
 
     def _selected(self, connection: Connection, *conditions: Any) -> list[Writer]:
         query = select(writers).where(*conditions).order_by(writers.c.since, writers.c.id)
@@ -126,55 +123,161 @@ class SqlInstances:
         return self._enter(instance, secrets.token_hex(8))
 
     @repeatable
-    def _enter(self, instance: Instance, name: str) -> Instance:
-        with self.database.begin() as connection:
-            now = seconds(connection)
-            entered = replace(instance, id=name, since=now, alive_at=now)
-            INSTANCES.put(connection, self.job, entered, name)
+    def _enter(self, connection: Connection, instance: Instance, name: str) -> Instance:
+        now = seconds(connection)
+        entered = replace(instance, id=name, since=now, alive_at=now)
+        INSTANCES.put(connection, self.job, entered, name)
         return entered
 
     @repeatable
-    def beat(self, instance: Instance) -> Instance:
-        with self.database.begin() as connection:
-            beaten = replace(instance, alive_at=seconds(connection))
-            INSTANCES.put(connection, self.job, beaten, instance.id)
+    def beat(self, connection: Connection, instance: Instance) -> Instance:
+        beaten = replace(instance, alive_at=seconds(connection))
+        INSTANCES.put(connection, self.job, beaten, instance.id)
         return beaten
 
     @repeatable
-    def leave(self, instance: Instance) -> None:
-        with self.database.begin() as connection:
-            self._forget(connection, [instance.id])
+    def leave(self, connection: Connection, instance: Instance) -> None:
+        self._forget(connection, [instance.id])
 
-    @repeatable
     def known(self) -> list[Instance]:
         INSTANCES.bring_back_first(self.database, self.job)
-        with self.database.begin(reads=True) as connection:
-            known = INSTANCES.all(connection, self.job).values()
+        known = INSTANCES.read_all(self.database, self.job).values()
         return sorted(known, key=lambda instance: (instance.since, instance.id))
 
-    @repeatable
     def living(self, silent_s: float) -> list[Instance]:
         known, now = self.known(), self.now_s()
         return [instance for instance in known if instance.alive_at > now - silent_s]
 
-    @once_only
     def forget_silent(self, older_than_s: float) -> int:
         INSTANCES.bring_back_first(self.database, self.job)
-        with self.database.begin() as connection:
-            long_ago = seconds(connection) - older_than_s
-            known = INSTANCES.all(connection, self.job)
-            silent = [name for name, instance in known.items() if instance.alive_at < long_ago]
-            self._forget(connection, silent)
+        return self._forget_silent(older_than_s)
+
+    @once_only
+    def _forget_silent(self, connection: Connection, older_than_s: float) -> int:
+        long_ago = seconds(connection) - older_than_s
+        known = INSTANCES.all(connection, self.job)
+        silent = [name for name, instance in known.items() if instance.alive_at < long_ago]
+        self._forget(connection, silent)
         return len(silent)
 
-    @repeatable
-    def now_s(self) -> float:
-        with self.database.begin(reads=True) as connection:
-            return seconds(connection)
+    @reading
+    def now_s(self, connection: Connection) -> float:
+        return seconds(connection)
 
     def _forget(self, connection: Connection, ids: Collection[str]) -> None:
         CONFIRMED.delete(connection, self.job, *ids)
         INSTANCES.delete(connection, self.job, *ids)
+
+
+# ── Changes of a job from one revision of its mapping to another: texts of revisions, and how far a change has come ──
+
+
+NEVER = 0.0
+"""When a revision became the newest: not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RevisionText:
+    """The mapping of a revision, so that what it made of a row is known later. `since`: when it became the newest last."""
+
+    text: str
+    since: float
+
+
+_TEXTS = Records[_RevisionText]("revision_text", _RevisionText)
+_CHANGES = Records[tuple[RevisionChange, ...]]("revision_change", tuple[RevisionChange, ...])
+"""A job's changes from one revision to another, in their order."""
+
+
+def keep_text(connection: Connection, job: str, mapping: str, text: str, since: float | None) -> None:
+    """Keeps the text of a revision, as it is written now. `since`: when it became the newest, where nothing is known of it
+    yet; None for just now, whatever is known."""
+    if not text:
+        return
+    before = _TEXTS.lock(connection, job, mapping)
+    if before is None or since is None or before.text != text:
+        at = seconds(connection) if since is None else since if before is None else before.since
+        _TEXTS.put(connection, job, _RevisionText(text, at), mapping)
+
+
+def refuse_third(connection: Connection, job: str, own: Revision) -> None:
+    """Raises: OldRevisionError where the job is on its way to another revision than `own`, which is not the newest."""
+    change = (_CHANGES.get(connection, job) or (None,))[-1]
+    if change is not None and not change.is_done and change.after != own.mapping:
+        raise OldRevisionError(under_way(change, own.mapping))
+
+
+class SqlChanges:
+    """The changes of one job, and the texts of its revisions."""
+
+    def __init__(self, database: Database, job: str) -> None:
+        self.database = database
+        self.job = job
+
+    def last(self) -> RevisionChange | None:
+        """The last one that was begun, done or not."""
+        changes = _CHANGES.read(self.database, self.job)
+        return changes[-1] if changes else None
+
+    @once_only
+    def begin(self, connection: Connection, before: str, after: str, *, goes_back: bool) -> RevisionChange:
+        """The change, which is under way from now on. One that goes back from an unfinished one takes its place; where no
+        writer has worked by what it leaves, there is nothing to do but to take indexes away.
+
+        Raises: SettingsError where another one is under way.
+        """
+        changes = _CHANGES.lock(connection, self.job) or ()
+        last = changes[-1] if changes else None
+        if last is not None and not last.is_done and (last.after, last.before) != (before, after):
+            raise SettingsError(under_way(last, after))
+        step: ChangeStep = (
+            "unasked" if goes_back and not _was_newest(connection, self.job, before) else "indexes"
+        )
+        change = RevisionChange(len(changes) + 1, before, after, goes_back, step)
+        done = (replace(entry, step="") for entry in changes)
+        _CHANGES.put(connection, self.job, (*done, change))
+        return change
+
+    @repeatable
+    def advance(self, connection: Connection, change: RevisionChange, step: ChangeStep) -> None:
+        """`step`: the one that is to be done next."""
+        changes = _CHANGES.lock(connection, self.job) or ()
+        advanced = (
+            replace(entry, step=step) if entry.number == change.number else entry for entry in changes
+        )
+        _CHANGES.put(connection, self.job, tuple(advanced))
+
+    def is_left(self, mapping: str) -> bool:
+        """Whether the job went back when it last went from this revision to another one."""
+        changes = _CHANGES.read(self.database, self.job) or ()
+        return next((change.goes_back for change in reversed(changes) if change.before == mapping), False)
+
+    @reading
+    def was_newest(self, connection: Connection, mapping: str) -> bool:
+        """Whether writers may have worked by it; also where that is not known."""
+        return _was_newest(connection, self.job, mapping)
+
+    def text(self, mapping: str) -> str | None:
+        """The mapping of a revision as it was written; None for a revision that is not known."""
+        kept = _TEXTS.read(self.database, self.job, mapping)
+        return None if kept is None else kept.text
+
+    def before(self, mapping: str) -> str | None:
+        """The revision that was the newest before this one, of those whose text is kept; None for none."""
+        kept = _TEXTS.read_all(self.database, self.job)
+        since = {name: text.since for name, text in kept.items() if name != mapping and text.since > NEVER}
+        return max(since, key=lambda name: since[name], default=None)
+
+    @repeatable
+    def keep(self, connection: Connection, mapping: str, text: str) -> None:
+        """Keep the text of a revision that is not the newest yet."""
+        keep_text(connection, self.job, mapping, text, NEVER)
+
+
+def _was_newest(connection: Connection, job: str, mapping: str) -> bool:
+    """Also where that is not known."""
+    kept = _TEXTS.get(connection, job, mapping)
+    return kept is None or kept.since > NEVER
 
 
 # ── Mapping revisions: which one is the newest, and by which one each writer works ──
@@ -196,7 +299,7 @@ _WRITER_REVISIONS = Records[str]("writer_revision", str)
 
 class SqlRevisions:
     """model.instances.Revisions of one job. `own`: by which the asker works. `enter` and `register` take turns, by a
-    lock on the job's row."""
+    lock on the job's record."""
 
     def __init__(self, database: Database, job: str, own: Revision) -> None:
         self.database = database
@@ -206,11 +309,9 @@ class SqlRevisions:
     def standing(self) -> Standing:
         return self.newest_and_standing()[1]
 
-    @repeatable
     def newest_and_standing(self) -> tuple[Newest | None, Standing]:
         """Of one moment: a writer may register a newer revision at any time."""
-        with self.database.begin() as connection:
-            registered = REVISIONS.get(connection, self.job)
+        registered = REVISIONS.read(self.database, self.job)
         return (None if registered is None else registered.newest), self._standing(registered)
 
     def refuse_old(self) -> None:
@@ -222,50 +323,47 @@ class SqlRevisions:
             raise OldRevisionError(OLD)
 
     @once_only
-    def register(self, *, go_back: bool = False) -> Standing:
+    def register(self, connection: Connection, *, go_back: bool = False) -> Standing:
         """Makes it the newest; what it was before. `go_back`: also where it is an old one.
 
         Raises: OldRevisionError where it is an old one.
         """
-        with self._alone() as (connection, registered):
-            before = self._standing(registered)
-            if before in ("new", "old"):
-                refuse_third(connection, self.job, self.own)
-            if before == "old" and not go_back:
-                raise OldRevisionError(OLD)
-            if registered is None or before != "newest":
-                self._register(connection, registered)
-            else:
-                answers = self._answers(registered, registered.newest.since)
-                REVISIONS.put(connection, self.job, replace(registered, answers=answers))
-                keep_text(connection, self.job, self.own.mapping, self.own.text, NEVER)
+        registered = REVISIONS.lock(connection, self.job)
+        before = self._standing(registered)
+        if before in ("new", "old"):
+            refuse_third(connection, self.job, self.own)
+        if before == "old" and not go_back:
+            raise OldRevisionError(OLD)
+        if registered is None or before != "newest":
+            self._register(connection, registered)
+        else:
+            answers = self._answers(registered, registered.newest.since)
+            REVISIONS.put(connection, self.job, replace(registered, answers=answers))
+            keep_text(connection, self.job, self.own.mapping, self.own.text, NEVER)
         return before
 
     # ── writers ──
 
     @repeatable
-    def enter(self, writer_: Writer) -> None:
-        with self._alone() as (connection, registered):
-            if registered is None:
-                registered = self._register(connection, None)
-            elif self._standing(registered) != "newest":
-                raise OldRevisionError(OLD)
-            there = set(connection.execute(select(writers.c.id)).scalars())
-            forgotten = _WRITER_REVISIONS.all(connection, self.job).keys() - there
-            _WRITER_REVISIONS.delete(connection, self.job, *forgotten)
-            _WRITER_REVISIONS.put(connection, self.job, registered.newest.revision.digest, writer_.id)
+    def enter(self, connection: Connection, writer_: Writer) -> None:
+        registered = REVISIONS.lock(connection, self.job)
+        if registered is None:
+            registered = self._register(connection, None)
+        elif self._standing(registered) != "newest":
+            raise OldRevisionError(OLD)
+        there = set(connection.execute(select(writers.c.id)).scalars())
+        forgotten = _WRITER_REVISIONS.all(connection, self.job).keys() - there
+        _WRITER_REVISIONS.delete(connection, self.job, *forgotten)
+        _WRITER_REVISIONS.put(connection, self.job, registered.newest.revision.digest, writer_.id)
 
     @repeatable
-    def leave(self, writer_: Writer) -> None:
-        with self.database.begin() as connection:
-            _WRITER_REVISIONS.delete(connection, self.job, writer_.id)
+    def leave(self, connection: Connection, writer_: Writer) -> None:
+        _WRITER_REVISIONS.delete(connection, self.job, writer_.id)
 
-    @repeatable
     def is_old(self) -> bool:
         newest = newest_of(self.database, self.job)
         return newest is not None and not newest.revision.is_same(self.own)
 
-    @repeatable
     def old(self, writers: Sequence[Writer]) -> list[Writer]:
         newest = newest_of(self.database, self.job)
         digests = digests_of(self.database, self.job)
@@ -304,18 +402,11 @@ class SqlRevisions:
     def _answers(self, before: _Registered | None, since: float) -> dict[str, Answered]:
         """An answer that is the same stays as old as it is; others are as old as the revision, with which items changed."""
         kept = {} if before is None else before.answers
-        return {
-            pattern: answered
-            if (answered := kept.get(pattern)) is not None and answered.digest == digest
-            else Answered(digest, since)
-            for pattern, digest in self.own.answers.items()
+        own = self.own.answers
+        same = {
+            pattern: kept[pattern] for pattern in own.keys() & kept if kept[pattern].digest == own[pattern]
         }
-
-    @contextmanager
-    def _alone(self) -> Iterator[tuple[Connection, _Registered | None]]:
-        """A transaction during which no other writer enters or registers, and what is registered."""
-        with self.database.begin() as connection:
-            yield connection, REVISIONS.lock(connection, self.job)
+        return {pattern: Answered(digest, since) for pattern, digest in own.items()} | same
 
 
 OLD = (
@@ -327,29 +418,16 @@ OLD = (
 
 def newest_of(database: Database, job: str) -> Newest | None:
     """The revision that the job's writers work by; None where none is registered."""
-    registered = _registered(database, job)
+    registered = REVISIONS.read(database, job)
     return None if registered is None else registered.newest
 
 
 def answers_of(database: Database, job: str) -> Mapping[str, Answered]:
     """By pattern, what its answer is made of by the newest revision."""
-    registered = _registered(database, job)
+    registered = REVISIONS.read(database, job)
     return {} if registered is None else registered.answers
-
-
-def _registered(database: Database, job: str) -> _Registered | None:
-    def read() -> _Registered | None:
-        with database.begin(reads=True) as connection:
-            return REVISIONS.get(connection, job)
-
-    return database.tried(read, twice=True)
 
 
 def digests_of(database: Database, job: str) -> dict[str, str]:
     """By the ids of the job's writers, the revisions that they work by."""
-
-    def read() -> dict[str, str]:
-        with database.begin(reads=True) as connection:
-            return _WRITER_REVISIONS.all(connection, job)
-
-    return database.tried(read, twice=True)
+    return _WRITER_REVISIONS.read_all(database, job)

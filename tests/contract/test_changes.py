@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.journal.changes import SqlChanges
 from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlRevisions
+from migrator.journal.writers import SqlChanges, SqlRevisions
 from migrator.mapping.difference.steps import under_way
 from migrator.mapping.model.instances import Revision, RevisionChange
 from migrator.runtime.errors import OldRevisionError, SettingsError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from migrator.dynamodb.client import dynamodb_client
-from migrator.journal.changes import SqlChanges
+from migrator.journal.writers import SqlChanges
 from migrator.mapping.model.evidence import Move, PatternPhase, State
 from tests import pins
 from tests.journeys.command import Project

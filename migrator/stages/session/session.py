@@ -15,7 +15,6 @@ from migrator.dynamodb import embedded
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import ControlItem, control_state
 from migrator.dynamodb.store import by_condition
-from migrator.journal.changes import SqlChanges
 from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.lease import JoinedLease, RunLease, is_doing, runs_as_they_stand
@@ -24,7 +23,15 @@ from migrator.journal.operations import SqlProcesses, SqlShares
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.traces import SqlTraces
-from migrator.journal.writers import SqlInstances, SqlRevisions, SqlWriters, answers_of, digests_of, newest_of
+from migrator.journal.writers import (
+    SqlChanges,
+    SqlInstances,
+    SqlRevisions,
+    SqlWriters,
+    answers_of,
+    digests_of,
+    newest_of,
+)
 from migrator.mapping.check.check import Checked
 from migrator.mapping.check.keys import groups_text
 from migrator.mapping.difference.answers import answer_digests, items_digest
