@@ -275,6 +275,12 @@ def test_a_verify_of_several_processes_says_what_that_of_one_says(shop: Project)
     assert several == verified(tuned(shop, processes=None), *sample)
 
 
+def test_each_process_of_a_verify_reads_the_rows_of_source(shop: Project) -> None:
+    shop.done("backfill", str(shop.job), "--json")
+    words = ["--source", shop.environment["MIGRATOR_SOURCE_URL"]]
+    assert verified(tuned(shop, processes=2), *words) == verified(tuned(shop, processes=1), *words)
+
+
 def slow_rows(made: Project) -> Project:
     """Rows are read at a rate that lets a test look and kill in between: some at once, the others in half a minute."""
     url = "'${MIGRATOR_SOURCE_URL}'"
