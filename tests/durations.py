@@ -89,7 +89,8 @@ def _versions(markers: set[str]) -> list[str]:
     """Of Python and of each server that the tests used; "–" for one that they did not use."""
     from tests import support_mysql, support_services
 
-    postgres, mysql = support_services.answering_postgres(), support_mysql.answering_mysql()
+    logical = os.environ.get(support_services.LOGICAL_VARIABLE)
+    postgres, mysql = logical or support_services.answering_postgres(), support_mysql.answering_mysql()
     dynamodb = os.environ.get("MIGRATOR_TEST_DYNAMODB_NAME") or f"MiniStack {version('ministack')}"
     found = {
         "postgres": postgres and (support_services.postgres_version(postgres) or "").split(" ")[0],

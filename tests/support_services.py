@@ -27,6 +27,8 @@ from psycopg import sql
 from tests.support_own_server import OwnServer
 
 POSTGRES_VARIABLE = "MIGRATOR_TEST_POSTGRES_URL"
+LOGICAL_VARIABLE = "MIGRATOR_TEST_LOGICAL_URL"
+"""Of the server that `.ci/engine postgres` starts, for the tests of the log: another version than the installed one."""
 DYNAMODB_VARIABLE = "MIGRATOR_TEST_DYNAMODB_URL"
 CHINOOK_VARIABLE = "MIGRATOR_TEST_CHINOOK"
 LOCAL_POSTGRES = ("127.0.0.1", 5432)

@@ -112,10 +112,6 @@ class LogShop:
         ]
 
 
-LOGICAL_VARIABLE = "MIGRATOR_TEST_LOGICAL_URL"
-"""Of the server that `.ci/engine postgres` starts: another version than the installed one."""
-
-
 def engine_server(url: str) -> OwnServer:
     """A crash meets every test that runs on the server, so run these one after the other."""
 
@@ -132,7 +128,7 @@ def engine_server(url: str) -> OwnServer:
 
 @pytest.fixture(scope="session")
 def log_server() -> Iterator[OwnServer]:
-    if named := os.environ.get(LOGICAL_VARIABLE):
+    if named := os.environ.get(services.LOGICAL_VARIABLE):
         yield engine_server(named)
         return
     settings = (
