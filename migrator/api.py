@@ -6,7 +6,6 @@ import asyncio
 import atexit
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
@@ -126,6 +125,7 @@ class Migration:
         return handle
 
     def _attach(self, stack: ExitStack, sessions: Any, options: WritingOptions) -> None:
+        from migrator.runtime.values import replace
         from migrator.source.adapter.sessions import connections_at_once
         from migrator.stages.session.service import open_dual_writing
 

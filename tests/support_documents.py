@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -26,6 +25,7 @@ from migrator.mapping.model.mapping import DocumentTable
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff, RateLimit, Retry
+from migrator.runtime.values import replace
 from migrator.source.dynamodb.finding import Finder
 from migrator.source.dynamodb.source import DocumentSource, ReadPace
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -17,6 +16,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL, Connection
 
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.source.engines.base import Connecting, ConnectionOptions, UrlKeeper
 from migrator.source.engines.connect import ENGINES
 from migrator.source.engines.sqlite.engine import SQLITE

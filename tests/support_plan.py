@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 from migrator.mapping.model.capacity import (
@@ -18,6 +17,7 @@ from migrator.mapping.model.capacity import (
     TypeSize,
     Writes,
 )
+from migrator.runtime.values import replace
 
 READS = (
     PatternReads(

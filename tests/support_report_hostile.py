@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from migrator.mapping.model.report import (
     Cell,
@@ -19,6 +18,7 @@ from migrator.mapping.model.report import (
     SampleItem,
     View,
 )
+from migrator.runtime.values import replace
 from tests.support_report import EMAIL, MODEL, NOW_S, PATTERNS
 
 HOSTILE = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,6 +22,7 @@ from migrator.mapping.model.facts import (
 )
 from migrator.mapping.model.mapping import Collection, Entity
 from migrator.mapping.model.table import RowTree, SourceKey, encode_key
+from migrator.runtime.values import replace
 
 Row = dict[str, Any]
 

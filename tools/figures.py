@@ -93,7 +93,19 @@ def figures() -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))
     )
     bases = Counter(ast.unparse(base).split("[")[0].split(".")[-1] for one in found for base in one.bases)
-    data = [one for one in found if any("dataclass" in ast.unparse(mark) for mark in one.decorator_list)]
+    structs = {"Struct"}
+    while (
+        more := {
+            one.name for one in found if structs & {ast.unparse(base).split("[")[0] for base in one.bases}
+        }
+        - structs
+    ):
+        structs |= more
+    data = [
+        one
+        for one in found
+        if one.name in structs or any("dataclass" in ast.unparse(mark) for mark in one.decorator_list)
+    ]
     ports = [one for one in found if any("Protocol" in ast.unparse(base) for base in one.bases)]
     top = {path.relative_to(ROOT / "migrator").parts[0] for path in code}
     yield "code lines", f"{sum(map(code_lines, code.values())):,}"

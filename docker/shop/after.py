@@ -11,11 +11,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
+
+from migrator.runtime.values import replace
 
 CUSTOMER = 1
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+
+from msgspec import Struct
 
 from migrator.cli.options import need_yes, say
 from migrator.cli.text import estimate_line, usd
@@ -19,16 +20,14 @@ from migrator.stages.design.capacity import NEW_TABLE_UNITS
 from migrator.stages.session import job as job_wiring
 
 
-@dataclass(frozen=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """`max_cost`: US dollars above which nothing starts; `yes`: no question is asked."""
 
     max_cost: Decimal | None = None
     yes: bool = False
 
 
-@dataclass(frozen=True)
-class Bill:
+class Bill(Struct, frozen=True):
     """An estimate with the prices of the job's region and table class; None where they are not known, and why.
 
     `note`: what else is to be said of them. `reading`: US dollars for reading all rows, where that is paid for.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -24,14 +24,14 @@ from migrator.mapping.model.evidence import (
     lines_of,
 )
 from migrator.mapping.model.instances import Instance, ServiceRegistry
+from migrator.runtime.values import asdict
 
 # ── Phases, evidence and the audit of moves, for people and programs ──
 
 _COLOURS: Mapping[Verdict, str] = {"ok": "green", "no": "bold red", "unknown": "yellow"}
 
 
-@dataclass(frozen=True)
-class PhaseView:
+class PhaseView(Struct, frozen=True):
     """A pattern's phase beside what readers confirmed. `is_mapped`: whether the mapping has the pattern."""
 
     phase: PatternPhase

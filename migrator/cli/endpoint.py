@@ -15,6 +15,7 @@ from threading import Lock, Thread, get_ident
 from threading import enumerate as threads
 from typing import Any
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -102,8 +103,7 @@ class Readiness:
 # ── The address ──
 
 
-@dataclass(frozen=True)
-class Monitored:
+class Monitored(Struct, frozen=True):
     """`phases`: the document of all patterns' phases. `held`: why the process waits on purpose; '' where it does not."""
 
     metrics: Collector

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.cli.endpoint import Signs
 from migrator.mapping.model.instances import Advance, Newest, Standing
@@ -20,6 +22,7 @@ from migrator.mapping.model.results import Worked
 from migrator.runtime.errors import MigratorError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.measures import CHANGE_S, Histograms
+from migrator.runtime.values import asdict
 from migrator.settings.job import Job
 from migrator.stages.cutover.watch import LagWatch, tell
 from migrator.stages.live.capture import of_another
@@ -246,8 +249,7 @@ STATEMENT_LIMIT_S = 5.0
 """How long a statement to the source may take: the journal's part is shown without the source, too."""
 
 
-@dataclass(frozen=True)
-class Lag:
+class Lag(Struct, frozen=True):
     """`marks` None: capture is not installed, or `reason` says why they are not known. `newest`: the revision
     that writers are to work by; `old`: ids of those that work by another one. `silent`: ids of those that have not been
     heard of for a while: their process was killed or cannot reach the journal, or gave up one place and took another.
@@ -260,7 +262,7 @@ class Lag:
     newest: Newest | None = None
     old: frozenset[str] = frozenset()
     unverified: str = ""
-    open_findings: Mapping[str, int] = field(default_factory=dict)
+    open_findings: Mapping[str, int] = {}
     silent: frozenset[str] = frozenset()
 
     @property

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from types import TracebackType
 from typing import Protocol
 
+from msgspec import Struct
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -51,8 +52,7 @@ class Marked(Protocol):
 Sample = tuple[Labels, float]
 
 
-@dataclass(frozen=True)
-class Families:
+class Families(Struct, frozen=True):
     """Metrics of one process: each sample is labelled with its job and its process."""
 
     job: str

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -47,6 +46,7 @@ from migrator.runtime.errors import (
     SettingsError,
     did_you_mean,
 )
+from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping
 from migrator.stages.core.ownership import (

@@ -8,13 +8,13 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from msgspec import Struct
 
 from migrator.cli.inert import inert, name_text, plain
 from migrator.cli.lag import open_line
@@ -123,8 +123,7 @@ _TICKS = (0.0, 50.0, 90.0, 99.0, 99.9)
 _STEPS = (1, 2, 5)
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """`kind`: same, transient, different or errors, which decides its colour."""
 
     kind: str
@@ -135,8 +134,7 @@ class Bar:
     span: Span
 
 
-@dataclass(frozen=True)
-class Bars:
+class Bars(Struct, frozen=True):
     """Two lanes: above, all that was compared; below, on a scale of its own, what differed or failed."""
 
     width: float
@@ -177,8 +175,7 @@ def _bars(position: int, span: Span, most: int, most_bad: int) -> Iterator[Bar]:
 # ── what was written, and how late ──
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     x: float
     y: float
     height: float
@@ -186,16 +183,14 @@ class Column:
     value: float
 
 
-@dataclass(frozen=True)
-class MoveMark:
+class MoveMark(Struct, frozen=True):
     """A move of a pattern at its time; moves of other times have none."""
 
     x: float
     move: PhaseMove
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """One figure over time, each span a column of `column` width. `most`: the highest; the scale is this one's own."""
 
     name: str
@@ -241,14 +236,12 @@ def moves_at(width_s: int, places: Sequence[int], moves: Sequence[PhaseMove]) ->
     return [MoveMark(round(share * _BAR, 2), move) for share, move in shares if 0 <= share <= len(places)]
 
 
-@dataclass(frozen=True)
-class Tick:
+class Tick(Struct, frozen=True):
     at: float
     label: str
 
 
-@dataclass(frozen=True)
-class Curves:
+class Curves(Struct, frozen=True):
     """Percentiles from left to right, each nine as wide as the one before; milliseconds from below, logarithmic."""
 
     width: float

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instance_label, instances_lines, instances_table
@@ -25,6 +26,7 @@ from migrator.mapping.model.instances import ServiceRegistry
 from migrator.mapping.model.journal import Finding, Run, RunState
 from migrator.runtime import logs
 from migrator.runtime.errors import Interrupted, MigratorError, SettingsError
+from migrator.runtime.values import asdict
 from migrator.settings.job import Hook, Job
 from migrator.settings.transforms import load_transforms, sound_mapping
 from migrator.stages.cutover.watch import tell
@@ -149,8 +151,7 @@ def print_findings(job: Path, number: int | None, everything: bool, whole_keys: 
     return 0
 
 
-@dataclass(frozen=True)
-class _Listed:
+class _Listed(Struct, frozen=True):
     """Findings that are listed together, the first of `total`; `about`: the run that they are of; empty for live change."""
 
     about: dict[str, Any]

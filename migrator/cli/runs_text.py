@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
@@ -16,6 +15,7 @@ from migrator.cli.inert import plain
 from migrator.cli.tables import table_of
 from migrator.mapping.model.journal import Tally
 from migrator.mapping.model.results import BackfillResult, Explained, Sample, VerifyResult
+from migrator.runtime.values import asdict
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console
 
 from migrator.cli.inert import plain
@@ -20,6 +20,7 @@ from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.mapping import Template
 from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.mapping.model.table import Item, RowTree
+from migrator.runtime.values import replace
 
 # ── Row trees and items as text that a person reads ──
 
@@ -175,8 +176,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 # ── The end of a job: its steps in order, with the SQL of each, and what strip came to ──
 
 
-@dataclass(frozen=True)
-class EndStep:
+class EndStep(Struct, frozen=True):
     """`what` in words, `command` of ours or `sql` for the source; nothing of it is run by us."""
 
     what: str
@@ -184,8 +184,7 @@ class EndStep:
     sql: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class EndSql:
+class EndSql(Struct, frozen=True):
     """SQL for the source, or commands of `aws`: take the right to write away, take capture away, drop the old tables."""
 
     read_only: Sequence[str]

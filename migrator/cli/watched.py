@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
+
+from msgspec import Struct
 
 from migrator.cli.cutover_text import phases_document
 from migrator.cli.endpoint import Monitored, Readiness, Signs, serve
@@ -25,6 +27,7 @@ from migrator.mapping.model.evidence import PatternPhase
 from migrator.mapping.model.instances import Advance, ProcessKind, Share
 from migrator.runtime.errors import Interrupted, MigratorError
 from migrator.runtime.retry import nap
+from migrator.runtime.values import replace
 from migrator.settings.job import Tuning
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.core.pace import Pace, Strain
@@ -59,8 +62,7 @@ class KnownPhases:
         return phases_document(job, patterns, self.phases, time.monotonic() - asked_at)
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """A process that is about to work. `signs`: of its workers; `address`: where it is monitored, None for nowhere;
     `own`: its part of the budgets of `scope`; None where it spends nothing of them."""
 

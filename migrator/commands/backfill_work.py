@@ -6,12 +6,12 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import cast
 
 import click
+from msgspec import Struct
 
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed, reading_cost
 from migrator.cli.options import (
@@ -34,6 +34,7 @@ from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.results import BackfillResult
 from migrator.runtime.errors import DIFFERENT
+from migrator.runtime.values import replace
 from migrator.settings.job import Hook, Job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
 from migrator.stages.core.ownership import refuse_source_table
@@ -59,8 +60,7 @@ from migrator.stages.session.session import JobSession
 # ── `migrator backfill`: every row into the table ──
 
 
-@dataclass(frozen=True)
-class BackfillFlags:
+class BackfillFlags(Struct, frozen=True):
     """What the command line asked for."""
 
     entities: tuple[str, ...]
@@ -143,8 +143,7 @@ def _refuse_unfit(flags: BackfillFlags) -> None:
 # ── Several processes on one run: the one that began it, those that it starts, and those that join ──
 
 
-@dataclass(frozen=True)
-class _Works:
+class _Works(Struct, frozen=True):
     """One process of a run, which is about to work on its pages."""
 
     session: JobSession

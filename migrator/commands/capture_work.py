@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -28,6 +27,7 @@ from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Standing
 from migrator.runtime.errors import DIFFERENT, MigratorError, RefusedError, SettingsError
+from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.stages.core.ownership import AnotherJournalError
 from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed, of_another

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import (
@@ -54,6 +55,7 @@ from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.mapping.model.live import MarksState
 from migrator.mapping.patterns.answers import read_member
 from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, MigratorError, SettingsError, did_you_mean
+from migrator.runtime.values import asdict
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.gather import EvidenceGatherer
@@ -68,8 +70,7 @@ from migrator.stages.session.session import JobSession
 _LETTERS = 500
 
 
-@dataclass(frozen=True)
-class MoveOptions:
+class MoveOptions(Struct, frozen=True):
     """Options of a move forward. `override`: why it is to be made against the evidence. `shown`: the phase that the
     pattern must still be in. `one_way`: whether complete may be without a way back."""
 
@@ -171,8 +172,7 @@ _WAIT_LIMIT_S = 60.0
 _LOOK_S = 0.2
 
 
-@dataclass(frozen=True)
-class MovedPattern:
+class MovedPattern(Struct, frozen=True):
     """`data`: the move as JSON for programs; its phase now."""
 
     data: dict[str, Any]

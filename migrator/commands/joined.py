@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
 
 from migrator.cli.options import say, stop_on_signals, stopped_says
 from migrator.cli.runs_text import Unshown
@@ -18,6 +19,7 @@ from migrator.mapping.model.journal import Progress, Run, RunIdentity
 from migrator.mapping.model.results import Sample
 from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import nap
+from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.core.pace import NoLimit, Pace
@@ -42,8 +44,7 @@ from migrator.stages.verify.scan import direct_items
 from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions
 
 
-@dataclass(frozen=True)
-class Joining:
+class Joining(Struct, frozen=True):
     """Which run a process joins, by what its command was given.
 
     `who`: as no other process calls itself. `connections`: to the source; None: those that the others have left. `entities`:
@@ -63,8 +64,7 @@ class Joining:
     address: tuple[str, int] | None = None
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """A process at work on a run of another one's, until its block ends. `call`: what is done with pages of one name."""
 
     session: JobSession
@@ -159,8 +159,7 @@ def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Ite
         yield Joined(session, lease, identity, run, joining.who, entities, stage, call)
 
 
-@dataclass(frozen=True)
-class RecheckEdges:
+class RecheckEdges(Struct, frozen=True):
     """What a verify knows of rows that change meanwhile: how differences are confirmed, and whether anything changed."""
 
     confirm: Confirm | None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from migrator.cli.command_line import print_json
 from migrator.mapping.check.check import check_form
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.runtime.errors import CLEAN, WRONG_USE, Fault, MappingError
+from migrator.runtime.values import asdict
 from migrator.settings.job import is_job, load_job
 from migrator.settings.transforms import read_mapping
 

@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import Literal, Protocol
 
 import click
+from msgspec import Struct
 
 from migrator.cli.command_line import ENGINES
 from migrator.mapping.model.instances import Share
@@ -37,8 +38,7 @@ _ENDED_WELL = (0, DIFFERENT, INTERRUPTED)
 _AGAIN_S = 5.0
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """What a process is told that another one has started: its name in the journal, and its connections."""
 
     id: str
@@ -185,8 +185,7 @@ def options_of(given: Mapping[str, object]) -> list[str]:
     return [word for name, value in pairs for word in ([name] if value is True else [name, str(value)])]
 
 
-@dataclass(frozen=True)
-class Others:
+class Others(Struct, frozen=True):
     """Processes that a command starts beside itself; their shares are kept for them, so that none waits for another."""
 
     parts: Sequence[Part]
@@ -249,8 +248,7 @@ class PageEngine(Protocol):
         """The run's pages, worked by the cluster."""
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """What `--engine` and `--master` say."""
 
     name: str | None

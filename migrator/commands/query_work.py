@@ -9,7 +9,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +45,7 @@ from migrator.mapping.model.results import (
 from migrator.mapping.patterns.answers import read_params
 from migrator.runtime import logs
 from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, did_you_mean
+from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.stages.live.daemon import RelayLag
 from migrator.stages.patterns import question

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from migrator.cli.lag import RelayReport, lag_line, lag_watch, open_line
 from migrator.cli.metrics import relay_part
@@ -25,6 +26,7 @@ from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run
 from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
+from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.live.daemon import Daemon
@@ -103,8 +105,7 @@ DISCARDED_TRIES = 3
 """A mark that failed less often may have met a failure that passes."""
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """What the command line asked for. `part`: given to a relay that another one has started."""
 
     once: bool

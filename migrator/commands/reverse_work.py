@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.inert import plain
@@ -21,6 +21,7 @@ from migrator.mapping.model.mapping import Mapping, Template
 from migrator.mapping.model.rows import MOST, Check, RowDifference, RowsVerified, Unkept, WaitingRow
 from migrator.mapping.model.shards import StreamJournal
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError
+from migrator.runtime.values import asdict
 from migrator.stages.cutover.rollback import ROWS_OF_ITEMS, WAY_BACK
 from migrator.stages.reverse.daemon import (
     DirectChangedError,
@@ -309,8 +310,7 @@ def _planned(result: RowsVerified, *, delete_rows: bool) -> str:
     return f"{more}{written:,} row(s) are written by their items; {unheld:,} row(s) that no item holds {goes}"
 
 
-@dataclass(frozen=True)
-class _Mending:
+class _Mending(Struct, frozen=True):
     """`check`: raises where the lease of this run is lost."""
 
     session: JobSession

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from migrator.cli.options import (
     belonging,
@@ -35,6 +35,7 @@ from migrator.mapping.model.rows import ReverseJournal
 from migrator.mapping.model.shards import StreamJournal
 from migrator.runtime.errors import CLEAN, Interrupted, MigratorError, RefusedError, SettingsError
 from migrator.runtime.retry import running_s
+from migrator.runtime.values import replace
 from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.rollback import (
@@ -135,8 +136,7 @@ def _told(phase: PatternPhase, moved: PatternPhase) -> MovedPattern:
 # ── from complete ──
 
 
-@dataclass(frozen=True)
-class BackOptions:
+class BackOptions(Struct, frozen=True):
     """`settle_s`: as that of `migrator reverse start`. `yes`: that services have stopped is said already. `unwritten`:
     entities that no service wrote itself, by the operator's word. `drops`: what no row keeps may go, by the same."""
 
@@ -214,8 +214,7 @@ def _proven(
     return lines
 
 
-@dataclass(frozen=True)
-class _Back:
+class _Back(Struct, frozen=True):
     """`recorded`: entities that are direct by the journal; `handed`: those of them that are so no more by the job; `names`:
     those whose rows and items have to be equal."""
 
@@ -225,7 +224,7 @@ class _Back:
     handed: frozenset[str]
     names: Collection[str]
     options: BackOptions
-    dropped: list[Line] = field(default_factory=list)
+    dropped: list[Line] = []
     """What of items no row keeps, for the audit."""
 
     def steps(self, check: Callable[[], None]) -> GoingBack:

@@ -7,12 +7,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import click
+from msgspec import Struct
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
@@ -32,6 +32,7 @@ from migrator.mapping.model.journal import SCANS, Run
 from migrator.mapping.model.rows import Unkept
 from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.runtime.system import is_alive, visible_processes
+from migrator.runtime.values import asdict, replace
 from migrator.stages.live.capture import CAPTURED
 from migrator.stages.session.live import ONCE
 from migrator.stages.session.reverse import unkept_of
@@ -47,8 +48,7 @@ KNOWN_S = 120.0
 """A process younger than that has no usual rate."""
 
 
-@dataclass(frozen=True)
-class ProcessStanding:
+class ProcessStanding(Struct, frozen=True):
     """A process, how it stands, and why."""
 
     process: ProcessState
@@ -313,8 +313,7 @@ def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json
 # ── One look ──
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Struct, frozen=True):
     """What the stores said at one moment of the work."""
 
     lag: Lag
@@ -389,8 +388,7 @@ def dead_here() -> Callable[[ProcessState], bool]:
     return is_dead
 
 
-@dataclass(frozen=True)
-class JobStatus:
+class JobStatus(Struct, frozen=True):
     """What is known of a job. `revision`: of its mapping file, where it was asked for and can be read; `table_away`: why
     DynamoDB cannot be asked, '' where it can."""
 

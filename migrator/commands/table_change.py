@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instance_label
@@ -100,8 +100,7 @@ def change(job: Path, form: str | None, dry_run: bool, yes: bool, as_json: bool)
     return done.told(target.design.name, as_json=as_json)
 
 
-@dataclass(frozen=True)
-class _Done:
+class _Done(Struct, frozen=True):
     added: tuple[str, ...]
     removed: tuple[str, ...]
     left: tuple[str, ...]
@@ -131,8 +130,7 @@ class _Done:
         return code
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(Struct, frozen=True):
     """One run; one that was stopped goes on by being run again."""
 
     session: JobSession

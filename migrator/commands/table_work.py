@@ -7,7 +7,6 @@ import platform
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +26,7 @@ from migrator.mapping.model.results import Check, CheckState
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError, TargetError
 from migrator.runtime.retry import Backoff
+from migrator.runtime.values import asdict
 from migrator.settings.definition import creation_request, definition, later_requests
 from migrator.settings.job import Job
 from migrator.settings.roles import ROLES, SQL_ROLES, SqlRole, rights_of

@@ -9,12 +9,12 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from migrator.cli.options import (
     adopt_repaired,
@@ -37,6 +37,7 @@ from migrator.mapping.model.results import Sample, VerifyResult
 from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import DIFFERENT, SettingsError
 from migrator.runtime.retry import nap
+from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.settings.source import place
 from migrator.stages.live.capture import of_another
@@ -60,8 +61,7 @@ from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions, begin, 
 DEFAULT_SETTLE_S = 10.0
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """What the command line asked for. `rows_of`: the job, its rows read as it says."""
 
     rows_of: Job

@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
 from botocore.exceptions import HTTPClientError
 from botocore.parsers import ResponseParserError, ResponseParserFactory
+from msgspec import Struct
 
 from migrator.dynamodb.throttle import TABLE
 
@@ -339,8 +339,7 @@ class BrokenFrameError(Exception):
     """What came is no answer of HTTP, or not all of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """`headers`: by names in lower case. `ends`: whether nothing can be asked on its connection any more."""
 
     status: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import ipaddress
 import os
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ import structlog
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
+from msgspec import Struct
 
 from migrator.dynamodb.answers import WholeAnswers, watch_requests
 from migrator.dynamodb.exchange import (
@@ -39,8 +39,7 @@ EMBEDDED, DYNOXIDE = "embedded", "dynoxide"
 # ── Credentials of a role, assumed when they are first needed and again before they run out ──
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     """A role to act as. `life_s`: of each set of credentials, within what the role allows (900 s at least on AWS).
     `policy`: of the session, which may do what the role and this policy both allow; '' for all that the role may."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from migrator.mapping.items.wire import encode, encode_item, item_bytes, write_u
 from migrator.mapping.model.edges import ControlState, Kept, KeptPhase
 from migrator.mapping.model.table import CONTROL, Item, TableDesign, Value
 from migrator.runtime.errors import TargetError
+from migrator.runtime.values import replace
 
 # ──
 # The control item: one item of the table that keeps what must be known whatever becomes of source and

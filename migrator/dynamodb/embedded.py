@@ -15,16 +15,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil
 from filelock import FileLock
+from msgspec import Struct
 
 from migrator.runtime.errors import SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import FOLDER, HOME, birth, how_to_install, is_alive, make_folder, make_private
+from migrator.runtime.values import asdict
 
 READY_S = 30.0
 STOP_S = 120.0
@@ -33,8 +34,7 @@ STOP_S = 120.0
 _log = get_logger("embedded")
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """A server that was started here; `born` guards against a pid that is used again."""
 
     pid: int

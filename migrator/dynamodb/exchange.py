@@ -30,6 +30,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
+from msgspec import Struct
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError as Urllib3ConnectTimeoutError
 from urllib3.exceptions import NewConnectionError
@@ -179,8 +180,7 @@ class Secrets(Protocol):
     secret_key: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """What the requests of one operation have in common as long as credentials and day stay.
 
     `canonical`: the canonical request before and behind its moment, without the hash of the body that ends it. `inner`,
@@ -303,8 +303,7 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class SocketTransport:
+class SocketTransport(Struct, frozen=True):
     """Kept-alive connections to the client's endpoint. Many requests go side by side on them (dynamodb/puts.py)."""
 
     signing: KeptSigning
@@ -325,8 +324,7 @@ class SocketTransport:
         self.connections.close()
 
 
-@dataclass(frozen=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     """Sends requests for one client by a transport, and reads their answers; safe to share between threads."""
 
     transport: Transport

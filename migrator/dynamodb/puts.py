@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
+from msgspec import Struct
 from urllib3.connection import HTTPConnection
 
 from migrator.dynamodb.answers import BrokenFrameError, Received, checked_last, consumed_by_meter, received
@@ -130,8 +131,7 @@ _PIECE_BYTES = 65_536
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-@dataclass(frozen=True)
-class Pauses:
+class Pauses(Struct, frozen=True):
     """`before_s`: seconds after which to ask again whether the request of a number may be sent; 0: now, and then it is.
     `wait`: for so many of them, where no answer is awaited."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+from msgspec import Struct
 
 from migrator.dynamodb.answers import consumed_units
 from migrator.dynamodb.failures import Unprocessed, error_code, gave_up, in_words, passes_at
@@ -25,8 +25,7 @@ _THROTTLED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedIndex:
+class DescribedIndex(Struct, frozen=True):
     """`key`: names of its attributes. `whole`: it holds all attributes of an item. `is_local`: it is read consistently."""
 
     name: str
@@ -35,8 +34,7 @@ class DescribedIndex:
     is_local: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedTable:
+class DescribedTable(Struct, frozen=True):
     """`key`: each attribute with its type (S, N or B). `items`, `bytes`: as they were within the last six hours."""
 
     id: str
@@ -46,8 +44,7 @@ class DescribedTable:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPage:
+class ReadPage(Struct, frozen=True):
     """`count`: of what was looked at, where items were not asked for. `next_start`: None where there is no more."""
 
     items: Sequence[WiredItem]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from botocore.exceptions import ClientError
+from msgspec import Struct
 
 from migrator.dynamodb.exchange import json_of
 from migrator.dynamodb.failures import Unprocessed, error_code, passes_in_batch
@@ -42,8 +43,7 @@ class Write(Protocol):
         """What came of its items where their conditions refused it; None where the answer says something else."""
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """A PutItem. `put`: the same as an action of a transaction."""
 
     item: EncodedItem

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -17,7 +16,7 @@ from migrator.mapping.model.journal import Finding, FindingGroup, Run
 
 # ── Findings: kept once each, whatever is repeated ──
 
-NAMES = tuple(field.name for field in fields(Finding))
+NAMES = Finding.__struct_fields__
 _CHUNK = 500
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import Struct
 from sqlalchemy import Connection, exists, or_, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -19,10 +19,10 @@ from migrator.journal.schema import phase, run
 from migrator.journal.writers import REVISIONS
 from migrator.mapping.model.edges import NameKind
 from migrator.runtime.system import FOLDER
+from migrator.runtime.values import replace
 
 
-@dataclass(frozen=True, slots=True)
-class SeenTable:
+class SeenTable(Struct, frozen=True):
     """The name of a table, and the highest ticket that was seen in its control item."""
 
     name: str
@@ -112,8 +112,7 @@ class SqlIdentity:
 # ── Where it is: in the job file's folder, from whichever directory a command is run ──
 
 
-@dataclass(frozen=True)
-class JournalLocation:
+class JournalLocation(Struct, frozen=True):
     """`url`: of the journal; files by their whole path, so that it stays the same when a process changes its directory."""
 
     url: str | URL

@@ -11,8 +11,9 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.journal.database import seconds
 from migrator.journal.identity import JournalLocation
@@ -24,14 +25,14 @@ from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import running_s
 from migrator.runtime.system import Ticker, birth, is_alive, namespace
+from migrator.runtime.values import replace
 
 LIFE_S = 30.0
 HEARTBEAT_S = 5.0
 _log = get_logger("lease")
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A job's lease: by whom, since when, and for how long after `alive_at`, when it was last renewed."""
 
     holder: str

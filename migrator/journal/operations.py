@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy import Connection
 
 from migrator.journal.database import Database, repeatable, seconds
@@ -22,6 +22,7 @@ from migrator.mapping.model.instances import (
     Throttle,
     WorkMinute,
 )
+from migrator.runtime.values import replace
 
 MINUTES_KEPT_S = 35 * 86_400.0
 """A relay that always runs has some 50,000 minutes in this time."""
@@ -126,8 +127,7 @@ WINDOW_S = 10.0
 """Budgets hold over any so many seconds, so what a process that has ended spent counts for so long."""
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptShare:
+class _KeptShare(Struct, frozen=True):
     """`since`: it takes one part of so many since then. `has_left`: it ended when it was heard of last."""
 
     share: Share

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
 from hashlib import blake2b
 from threading import Lock
 from typing import Any, Literal
@@ -41,6 +40,7 @@ from migrator.mapping.model.evidence import (
     state_named,
 )
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import asdict, replace
 
 _WHO_LETTERS = 255
 CONFIRMED = Records[dict[str, int]]("confirmed_phase", dict[str, int])
@@ -258,7 +258,7 @@ _SWEEP_S = 3600.0
 """How often one process looks for windows that are too old."""
 _IN_COLUMNS = ("pattern", "begun_at", "writer", "service", "revision", "origin")
 _NUMBERS = ("compared", "same", "transient", "different")
-_COUNTED = [field_.name for field_ in fields(Window) if field_.name not in (*_IN_COLUMNS, "found", "answer")]
+_COUNTED = [name for name in Window.__struct_fields__ if name not in (*_IN_COLUMNS, "found", "answer")]
 
 
 class SqlEvidence:
@@ -388,7 +388,7 @@ def _as_kept(name: str, value: Any) -> Any:
 
 def _sample(row: Row[Any]) -> Sample:
     """Raises: SettingsError where the text is none of ours. What a newer migrator keeps beside is left out."""
-    names = {field_.name for field_ in fields(Sample)}
+    names = set(Sample.__struct_fields__)
     try:
         content: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from msgspec import DecodeError, Struct, json
 from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, select
 
 from migrator.journal.database import Database, bring_back, insert_or_ignore, insert_or_replace, seconds
 from migrator.journal.schema import record
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 
 Value = TypeVar("Value")
 _NOTHING = "null"
 """The value of a record that is there to be locked only."""
 
 
-@dataclass(frozen=True)
-class Records(Generic[Value]):
+class Records(Struct, Generic[Value], frozen=True, dict=True):
     """Records of one kind, by scope (a job, or a table's id) and id. Methods with a connection are part of a
     transaction.
 
-    `form`: the type of the values, anything that pydantic reads. `time`: the field that the column `alive_at` repeats.
+    `form`: the type of the values, anything that msgspec reads. `time`: the field that the column `alive_at` repeats.
     """
 
     kind: str
@@ -100,7 +99,7 @@ class Records(Generic[Value]):
         return self._of(scope).where(record.c.id == id)
 
     def _row(self, scope: str, id: str, value: Value) -> Mapping[str, Any]:
-        text = self._codec.dump_json(value).decode()
+        text = json.encode(value).decode()
         time = float(getattr(value, self.time, 0.0))
         return {"scope": scope, "kind": self.kind, "id": id, "value": text, "alive_at": time}
 
@@ -109,8 +108,8 @@ class Records(Generic[Value]):
         if row.value == _NOTHING:
             return None
         try:
-            value: Any = self._codec.validate_json(row.value)
-        except ValidationError:
+            value: Any = self._decoder.decode(row.value)
+        except DecodeError:
             what = f"the journal's record {self.kind} '{row.id}' of '{scope}' cannot be read"
             raise SettingsError(
                 f"{what}; was it edited, or written by a newer migrator? Restore migrator_record from a backup, or"
@@ -124,5 +123,5 @@ class Records(Generic[Value]):
         return kept
 
     @cached_property
-    def _codec(self) -> TypeAdapter[Value]:
-        return TypeAdapter(self.form)
+    def _decoder(self) -> json.Decoder[Value]:
+        return json.Decoder(self.form)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+from msgspec import Struct
 from sqlalchemy import Connection, Row, Table, delete, select, update
 
 from migrator.journal.database import (
@@ -26,13 +26,13 @@ from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.rows import RowId, Unkept, WaitingRow
 from migrator.mapping.model.shards import FORGOTTEN_S, Checkpoint, Checkpoints, Shard, allotted
 from migrator.mapping.model.table import ItemKey, item_key_text
+from migrator.runtime.values import asdict, replace
 
 _CHUNK = 400
 Piece = TypeVar("Piece")
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
+class _Counted(Struct, frozen=True):
     """Attributes of items that no row keeps, as (item type, attribute, number): never a value."""
 
     at: float
@@ -214,16 +214,14 @@ def _chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
 # ── Checkpoints of shards ──
 
 
-@dataclass(frozen=True, slots=True)
-class _Stream:
+class _Stream(Struct, frozen=True):
     """The stream that was begun with, and when it was last asked for its shards."""
 
     arn: str
     listed_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """A process, or one of its threads, that reads the stream: each is due an equal part of its shards."""
 
     arn: str

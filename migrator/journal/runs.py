@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from functools import cache
 from itertools import islice
@@ -57,6 +56,7 @@ from migrator.mapping.model.live import ActivityCounts
 from migrator.runtime.errors import MigratorError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Retry
+from migrator.runtime.values import asdict
 
 # ── Pages of a run that its processes have claimed, and what finished ones left for the other processes ──
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, insert, literal, select, update
 
 from migrator.journal.database import Database, bring_back, reading, repeatable, seconds
@@ -26,6 +26,7 @@ from migrator.mapping.model.live import (
 )
 from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import SourceError
+from migrator.runtime.values import replace
 
 VERSION = 1
 """Of what both tables hold; raised with every change of it."""
@@ -36,8 +37,7 @@ ReadImage = Callable[[str, str], Image]
 # ── The counter: `model.live.Tickets` ──
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(Struct, frozen=True):
     """The counter of a job, and its installation of capture; '' where capture was taken away, and the counter stays."""
 
     installation: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy import Connection, Row, delete, func, select, update
 
 from migrator.journal.database import Database, insert_or_ignore, once_only, reading, repeatable, seconds
@@ -27,6 +27,7 @@ from migrator.mapping.model.instances import (
 )
 from migrator.mapping.model.live import Writer, WriterKind
 from migrator.runtime.errors import OldRevisionError, SettingsError
+from migrator.runtime.values import replace
 
 # ── Writers of a table's items, by the journal database's own clock ──
 
@@ -176,8 +177,7 @@ NEVER = 0.0
 """When a revision became the newest: not yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class _RevisionText:
+class _RevisionText(Struct, frozen=True):
     """The mapping of a revision, so that what it made of a row is known later. `since`: when it became the newest last."""
 
     text: str
@@ -283,8 +283,7 @@ def _was_newest(connection: Connection, job: str, mapping: str) -> bool:
 # ── Mapping revisions: which one is the newest, and by which one each writer works ──
 
 
-@dataclass(frozen=True, slots=True)
-class _Registered:
+class _Registered(Struct, frozen=True):
     """`known`: meanings of all revisions that were ever the newest, by digest. `answers`: by pattern; what was compared
     before an answer's `since` says nothing of it."""
 

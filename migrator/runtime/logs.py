@@ -11,10 +11,11 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from msgspec import Struct
 
 from migrator.runtime.errors import SettingsError
 
@@ -157,8 +158,7 @@ def _added_to(file: Path) -> Callable[[], TextIO]:
     return lambda: stream
 
 
-@dataclass(frozen=True)
-class _Lines:
+class _Lines(Struct, frozen=True, weakref=True):
     """A line that cannot be written any more (a closed pipe, a full disk) must not end what it tells of."""
 
     stream: Callable[[], TextIO]

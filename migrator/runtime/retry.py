@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass
 from threading import Lock, get_ident
 from typing import NoReturn, TypeVar
 
+from msgspec import Struct
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 from tenacity.stop import stop_base
 
@@ -87,8 +87,7 @@ def in_context(work: Callable[..., Result]) -> Callable[..., Result]:
     return lambda *words: context.run(work, *words)
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """How long to go on: at most `attempts` tries and `limit_s` seconds, waits of 0 to min(cap, base · 2^n) seconds.
 
     Source of full jitter: AWS Architecture Blog, "Exponential Backoff And Jitter".
@@ -100,8 +99,7 @@ class Backoff:
     limit_s: float = 300.0
 
 
-@dataclass(frozen=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Tries again what can pass. `stop` is asked while waiting, so that Ctrl-C does not sit out a long wait."""
 
     backoff: Backoff = Backoff()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.runtime.values import replace
 from migrator.settings.source import TableOptions, Units
 
 # ── The requests that make a mapping's table, with the options that the job asks for ──
@@ -224,8 +226,7 @@ def _switch(on: bool) -> str:
 # ── Global indexes of a table that is there: which to add and which to remove, one at a time ──
 
 
-@dataclass(frozen=True)
-class IndexChanges:
+class IndexChanges(Struct, frozen=True):
     """`under_way`: indexes that DynamoDB is making or removing. `cannot`: by index, why it cannot be altered."""
 
     add: tuple[Index, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +14,7 @@ from migrator.mapping.language.document import Document, Ours, is_job_text, load
 from migrator.mapping.language.value_forms import TableName, like, written_as
 from migrator.runtime.errors import Fault, MappingError, SettingsError
 from migrator.runtime.system import small_text
+from migrator.runtime.values import replace
 from migrator.settings.source import (
     NOT_EMPTY,
     Duration,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 MARK = '"Sid": "Migrator'
 """What a policy of ours has in it: JSON has no comments, so the names of its statements say what it was made of."""
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
 
 
-@dataclass(frozen=True)
-class Rights:
+class Rights(Struct, frozen=True):
     """What a role may do. `table`: rights on the table, `indexes`: those that it queries, `objects`: rights of S3 on the
     job's bucket, `files`: on the place of exported items, `logs`: of CloudWatch on the log of imports, `stream`: on the
     table's stream. `old_tables`, `old_streams`: on each old table that is the source, and on its stream; `old_indexes`: of
@@ -29,8 +29,7 @@ class Rights:
     old_streams: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where the table is. `account`: 12 digits, or * for any, which is the role's own.
 
     `bucket`: of the job, with the prefix of its objects; '' where it has none. `items_at`: bucket and prefix of exported
@@ -43,7 +42,7 @@ class Place:
     bucket: str = ""
     prefix: str = ""
     items_at: str = ""
-    old: Mapping[str, Place] = field(default_factory=dict)
+    old: Mapping[str, Place] = {}
 
     @property
     def partition(self) -> str:

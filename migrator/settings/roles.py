@@ -7,8 +7,9 @@ of the rights' names: Service Authorization Reference, "Actions, resources, and 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:  # the command line lists the roles, and waits for no mapping
     from migrator.mapping.model.mapping import DocumentQuestion, Mapping, Pattern
@@ -22,8 +23,7 @@ _BESIDE_OTHERS = ("GetItem", "PartiQLInsert", "PutItem")
 """Of a writer that others write beside: the control item, conditional puts, inserts."""
 
 
-@dataclass(frozen=True)
-class Role:
+class Role(Struct, frozen=True):
     """`does`: what acts in it. `table`: its rights on the table. `asks`: whether it asks the mapping's access patterns,
     which adds Query, GetItem and BatchGetItem where they need them. `objects`: its rights on the job's bucket; `files`: on
     the place of exported items; `logs`: on the log of imports; `stream`: on the table's stream. `old_tables`, `old_streams`:
@@ -115,8 +115,7 @@ ROLES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class TableRights:
+class TableRights(Struct, frozen=True):
     """Rights on the table, and the indexes that are queried; both sorted."""
 
     table: tuple[str, ...]
@@ -137,8 +136,7 @@ def rights_of(role: Role, patterns: Iterable[Pattern], *, keeps: bool) -> TableR
     return TableRights(tuple(sorted({*role.table, *rights})), tuple(sorted(indexes)))
 
 
-@dataclass(frozen=True)
-class OldRights:
+class OldRights(Struct, frozen=True):
     """Rights on each old table; (table by the mapping's name, index or * for any) of the indexes that are queried; rights
     on the streams. All sorted."""
 
@@ -170,8 +168,7 @@ def _asked_of_old(question: DocumentQuestion) -> set[str]:
 # ── in the source: rights on tables that it reads, and on our tables of marks and tickets ──
 
 
-@dataclass(frozen=True)
-class SqlRole:
+class SqlRole(Struct, frozen=True):
     """`does`: what acts in it. `rows`: whether it reads the tables that items are made of; `asks`: those that the SQL of
     access patterns names; `ticket`, `mark`: rights on our tables; `installs`: whether it makes them, and triggers; `looks`:
     whether it makes sure that triggers are there; `counts`: whether it asks how many marks there ever were; `writes`:

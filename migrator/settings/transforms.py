@@ -9,7 +9,6 @@ import inspect
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from decimal import Decimal
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -27,6 +26,7 @@ from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.edges import ComputingSource
 from migrator.runtime.errors import Fault, MappingError, MigratorError, SettingsError, did_you_mean
 from migrator.runtime.system import small_text
+from migrator.runtime.values import replace
 from migrator.settings.job import Job
 
 # ──

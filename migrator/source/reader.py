@@ -6,7 +6,6 @@ import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -20,6 +19,7 @@ from migrator.mapping.model.results import Explained
 from migrator.mapping.model.table import RowTree, SourceKey, decode_key
 from migrator.runtime.errors import HiddenRowsError, SettingsError, SourceError, TwinRowsError
 from migrator.runtime.retry import RateLimit, Retry
+from migrator.runtime.values import replace
 from migrator.source.adapter.in_transaction import InTransaction, within
 from migrator.source.engines.base import ConnectionOptions, Mark
 from migrator.source.engines.connect import Address, engine_at, engine_of, place_of, read_engine

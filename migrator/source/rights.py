@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from migrator.settings.roles import SqlRole
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:  # the command line lists the roles, and waits for no driver
 Kind = Literal["table", "sequence", "schema", "database", "owner", "attribute"]
 
 
-@dataclass(frozen=True, order=True)
-class Grant:
+class Grant(Struct, frozen=True, order=True):
     """One right on one thing. `schema`: of a table; `name`: of what `kind` says. Of an `owner`, whom the tables belong to,
     the right is to be a member of it; an `attribute` is one of the role itself."""
 
@@ -29,8 +29,7 @@ Place = tuple[str, str]
 """Schema and name of a table."""
 
 
-@dataclass(frozen=True)
-class Granting:
+class Granting(Struct, frozen=True):
     """Rights on one kind of database. `needed`: what a role needs to read the first tables, to capture the second ones and
     to write rows of the third ones; `missing`: those that the connection's user lacks; `statement`: one GRANT of rights on
     one thing to a user.

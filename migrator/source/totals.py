@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from migrator.mapping.model.edges import KeyCounts, RowsSeen
 from migrator.mapping.model.facts import Column, EntityPlan, TableFacts
 from migrator.mapping.model.table import SourceKey, encode_key
 from migrator.runtime.errors import SourceError, TooSlowError
+from migrator.runtime.values import replace
 from migrator.source.adapter.in_transaction import InTransaction
 from migrator.source.sql.selects import (
     ColumnType,

@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
+from msgspec import Struct
+
 from migrator.api import DualWrite, Migration, refuse_options
 from migrator.mapping.model.edges import ItemStore, Questions
 from migrator.mapping.model.evidence import (
@@ -60,8 +62,7 @@ _MOST = 1_000_000
 _KEY = "a key of the fake's own"
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(Struct, frozen=True):
     """A call that a service made. `side`: the one that was asked."""
 
     pattern: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sqlalchemy import update
 
 from migrator.journal import schema
 from migrator.journal.writers import SqlInstances, SqlWriters
 from migrator.mapping.model.instances import Instance, Instances
 from migrator.mapping.model.live import Writer, Writers
+from migrator.runtime.values import replace
 from tests.fakes.journal import FakeInstances, FakeWriters
 
 LONG_S = 1000.0

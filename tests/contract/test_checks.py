@@ -6,7 +6,7 @@ import ast
 import inspect
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from migrator.mapping.model.edges import Kept
 from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.runtime.errors import StoppedError, TargetError
+from migrator.runtime.values import replace
 from migrator.source.adapter.events import Rules
 from migrator.source.sql.transactions import Reading
 from migrator.stages.backfill.stage import Backfill

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -18,6 +17,7 @@ from migrator.journal.database import Database
 from migrator.journal.phases import SqlEvidence
 from migrator.mapping.model.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Evidence, Sample, Window
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from tests import pins
 from tests.fakes.evidence import FakeEvidence
 from tests.support_source_databases import postgresql_database

@@ -6,7 +6,6 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from migrator.mapping.model.journal import Page, RunIdentity
 from migrator.mapping.model.live import LONGEST_WAIT_S, Mark
 from migrator.mapping.model.shards import Shard
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from tests.journeys.test_read_only_folder import read_only
 from tests.support_capture import capturing, new_sqlite
 from tests.support_journal_file import journal_in_file

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import update
@@ -13,6 +12,7 @@ from migrator.journal import schema
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import FORGOTTEN_S, SqlInstances, SqlWriters
 from migrator.mapping.model.instances import Instance, Instances
+from migrator.runtime.values import replace
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.journal import FakeInstances
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from migrator.journal.lease import LEASES, LIFE_S, Held, JoinedLease, RunLease, 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import RunIdentity, RunKind
 from migrator.runtime.errors import SettingsError, StoppedError
+from migrator.runtime.values import replace
 from tests import pins
 from tests.support_waiting import until
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from migrator.journal.operations import MINUTES_KEPT_S, SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import record
 from migrator.mapping.model.instances import AS_SET, Advance, ProcessState
+from migrator.runtime.values import replace
 
 STATE = ProcessState(
     "relay", "host-1", 77, "0.1.0", done=5, left=10**12, rate=0.5, fall=-0.5, held="it waits"

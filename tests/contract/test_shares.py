@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from migrator.journal.operations import SHARES, WINDOW_S, SqlShares
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.instances import Share
+from migrator.runtime.values import replace
 
 SILENT_S = 30.0
 

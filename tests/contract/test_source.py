@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from migrator.mapping.model.edges import KeyCounts, Source
 from migrator.mapping.model.facts import Column, EntityPlan, ForeignKey, Kind, TableFacts
 from migrator.mapping.model.table import SourceKey, encode_key
+from migrator.runtime.values import replace
 from tests.support_source import (
     CUSTOMER_OF_PURCHASE,
     KEYED,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection, update
@@ -15,6 +14,7 @@ from migrator.journal.reverse import READERS, STREAMS, SqlStreamJournal
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import stream_shard
 from migrator.mapping.model.shards import Checkpoint, Shard, StreamJournal
+from migrator.runtime.values import replace
 from tests.fakes.stream_journal import FakeStreamJournal
 
 ARN, OTHER = "arn:aws:dynamodb:eu:1:table/Shop/stream/1", "arn:aws:dynamodb:eu:1:table/Shop/stream/2"

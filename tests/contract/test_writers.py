@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.model.live import Writer, WriterKind, Writers
+from migrator.runtime.values import replace
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.journal import FakeWriters
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +22,7 @@ from migrator.mapping.model.results import Answer, BackfillResult, VerifyResult
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.mapping.patterns.answers import read_params
 from migrator.runtime.logs import get_logger
+from migrator.runtime.values import replace
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.backfill.stage import Backfill

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from threading import RLock
 
@@ -13,6 +13,7 @@ from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import KeyRequest, Remembered, Root, Writer, WriterKind
 from migrator.mapping.model.table import ItemKey, item_key_text
 from migrator.runtime.errors import MigratorError, OldRevisionError
+from migrator.runtime.values import replace
 
 
 class FakeMemory:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.live import TICKETS_AN_EPOCH, Change, Image, KeptMark, Mark, MarksState, Root
 from migrator.mapping.model.table import ItemKey
+from migrator.runtime.values import replace
 
 
 @dataclass

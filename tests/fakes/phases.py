@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from threading import Lock
 
 from migrator.mapping.model.edges import KeptPhase
 from migrator.mapping.model.evidence import Move, MovedError, PatternPhase, State, share_fits, state_named
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 
 
 class FakePhases:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -38,6 +37,7 @@ from migrator.mapping.model.table import (
     encode_key,
 )
 from migrator.runtime.errors import TargetError
+from migrator.runtime.values import replace
 from tests.fakes.conditions import holds
 
 _PAGE = 7

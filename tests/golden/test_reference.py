@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from migrator.mapping.model.facts import SchemaFacts
+from migrator.runtime.values import replace
 from tests.golden import heart
 
 README = Path(__file__).parents[2] / "mappings" / "README.md"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from migrator.runtime.values import replace
 from tests.support_adapter import ASYNC_DRIVERS, service_url
 from tests.support_adapter_service import Service, assert_equal, compare, marks_of, prepared, served
 from tests.support_adapter_writes import STEPS, Step

@@ -6,12 +6,13 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from migrator.runtime.values import replace
 from tests import support_mysql
 from tests.integration.test_source_encodings import database
 from tests.journeys.command import Project, project

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -13,6 +12,7 @@ from migrator.cli.text import alembic_text, sql_text
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.stages.live.capture import CaptureStage, still_fits
 from tests import pins
 from tests.support_capture import Capturing, capturing

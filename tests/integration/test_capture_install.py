@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -19,6 +18,7 @@ from migrator.mapping.model.capture import MarkedBy
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.stages.live.capture import CaptureStage
 from tests import pins
 from tests.support_capture import Capturing, captured, capturing

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.runtime.errors import ItemRefusedError, StoppedError, TargetError
 from migrator.runtime.retry import Backoff
+from migrator.runtime.values import replace
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from migrator.dynamodb.client import dynamodb_client
+from migrator.runtime.values import replace
 from tests.journeys.command import ROOT, Project
 from tests.journeys.cutover import change, cutover_shop, filled, live, phase
 from tests.support_items import put_items

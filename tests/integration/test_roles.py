@@ -6,7 +6,6 @@ import json
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -20,6 +19,7 @@ from migrator.dynamodb.store import DynamoStore
 from migrator.features.probe.work import ASSUMPTIONS, Probe, result_of
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.errors import StoppedError, TargetError
+from migrator.runtime.values import replace
 from tests import pins
 from tests import support_services as services
 from tests.support_fence import no_fence

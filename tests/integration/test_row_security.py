@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from migrator.mapping.model.table import Item
+from migrator.runtime.values import replace
 from migrator.source.engines.postgresql import connect
 from tests import pins
 from tests.journeys.command import Project, project

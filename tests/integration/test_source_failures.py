@@ -10,7 +10,6 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from sqlalchemy.engine import URL, make_url
 from migrator.mapping.model.facts import TableFacts
 from migrator.runtime.errors import SourceError
 from migrator.runtime.retry import Backoff, Retry
+from migrator.runtime.values import replace
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import source_url
 from migrator.source.engines.shared import WOULD_WRITE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.store import DynamoStore
 from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import Backoff
+from migrator.runtime.values import replace
 from migrator.stages.backfill.write import ConditionalPath
 from tests import pins
 from tests.faults.proxy import FaultProxy

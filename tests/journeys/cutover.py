@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from migrator.journal.writers import INSTANCES
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.model.evidence import OFF, Move, Side, State, Window
 from migrator.mapping.model.instances import Instance
+from migrator.runtime.values import replace
 from migrator.settings import job as job_settings
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.instances import this_process

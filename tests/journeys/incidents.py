@@ -7,7 +7,7 @@ import socket
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from migrator.runtime.values import replace
 from tests.faults.proxy import FaultProxy, Faults
 from tests.integration.going_back import Shop
 from tests.journeys.command import ROOT, Project

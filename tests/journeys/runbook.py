@@ -9,9 +9,10 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from migrator.runtime.values import replace
 from tests.journeys.command import ROOT
 from tests.journeys.console import LOG_LINE, Command, Shell, blocks_of
 from tests.journeys.in_process import run_here

@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.mapping.model.table import KeyAttribute, TableDesign
+from migrator.runtime.values import replace
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

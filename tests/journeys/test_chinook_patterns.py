@@ -6,7 +6,6 @@ import hashlib
 import re
 import secrets
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -14,6 +13,7 @@ import pytest
 
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import Item
+from migrator.runtime.values import replace
 from tests import pins
 from tests.journeys.chinook import ITEMS, ROWS, assert_whole
 from tests.journeys.command import ROOT, Project, project

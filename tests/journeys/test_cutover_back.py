@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from sqlalchemy import delete, insert, update
 from migrator.api import Migration
 from migrator.journal import schema
 from migrator.runtime.errors import MissingNameError
+from migrator.runtime.values import replace
 from migrator.stages.core.ownership import OlderError
 from tests import pins
 from tests.journeys.command import Project

@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from migrator.runtime.values import replace
 from tests import pins
 from tests.journeys.command import ROOT, Project
 from tests.journeys.cutover import CUTOVER, PATTERN, cutover_shop, desk_of, filled_copy

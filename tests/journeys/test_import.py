@@ -10,7 +10,6 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import pytest
 from migrator.features.bulk.export import keep_state
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.files import Manifest, manifest_digest
+from migrator.runtime.values import replace
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop

@@ -6,12 +6,12 @@ import os
 import sqlite3
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import structlog
 
+from migrator.runtime.values import replace
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.in_process import run_here

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import psutil
 import psycopg
@@ -22,6 +22,7 @@ import pytest
 import sqlalchemy as sa
 
 from migrator.journal.operations import WINDOW_S
+from migrator.runtime.values import replace
 from tests import pins
 from tests.faults.proxy import FaultProxy, Spent, most_spent
 from tests.faults.schedule import Faults

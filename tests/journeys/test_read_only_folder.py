@@ -6,11 +6,11 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from migrator.runtime.values import replace
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import cutover_shop

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.mapping.model.evidence import Move, PatternPhase, State
+from migrator.runtime.values import replace
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import (

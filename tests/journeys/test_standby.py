@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from migrator.runtime.values import replace
 from tests import pins
 from tests import support_services as services
 from tests.journeys.command import Project, project

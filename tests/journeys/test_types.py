@@ -8,7 +8,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 
+from migrator.runtime.values import replace
 from tests.exports.generated import CLIENT
 from tests.journeys.command import Project, project
 from tests.journeys.test_rows_come_back import emptied, engine_of

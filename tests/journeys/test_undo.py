@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from migrator.runtime.values import replace
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.capture import MarkedBy
 from migrator.mapping.model.live import Mark, MarksState
 from migrator.mapping.model.table import TableDesign
+from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.source.capture.log.marks import LogMarks
 from migrator.stages.live.capture import CaptureStage

@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from botocore.loaders import JSONFileLoader
 from sqlalchemy.orm import sessionmaker
 
 from migrator.api import Migration
+from migrator.runtime.values import asdict
 from tests.forking import Python
 from tests.service.shop import Order, Shop, Tag, User
 from tests.service.steps import Steps

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from migrator.mapping.model.table import Item
+from migrator.runtime.values import replace
 from tests import support_mysql
 from tests import support_services as services
 from tests.faults.proxy import FaultProxy, Faults

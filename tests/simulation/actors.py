@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from migrator.mapping.model.edges import UNREPAIRED, RootFinder
 from migrator.mapping.model.live import Change, Root, Writer
 from migrator.mapping.model.table import ItemKey, encode_key, split_source
 from migrator.runtime.errors import MigratorError, OldRevisionError, SourceError, StoppedError
+from migrator.runtime.values import replace
 from migrator.stages.backfill.write import ConditionalPath, PagePath
 from migrator.stages.core.adoption import Adoption
 from migrator.stages.core.ownership import AnotherJournalError, OlderError

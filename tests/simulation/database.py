@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from greenlet import getcurrent
@@ -14,6 +14,7 @@ from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root
 from migrator.mapping.model.table import ItemKey, RowTree, SourceKey, decode_key, encode_key
 from migrator.runtime.errors import HiddenRowsError
+from migrator.runtime.values import replace
 from tests.simulation.scheduler import Scheduler
 
 Row = dict[str, Any]

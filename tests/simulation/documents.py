@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from migrator.mapping.model.facts import Captured, Column, TableFacts
 from migrator.mapping.model.live import Change, KeptMark, Mark
 from migrator.mapping.model.shards import StreamRecord
 from migrator.runtime.errors import MigratorError
+from migrator.runtime.values import replace
 from migrator.source.dynamodb.capture.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
 from migrator.source.dynamodb.finding import Values, name_of
 from migrator.source.dynamodb.reader import StreamReader

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from migrator.mapping.model.live import KeyRequest, Remembered, Root, Writer, WriterKind
 from migrator.mapping.model.table import ItemKey
+from migrator.runtime.values import replace
 from tests.simulation.scheduler import Scheduler
 
 

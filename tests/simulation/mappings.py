@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from migrator.mapping.check.check import Checked
@@ -14,6 +14,7 @@ from migrator.mapping.items.reach import ImageKeys, compile_image_keys, no_keys
 from migrator.mapping.items.rows import Row
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.table import Item, ItemKey
+from migrator.runtime.values import replace
 from migrator.stages.live.relay import live_entities
 from migrator.stages.live.rounds import LiveEntity
 from tests.golden.heart import check, facts, table

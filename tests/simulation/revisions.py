@@ -6,7 +6,7 @@ import copy
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 
 from migrator.mapping.difference.difference import EntityDifference, Revision, difference
@@ -15,6 +15,7 @@ from migrator.mapping.model.live import Root, Writer
 from migrator.mapping.model.results import Worked
 from migrator.mapping.model.table import EncodedItem, ItemKey, encode_key, split_source
 from migrator.runtime.errors import MigratorError, OldRevisionError, StoppedError
+from migrator.runtime.values import replace
 from migrator.stages.backfill.write import ConditionalPath, only_changed
 from migrator.stages.live import relay
 from migrator.stages.live.refresh import Refresh, drawn

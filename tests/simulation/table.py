@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from migrator.dynamodb.answers import missing_parts, missing_reasons
@@ -17,6 +17,7 @@ from migrator.mapping.model.edges import ControlState, Kept, Receipt
 from migrator.mapping.model.live import Outcome, Verdict
 from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, TableDesign
 from migrator.runtime.errors import StoppedError
+from migrator.runtime.values import replace
 from tests.simulation.scheduler import Scheduler
 
 REQUEST_LIFE_S = 60.0

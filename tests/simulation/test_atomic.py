@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
 
 from migrator.mapping.model.live import KeyRequest, Outcome, Remembered, Root
 from migrator.mapping.model.table import EncodedItem, Item, ItemKey, encode_key
+from migrator.runtime.values import replace
 from tests.simulation import table as tables
 from tests.simulation.actors import OWNERS, Cast, run
 from tests.simulation.broken import SCHEDULES

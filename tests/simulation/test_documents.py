@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.live import KeptMark
 from migrator.mapping.model.shards import StreamRecord
+from migrator.runtime.values import replace
 from migrator.source.dynamodb.capture.marks import RecordImages, SourceStream, StreamMarks
 from tests.simulation.actors import run
 from tests.simulation.broken import found_out
@@ -61,7 +62,7 @@ def test_a_checkpoint_that_goes_before_its_marks_is_found_out() -> None:
 # ── images ──
 
 
-class NoImageBefore(RecordImages):
+class NoImageBefore(RecordImages, frozen=True):
     def kept(self, table: str, record: StreamRecord) -> KeptMark | None:
         return super().kept(table, replace(record, old_wired=None) if record.new_wired else record)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.live import KeyRequest, Mark, Outcome, Root, Verdict
 from migrator.mapping.model.table import EncodedItem, ItemKey
 from migrator.runtime.errors import StoppedError
+from migrator.runtime.values import replace
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Ahead, Part
 from migrator.stages.live.writers import WriterLease

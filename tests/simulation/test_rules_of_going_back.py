@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.stages.core.adoption import Adoption
 from tests.simulation import table as tables
 from tests.simulation.actors import Cast, run

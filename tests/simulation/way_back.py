@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 from typing import Any, cast
@@ -12,6 +12,7 @@ from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.mapping.model.rows import Unkept
 from migrator.mapping.model.table import Item
 from migrator.runtime.errors import MigratorError, StoppedError
+from migrator.runtime.values import replace
 from migrator.source.dynamodb.reader import StreamReader, begin
 from migrator.stages.cutover.rollback import GoingBack, Owning, Quiet
 from migrator.stages.live.relay import Relay, RelayOptions

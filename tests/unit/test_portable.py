@@ -58,6 +58,7 @@ def test_no_library_that_must_be_compiled_stands_between_us_and_arm() -> None:
         "psutil",
         "markupsafe",
         "orjson",
+        "msgspec",
     }
     assert _with_compiled_parts("single-table-migrator", set()) <= compiled
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from migrator.mapping.model.edges import Probe, TableState
 from migrator.mapping.model.table import Index, TableDesign
 from migrator.runtime.errors import Interrupted, StoppedError, TargetError
 from migrator.runtime.retry import Backoff, Retry
+from migrator.runtime.values import replace
 from migrator.settings.definition import (
     IndexChanges,
     addition,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from gzip import decompress
 from typing import Any
 from urllib.parse import quote
 
 import orjson
+from msgspec import Struct
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import CompiledEntity
@@ -24,6 +24,7 @@ from migrator.mapping.model.files import MANIFEST, PAGES, PARTS, Files, Manifest
 from migrator.mapping.model.journal import Run, SegmentState
 from migrator.mapping.model.table import EncodedItem, TableDesign
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.stages.backfill.write import Copied, FastPath, Read, key_digest
 
 BLOCKING = ("refused", "collision", "unwritten")
@@ -54,8 +55,7 @@ class ItemLines:
         return Receipt(len(items), sum(item.size_bytes for item in items))
 
 
-@dataclass(frozen=True)
-class ExportPath:
+class ExportPath(Struct, frozen=True):
     """The path of a backfill whose pages become files. `alone`: how items are made, claimed and checked before that;
     `folder`: before the names of this run's pages."""
 
@@ -95,8 +95,7 @@ def _nothing(part: PartFile) -> None:
     return
 
 
-@dataclass(frozen=True)
-class Publication:
+class Publication(Struct, frozen=True):
     """Makes an export of a run whose pages are all written. `check` raises when the run must stop; `told`: of each part.
 
     `unproved`: by entity the types whose keys are claimed. Memory holds one part without gzip, whatever there is in all.
@@ -109,7 +108,7 @@ class Publication:
     unproved: Mapping[str, frozenset[str]]
     part_bytes: int
     check: Callable[[], None]
-    told: Callable[[PartFile], None] = field(default=_nothing)
+    told: Callable[[PartFile], None] = _nothing
 
     def publish(self, entities: Sequence[CompiledEntity], about: Mapping[str, Any]) -> Manifest:
         """`about`: fields of the manifest beside run and parts. The same pages make the same bytes; safe to repeat.

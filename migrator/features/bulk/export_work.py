@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import (
@@ -61,8 +62,7 @@ _UNCAPTURED = (
 _log = get_logger("export")
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """What an export and an import work with: the job, its journal under the job's lease, and the files. `installation`:
     of capture; '' where changes leave no marks."""
 

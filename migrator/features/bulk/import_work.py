@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 import orjson
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import print_folded, shown_live
@@ -58,8 +59,7 @@ FAULTS = 1000
 # ── Before an import: the files are those that the journal knows, all of them and no other ──
 
 
-@dataclass(frozen=True)
-class Export:
+class Export(Struct, frozen=True):
     """An export that may be imported, and its run."""
 
     manifest: Manifest
@@ -134,8 +134,7 @@ def need_importable(design: TableDesign) -> None:
 # ── The import itself ──
 
 
-@dataclass(frozen=True)
-class Records:
+class Records(Struct, frozen=True):
     """What journal and table must know of a table that is imported. `table`: its name; `count`: makes the export's pages
     count as done for the table of that id; `captured`: whether changes leave marks, so that writers ask before they write.
     Every call may be repeated."""

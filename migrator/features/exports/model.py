@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from migrator.mapping.check.keys import result_kind, types_read
 from migrator.mapping.items.filters import FILTERS
@@ -45,8 +46,7 @@ Origin = Literal["row", "parent", "children", "sql", "transform"]
 mapping's `columns`, its Python function."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowValue:
+class RowValue(Struct, frozen=True):
     """A value that items are made of. `path`: as the templates' references name it; `children`: of a list's rows."""
 
     path: str
@@ -56,16 +56,14 @@ class RowValue:
     children: tuple[RowValue, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPart:
+class KeyPart(Struct, frozen=True):
     """A key attribute and what makes its value: literals, and references with their formats and filters."""
 
     attribute: KeyAttribute
     template: Template
 
 
-@dataclass(frozen=True, slots=True)
-class IndexKey:
+class IndexKey(Struct, frozen=True):
     """An item's place in an index: attributes that are no key of the table's. The item is not in it, and has none of
     them, where one of `when` does not hold or a value is NULL."""
 
@@ -74,8 +72,7 @@ class IndexKey:
     when: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """An attribute of an item that is no key.
 
     `kind`: what its value is; a time whose text an item holds is of its kind of time, so that it can be restored. Of a
@@ -90,8 +87,7 @@ class Attribute:
     stored: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ItemType:
+class ItemType(Struct, frozen=True):
     """`name`: what the table's type attribute holds. `plain_keys`: of `attributes` those that are keys of an index."""
 
     name: str
@@ -104,8 +100,7 @@ class ItemType:
     expiry: Expiry | None
 
 
-@dataclass(frozen=True, slots=True)
-class RowModel:
+class RowModel(Struct, frozen=True):
     """What one row of an entity becomes. `name`: the entity's, with @schema where the mapping reads several.
 
     `key`: paths of the values that name the row, in their order. `where`: a row for which one does not hold has no items.
@@ -125,8 +120,7 @@ class RowModel:
         return next(value for value in self.values if value.path == path)
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """One attribute of an answer. `restored`: what its text is to become (a time, a UUID), a number's kind; None: it stays
     as the item has it."""
 
@@ -136,14 +130,12 @@ class Answered:
     nullable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PartModel:
+class PartModel(Struct, frozen=True):
     part: Part
     attributes: tuple[Answered, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PatternModel:
+class PatternModel(Struct, frozen=True):
     """`index`: what is asked, the table being an index without a name. Its templates name the pattern's parameters.
     `pages`: whether its answer can be given page by page. `types`: item types that its key can give."""
 
@@ -160,8 +152,7 @@ class PatternModel:
         return is_plain and not taken
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True):
     """`maps`, `timezone`: what filters need beside their values, with the table's separator."""
 
     table: TableDesign

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +24,7 @@ from migrator.mapping.language.redaction import redaction_of
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
+from migrator.runtime.values import replace
 from migrator.settings.definition import definition
 from migrator.settings.job import Job
 from migrator.settings.policy import MARK, Place, Rights, policy

@@ -6,13 +6,13 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.inert import plain
@@ -52,6 +52,7 @@ from migrator.runtime.errors import (
     TooSlowError,
 )
 from migrator.runtime.system import how_to_install
+from migrator.runtime.values import replace
 from migrator.settings.job import Job, Tuning, load_job
 from migrator.settings.source import SourceSettings
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, sends_nothing
@@ -73,8 +74,7 @@ _SHOWN = 300
 """Characters of a statement that is not served."""
 
 
-@dataclass(frozen=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """What the worksheet says. `unserved`: statements that no pattern answers, those that ask nothing among them; `reads`:
     what a call of each pattern reads, by its name; `left_out`: tables that no entity is made of, and why."""
 
@@ -83,8 +83,8 @@ class Sheet:
     unserved: Sequence[Unserved]
     figures: Figures
     proof: Proof = _UNTRIED
-    reads: Mapping[str, PatternReads] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    reads: Mapping[str, PatternReads] = {}
+    left_out: Mapping[str, str] = {}
 
     @property
     def served(self) -> tuple[Access, ...]:
@@ -348,8 +348,7 @@ target: {{endpoint: "${{MIGRATOR_ENDPOINT_URL:-embedded}}"}}
 """
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(Struct, frozen=True):
     """The three files that are written."""
 
     mapping: Path
@@ -459,8 +458,7 @@ def _table_name(stem: str) -> str:
     return "".join(word.capitalize() for word in plain.split()).ljust(3, "_")[:255]
 
 
-@dataclass(frozen=True)
-class _Asking:
+class _Asking(Struct, frozen=True):
     """The questions that a proposal asks a source. `file`: the mapping's name; `table`: its own name for its table."""
 
     source: Source
@@ -594,8 +592,7 @@ def _is_large(table: str, figures: Figures) -> bool:
     return table not in figures.exact or figures.rows.get(table, 0) > ROWS
 
 
-@dataclass(frozen=True)
-class _Proving:
+class _Proving(Struct, frozen=True):
     """A table of one proof, with nothing in it."""
 
     session: JobSession

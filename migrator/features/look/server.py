@@ -7,13 +7,14 @@ import hmac
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 from urllib.parse import parse_qsl
+
+from msgspec import Struct
 
 from migrator.cli.options import print_result, stop_on_signals
 from migrator.commands.status_work import status_of
@@ -34,16 +35,14 @@ _QUIET_S = 20.0
 _FIELDS = 20
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A page. `code`: HTTP's."""
 
     code: int
     page: str
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Struct, frozen=True):
     """`pages`: by the name behind the token ('' the first one), from the fields of the query to the answer. `refusal`: the
     page of a request that gets none, from why. `policy`: the content security policy of all of them."""
 
@@ -201,15 +200,14 @@ def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values
     return CLEAN
 
 
-@dataclass(frozen=True)
-class _Answers:
+class _Answers(Struct, frozen=True):
     """`one`: held while a page is made, so that a browser that asks often asks the sides for one page at a time.
     `examples`: of the first page, as it was last made."""
 
     sides: Sides
     pages: Pages
     one: Lock
-    examples: list[Example] = field(default_factory=list)
+    examples: list[Example] = []
 
     def look(self, fields: Mapping[str, str]) -> Answer:
         asked = {name: fields.get(name, "") for name in ("pk", "sk", "index")}

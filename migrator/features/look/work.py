@@ -6,13 +6,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from threading import Event
 from typing import Any, get_args
 
 import click
+from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -44,6 +44,7 @@ from migrator.mapping.patterns.key_lookups import AskedKey
 from migrator.mapping.patterns.param_sources import shown as key_forms
 from migrator.mapping.patterns.param_sources import stored_keys
 from migrator.runtime.errors import CLEAN, DIFFERENT, RowError, SettingsError
+from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.core.partitions import Made, Partitions, asked_key
@@ -59,8 +60,7 @@ _FIRST_ROWS = 20
 """Rows of each entity that are read to find an item of each of its types."""
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """One base key: the item that a row makes under it now, and the one that is stored; None where there is none.
 
     `root`: the row that makes the item, else the one that the stored item names; `owner`: another row's item stands there.
@@ -76,8 +76,7 @@ class Compared:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Looked:
+class Looked(Struct, frozen=True):
     """An item collection, in its order. Its fields are those of LookReport."""
 
     asked: AskedKey
@@ -87,8 +86,7 @@ class Looked:
     notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class _Stored:
+class _Stored(Struct, frozen=True):
     """Items of a collection by their base keys, in its order, each as the table has it now. `is_cut`: there are more."""
 
     items: Mapping[ItemKey, Item]
@@ -101,8 +99,7 @@ def known_forms(mapping: MappingModel, table: TableDesign, index: Index) -> str:
     return f"partition keys of {index.name or table.name} look like this: {forms}"
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Struct, frozen=True):
     """Reads both sides of one collection, and writes nothing. `items_at_most`: stored ones that are looked at."""
 
     source: Rows
@@ -482,16 +479,14 @@ _PATIENCE_S = 10.0
 """How long a side that does not answer is asked again: a person waits for it."""
 
 
-@dataclass(frozen=True)
-class Masks:
+class Masks(Struct, frozen=True):
     """What is shown whole: keys, also the parts that may name a person, and values that nothing redacts."""
 
     whole_keys: bool
     whole_values: bool
 
 
-@dataclass(frozen=True)
-class Sides:
+class Sides(Struct, frozen=True):
     """Both sides of a job, open to be read."""
 
     session: JobSession

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from importlib.metadata import version
 from itertools import groupby
@@ -16,6 +15,7 @@ from typing import Any
 
 import click
 from markupsafe import Markup
+from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -44,6 +44,7 @@ from migrator.mapping.items.changes import unread_tables
 from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way, Writes
 from migrator.mapping.model.report import ItemCollection, SampleItem, View
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
+from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
@@ -254,8 +255,7 @@ def unmapped_lines(capacity: Capacity) -> Iterator[str]:
 # ── Two designs side by side ──
 
 
-@dataclass(frozen=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """One figure of both designs; `less`: which one has less of it, '' for neither."""
 
     label: str
@@ -542,8 +542,7 @@ _TRIGGER = re.compile(r"\bCREATE (?:OR REPLACE )?TRIGGER\b")
 _OURS = '<meta name="generator" content="migrator '
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What the command line asked for."""
 
     source: str | None

@@ -15,6 +15,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from migrator.cli.command_line import print_json
 from migrator.cli.options import need_yes, print_folded, say, stdout, stop_on_signals
 from migrator.cli.tables import table_of
@@ -50,8 +52,7 @@ class UntriedError(Exception):
         self.state = state
 
 
-@dataclass(frozen=True)
-class Bucket:
+class Bucket(Struct, frozen=True):
     """Where a file for ImportTable is put: `key` in the bucket `name`."""
 
     client: Any
@@ -113,8 +114,7 @@ class Probe:
         return "Item" in self.on_table("get_item", Key=key, ConsistentRead=True)
 
 
-@dataclass(frozen=True)
-class Assumption:
+class Assumption(Struct, frozen=True):
     """`seen`: what happens, in the words of `expected` where it is that."""
 
     name: str
@@ -122,8 +122,7 @@ class Assumption:
     seen: Callable[[Probe], str]
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     assumption: Assumption
     seen: str
     state: State

@@ -7,12 +7,12 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, redirect_stdout
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instance_label
@@ -31,8 +31,7 @@ _REPAIR = (("verify", "--repair"), ("relay", "--once"))
 """What follows where rows and items may differ: commands, each without its job."""
 
 
-@dataclass(frozen=True)
-class Recovery:
+class Recovery(Struct, frozen=True):
     """`first`: what the first step does, for people. `work`: the step, which returns what it did. `then`: commands that are
     run after it. `advice`: what is left to the operator."""
 

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -58,6 +57,7 @@ from migrator.runtime.errors import (
     StoppedError,
     did_you_mean,
 )
+from migrator.runtime.values import asdict
 from migrator.stages.core.removal import AnyRevision, Forget, Strip, StripCounts, Undo
 from migrator.stages.cutover.dependence import before_the_end
 from migrator.stages.process.session import begin

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from hashlib import blake2b
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from migrator.features.report.verdict import (
     SINCE_GONE,
@@ -46,6 +48,7 @@ from migrator.mapping.model.report import (
 from migrator.mapping.model.table import Item, ItemKey, TableDesign, item_key_of
 from migrator.mapping.patterns.diff import equal
 from migrator.runtime.errors import Interrupted, MigratorError, RowError
+from migrator.runtime.values import replace
 from migrator.stages.design.shown import Age, Counted, Showing, Windows, clipped, work_series
 from migrator.stages.design.sizing import Bounds
 from migrator.stages.design.views import Views
@@ -128,8 +131,7 @@ _LOOKED_UP = 5
 """Findings of a group whose row and item are read again at most, so that both sides can be shown."""
 
 
-@dataclass(frozen=True)
-class Differences:
+class Differences(Struct, frozen=True):
     """`values`: whether values of rows may be shown at all. `pairs` None: rows and items cannot be read."""
 
     showing: Showing
@@ -308,8 +310,7 @@ _KEYS_SHOWN = 3
 _MOVES_SHOWN = 50
 
 
-@dataclass(frozen=True)
-class ReportOptions:
+class ReportOptions(Struct, frozen=True):
     """`since_s`: how far back comparisons are counted. `values`: whether rows are read, so that examples can be shown;
     `whole_values`: whether their values and keys are shown unmasked."""
 
@@ -319,8 +320,7 @@ class ReportOptions:
     whole_keys: bool = False
 
 
-@dataclass(frozen=True)
-class ReportRecords:
+class ReportRecords(Struct, frozen=True):
     """What the job's journal holds. `minutes`: how processes got on in each minute since a time."""
 
     runs: Sequence[Run]
@@ -331,8 +331,7 @@ class ReportRecords:
     minutes: Callable[[float], Sequence[WorkMinute]]
 
 
-@dataclass(frozen=True)
-class ReportSides:
+class ReportSides(Struct, frozen=True):
     """The mapping, compiled for the source where it can be reached; `source` and `store` None where they cannot.
 
     `table`: with the job's name for it. `capacity`: measured on rows of the source, or None. `notes`: why a side is missing.
@@ -351,8 +350,7 @@ class ReportSides:
         return "source" if self.source is None else "table" if self.store is None else ""
 
 
-@dataclass(frozen=True)
-class ReportContext:
+class ReportContext(Struct, frozen=True):
     """`job`: its name, `file`: as the user named it, `journal`: where it is. `version`: of migrator.
     `comparisons_min`: the answers that a move needs."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from migrator.mapping.language.causes import Pair, value_cause
 from migrator.mapping.model.durations import minute
 from migrator.mapping.model.evidence import SIDES, Side
 from migrator.mapping.model.report import Group, LagReport, PatternReport, Refused, RunReport, Verdict
+from migrator.runtime.values import replace
 
 # ── Likely causes of each kind of difference, with advice, where the values do not show more ──
 
@@ -19,8 +21,7 @@ _MEND_MAPPING = "change the mapping or the pattern's SQL; `compare:` in the patt
 _REPAIR = "`migrator verify JOB --repair`, then `migrator relay JOB --once`"
 
 
-@dataclass(frozen=True)
-class Circumstances:
+class Circumstances(Struct, frozen=True):
     """The state of the job around a difference. `waiting`: marks that no relay has worked yet, `oldest_s`: the age of the
     oldest at `now_s` (seconds since 1970); `backfilled`: whether a backfill has ended; `captured`: whether changes leave
     marks. `of_pattern`: the difference is between answers, not between a row and its item, so the pattern itself may be
@@ -50,8 +51,7 @@ class Circumstances:
         )
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """`likely`: '' where no cause is known."""
 
     likely: str
@@ -150,8 +150,7 @@ _UNSETTLED = 0.003
 """The share of answers that may have differed without being settled: there are a few whenever a service ends."""
 
 
-@dataclass(frozen=True)
-class Standings:
+class Standings(Struct, frozen=True):
     """The results that the verdict judges. `runs`: the last of each kind; `job`: as the user named it. `comparisons_min`:
     the answers that a move needs."""
 
@@ -190,8 +189,7 @@ class Standings:
         return f"migrator shadow replay JOB{one} --sample {lacking if lacking > 0 else self.comparisons_min}"
 
 
-@dataclass(frozen=True)
-class _Point:
+class _Point(Struct, frozen=True):
     """A reason against a move, and the command that helps."""
 
     reason: str

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
 from decimal import Decimal
 from importlib.metadata import version
 from itertools import chain
@@ -66,6 +65,7 @@ from migrator.mapping.model.report import (
     WorkSeries,
 )
 from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError
+from migrator.runtime.values import asdict, replace
 from migrator.settings.transforms import USUAL_REGION, load_transforms, price_of, sound_mapping
 from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
 from migrator.stages.design.sizing import Sizing

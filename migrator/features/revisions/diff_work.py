@@ -7,12 +7,12 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.cost import write_limit
@@ -35,6 +35,7 @@ from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, SettingsError
+from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import USUAL_REGION, checked_on, price_of, read_mapping
@@ -44,16 +45,14 @@ from migrator.stages.session import job as job_wiring
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """An entity's rows as one revision makes items of them; None where that revision has no such entity."""
 
     old: Sized | None
     new: Sized | None
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """`price`: None where it is not known. `units_per_s`: that the table may be written with, as `named` says."""
 
     price: Price | None
@@ -140,8 +139,7 @@ _GIT = "git:"
 _GIT_S = 30.0
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """One revision, laid over the source where one is given."""
 
     parsed: ParsedMapping

@@ -7,11 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, partial
 from threading import Event
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed
@@ -64,6 +66,7 @@ from migrator.runtime.errors import (
     SettingsError,
     StoppedError,
 )
+from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
 from migrator.stages.backfill.write import ConditionalPath, Only, only_changed
@@ -160,8 +163,7 @@ class Gone:
 _AT_ONCE = 200
 
 
-@dataclass(frozen=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """What the command line asked for."""
 
     go_back: bool
@@ -516,8 +518,7 @@ def _begun(sides: _Sides, way: Way) -> tuple[RevisionChange, str]:
 # ── where the job is, and where it is to go ──
 
 
-@dataclass(frozen=True)
-class _Sides:
+class _Sides(Struct, frozen=True):
     """Both revisions, each laid over the source as it is now. `is_of_file`: the new one is what the job's file says."""
 
     old: JobSession
@@ -645,8 +646,7 @@ _WHAT: dict[ChangeStep, str] = {
 }
 
 
-@dataclass(frozen=True)
-class _Result:
+class _Result(Struct, frozen=True):
     """What became of the command, in one form whatever it was. `rows`: that were read to be written, or are to be; `units`:
     write units that the table took in this call, or that it will take; `usd`: what they cost, None where it is not known."""
 

@@ -8,11 +8,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event, RLock
+
+from msgspec import Struct
 
 from migrator.commands.joined import Joined, Joining, open_joined_backfill, open_joined_verify
 from migrator.commands.processes import RunWork
@@ -26,6 +28,7 @@ from migrator.runtime.errors import (
 )
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker
+from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.settings.source import place
 from migrator.settings.transforms import sound_mapping
@@ -39,8 +42,7 @@ _log = get_logger("executor")
 # ── A job on a host that has none of its files ──
 
 
-@dataclass(frozen=True)
-class JobText:
+class JobText(Struct, frozen=True):
     """A job's file, its mapping, and the modules beside it that it names; `path`: where the driver read the job."""
 
     path: str
@@ -116,8 +118,7 @@ class Given(RunWork):
         return job
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What became of a slice: `pages` that were worked, or `error`, an error of ours by its class and its text.
 
     `is_final`: whether it would come again, whoever tried.
@@ -272,8 +273,7 @@ def _not_looked(error: Exception) -> None:
 # ── Whether an executor can work: asked before anything starts ──
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """What an executor says of itself. `ahead_s`: of its clock before the journal's; `error`: why it cannot work."""
 
     host: str

@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.commands.processes import RunWork
 from migrator.features.spark.executor import Given, JobText, Outcome, Probe, probe, run_slices
@@ -26,6 +28,7 @@ from migrator.runtime import errors
 from migrator.runtime.errors import Interrupted, MigratorError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import how_to_install
+from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.stages.core.parallel import OpenPages, PageCall, Worked
 from migrator.stages.process.session import least_connections, scope_of_run, with_connections
@@ -40,8 +43,7 @@ _GOODBYE_S = 15.0
 _ADVICE = "tuning.processes needs no Spark"
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """An open SparkContext."""
 
     context: Any

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from migrator.mapping.capacity.collections import ItemCollection, Measured
 from migrator.mapping.capacity.design import (
@@ -33,8 +34,7 @@ LARGE_BYTES = 1024 * 1024
 _MB = 1024**2
 
 
-@dataclass(frozen=True)
-class Design:
+class Design(Struct, frozen=True):
     """What was measured of a mapping, for advice. `totals`: items by type."""
 
     mapping: MappingModel

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import nlargest
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.mapping.model.capacity import Spread
+from migrator.runtime.values import replace
 
 KEPT = 50_000
 """Item collections of one index that are counted at the same time."""
@@ -35,8 +38,7 @@ class ItemCollection:
     types: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """`collections`: how many there are. `exact`: nothing was left out, and every row was read."""
 
     entries: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from migrator.mapping.items.changes import captured_name
 from migrator.mapping.items.filters import FILTERS, unit_of
@@ -22,13 +23,13 @@ from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern, Template, paths_in
 from migrator.mapping.model.table import Index
 from migrator.mapping.patterns.param_sources import Form, StoredKey, reachable_keys, stored_keys
+from migrator.runtime.values import replace
 
 PROJECTED = 20
 """Attributes of one index that DynamoDB lets a table name, so that all its indexes together stay below its limit of 100."""
 
 
-@dataclass(frozen=True)
-class KeyColumn:
+class KeyColumn(Struct, frozen=True):
     """A column of a table that a key is made of. `index`: '' for the table's own key."""
 
     table: str
@@ -144,8 +145,7 @@ def has_time(forms: Sequence[Form]) -> bool:
 # ── keys as they may be shown ──
 
 
-@dataclass(frozen=True)
-class KeyMask:
+class KeyMask(Struct, frozen=True):
     """Masks partition keys: of what a pattern redacts wholly, of others the parts that may name a person."""
 
     templates: Mapping[str, Sequence[Template]]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.mapping.items.wire import read_units
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Operator, Pattern
@@ -29,8 +31,7 @@ _HOLDS: dict[Operator, Callable[..., bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CallReads:
+class CallReads(Struct, frozen=True):
     """What one call reads. `pages`: requests that are paid for."""
 
     items: int = 0

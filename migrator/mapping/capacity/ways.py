@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+
+from msgspec import Struct
 
 from migrator.mapping.items.wire import Price
 from migrator.mapping.model.capacity import Way
@@ -30,8 +31,7 @@ _GB = 1024**3
 _CENT = Decimal("0.01")
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(Struct, frozen=True):
     """Where commands run. `cores`: that processes may use; `on_server`: whether the journal is on a server, which several
     hosts need."""
 
@@ -39,8 +39,7 @@ class Host:
     on_server: bool
 
 
-@dataclass(frozen=True)
-class Filling:
+class Filling(Struct, frozen=True):
     """What filling a table takes, whichever way. `busiest_units`: of the table or of the index that takes most; `limit`:
     what sets `units_per_s`; `no_import`: why there can be none ('')."""
 

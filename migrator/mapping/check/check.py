@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from migrator.mapping.check.keys import atomic_faults, collation_warnings, key_faults
 from migrator.mapping.check.patterns import asked_faults, pattern_faults, return_faults
@@ -381,8 +382,7 @@ def _is_whole(column: Column) -> bool:
 # ── All faults and warnings of a mapping against the schema of a source ──
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(Struct, frozen=True, dict=True):
     """A mapping that fits its source: its entities planned, in the file's order.
 
     `unproved`: per entity, the item types whose keys two rows might share; they are claimed before they are written.

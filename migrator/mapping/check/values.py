@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT
 from migrator.mapping.items.rows import keeps_every_value
@@ -227,8 +228,7 @@ _ANY_VALUE = f"{MOMENT} ,/{_LETTERS}{_LETTERS.upper()}"
 """What stands in the text of a value of a closed kind; with |text, that of one which its kind has no form for too."""
 
 
-@dataclass(frozen=True)
-class KeyFacts:
+class KeyFacts(Struct, frozen=True):
     """What is known of one item design's base key.
 
     `ambiguous`: the key attribute in which two open parts stand ('' if none): two rows can make one key.
@@ -435,8 +435,7 @@ def _width(ref: Ref, plan: EntityPlan) -> float:
     return 36.0 if kind is not None and kind.name == "uuid" and not ref.filters else math.inf
 
 
-@dataclass(frozen=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """The constant text that a key begins with, whether more follows, and its separators (None: cannot be known)."""
 
     beginning: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 from migrator.mapping.difference.meaning import (
     BASE_KEY,
@@ -28,16 +29,14 @@ Way = Literal["add", "remove", "replace", "alter", "never"]
 """What becomes of a part of the table: `replace`, by an index of another name; `never`, it cannot be changed in a table."""
 
 
-@dataclass(frozen=True)
-class Revision:
+class Revision(Struct, frozen=True):
     """A mapping. `plans`: its entities on the source, where one is at hand."""
 
     mapping: MappingModel
     plans: Sequence[EntityPlan] = ()
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """`before`: '' for what is new; `after`: '' for what is gone."""
 
     name: str
@@ -45,8 +44,7 @@ class Part:
     after: str
 
 
-@dataclass(frozen=True)
-class TypeDifference:
+class TypeDifference(Struct, frozen=True):
     """`moved`: its items get other base keys, and tombstones stay at the old ones. `some`: a condition changed, so that
     items come and go by row."""
 
@@ -65,8 +63,7 @@ class TypeDifference:
         return frozenset(named)
 
 
-@dataclass(frozen=True)
-class EntityDifference:
+class EntityDifference(Struct, frozen=True):
     """`rows`: what changes about which rows it has. `name`: with @schema, where the mapping reads several."""
 
     name: str
@@ -76,8 +73,7 @@ class EntityDifference:
     types: tuple[TypeDifference, ...]
 
 
-@dataclass(frozen=True)
-class CapturedDifference:
+class CapturedDifference(Struct, frozen=True):
     """A table whose triggers change. `effect`: whether it is captured newly, no more, or otherwise."""
 
     table: str
@@ -86,8 +82,7 @@ class CapturedDifference:
     dropped: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SchemaDifference:
+class SchemaDifference(Struct, frozen=True):
     """`columns`, `dropped`: by entity those that items are made of now, or no more. `captured`: None without a source."""
 
     columns: Mapping[str, tuple[str, ...]]
@@ -102,8 +97,7 @@ class SchemaDifference:
         return bool(self.captured)
 
 
-@dataclass(frozen=True)
-class TableDifference:
+class TableDifference(Struct, frozen=True):
     """`index`: its name, '' for the table itself."""
 
     part: str
@@ -113,8 +107,7 @@ class TableDifference:
     index: str = ""
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """All of it. Empty where both revisions make the same items and ask the same questions of them.
 
     `renamed`: entities that are new, by the name that the old revision has for the same rows with the same base keys.
@@ -124,7 +117,7 @@ class Difference:
     patterns: tuple[PatternDifference, ...]
     schema: SchemaDifference
     table: tuple[TableDifference, ...]
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = {}
 
     @property
     def is_empty(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from migrator.mapping.check.values import Design, is_one_row, keys_may_meet
 from migrator.mapping.difference.difference import (
@@ -19,8 +20,7 @@ from migrator.mapping.model.mapping import Entity
 from migrator.runtime.errors import Fault
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """Two revisions with the documents that they stand in."""
 
     old: Revision

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct
 
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language.plan import entities_of, references_of
@@ -25,6 +27,7 @@ from migrator.mapping.model.mapping import (
     Template,
 )
 from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.runtime.values import replace
 
 ATTRIBUTE, ENTRY, KEPT = "attribute ", "entry of ", "keep"
 BASE_KEY, WHEN, TTL = "base key", "when", "ttl"
@@ -42,16 +45,14 @@ class Meant:
 Parts = Mapping[str, Meant]
 
 
-@dataclass(frozen=True)
-class TypeMeaning:
+class TypeMeaning(Struct, frozen=True):
     """The items of one type that an entity makes."""
 
     type: str
     parts: Parts
 
 
-@dataclass(frozen=True)
-class EntityMeaning:
+class EntityMeaning(Struct, frozen=True):
     """`rows`: which rows there are, and what names them; `reads`: columns that its items are made of."""
 
     name: str
@@ -76,8 +77,7 @@ Naming = Callable[[str, str | None], str]
 """(path, list that an `each` goes over) → the column's name."""
 
 
-@dataclass(frozen=True)
-class Writing:
+class Writing(Struct, frozen=True):
     """How expressions are written down: by which names of columns, and of filters."""
 
     naming: Naming

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from migrator.mapping.difference.meaning import (
     AS_WRITTEN,
@@ -17,6 +18,7 @@ from migrator.mapping.difference.meaning import (
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern, Statement
 from migrator.mapping.patterns.param_sources import reachable_keys
+from migrator.runtime.values import replace
 
 ItemType = tuple[str, str]
 """(entity as written, item type)."""
@@ -26,8 +28,7 @@ JUDGED = ("p99_ms", "calls_per_s", "redact")
 """What decides how a pattern is judged and shown, and nothing of its answer."""
 
 
-@dataclass(frozen=True)
-class PatternDifference:
+class PatternDifference(Struct, frozen=True):
     """`parts`: names of what changed in the pattern itself. `answer_changes`: whether what it answers may be another one, so
     that evidence starts anew. `loses`: item types that it reached and reaches no more. `old_loses`: the same of the request
     that services of the old revision send, asked of items of the new one."""

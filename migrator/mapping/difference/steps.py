@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct
 
 from migrator.mapping.difference.difference import Difference
 from migrator.mapping.difference.patterns import PatternDifference
@@ -29,8 +30,7 @@ class ChangeBook(Protocol):
     def advance(self, change: RevisionChange, step: ChangeStep) -> None: ...
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """`works`: by step what does it, and says what was done; each may be done twice. `still`: raises where the mapping's
     file is not any more what the change began with; asked before each step. `tell`: a line for each step."""
 
@@ -82,8 +82,7 @@ def refuse_direct(difference: Difference, direct: Sequence[str]) -> None:
         raise SettingsError(f"{what}: no row says what their items are, so the service has to change them")
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What stands in the mapping's file, and what is asked. `own`: its revision; `standing`: of that one; `is_left`: whether
     the job went back from it; `again`: whether it is to go to such a one once more."""
 
@@ -94,8 +93,7 @@ class Asked:
     again: bool
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Struct, frozen=True):
     """What the journal says. `newest`: '' for none; `before`: the one that was the newest before it, '' where that is not
     known; `last`: the last change that was begun."""
 
@@ -104,18 +102,16 @@ class Known:
     last: RevisionChange | None
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(Struct, frozen=True):
     """From which revision to which one; `resumed`: the change that is gone on with."""
 
     before: str
     after: str
     goes_back: bool
-    resumed: RevisionChange | None = field(default=None)
+    resumed: RevisionChange | None = None
 
 
-@dataclass(frozen=True)
-class There:
+class There(Struct, frozen=True):
     """The job works by this revision already. `advice`: what else is to be said; '' for nothing."""
 
     revision: str
@@ -202,8 +198,7 @@ def _back(asked: Asked, known: Known) -> Way | There:
 # ── a verify of the whole table, and what it finds written ──
 
 
-@dataclass(frozen=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """`confirmed`: rows whose items differ, each with the item keys in question; `left`: findings by their kind."""
 
     items: int

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+
+from msgspec import Struct
 
 from migrator.mapping.difference.difference import Difference
 
 
-@dataclass(frozen=True)
-class TypeWork:
+class TypeWork(Struct, frozen=True):
     """Items of one type that are written, and those that are taken away; `units`: write units of the table and of all
     indexes."""
 
@@ -22,8 +22,7 @@ class TypeWork:
     units: float
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """`rows`: by entity those that are read. `hours`: by the `units_per_s` that `limit` allows. `usd`: None where no price
     is known; `source`: where it is from. `exact`: whether every row was read."""
 
@@ -47,8 +46,7 @@ class Work:
 # ── in which order ──
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """`command`: '' where it is none of ours."""
 
     what: str

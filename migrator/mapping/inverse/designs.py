@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.inverse.filters import undone
 from migrator.mapping.inverse.given import Given, Lack, Where, given_by, given_by_each, lists_of
@@ -21,8 +22,7 @@ Row = dict[str, Any]
 """A row by written column names, each value in the decoded form of the heart."""
 
 
-@dataclass(frozen=True)
-class ChildList:
+class ChildList(Struct, frozen=True):
     """The children in a list of an item: the child table, what each map gives, and the root's columns that they link to."""
 
     where: Where
@@ -32,8 +32,7 @@ class ChildList:
     link: dict[str, str]
 
 
-@dataclass(frozen=True)
-class DesignInverse:
+class DesignInverse(Struct, frozen=True, dict=True):
     """An item design read backwards. `present`: every row has such an item. `of`: the column whose value decides it alone,
     and `otherwise` what that is where there is no such item."""
 

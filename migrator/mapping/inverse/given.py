@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.check.values import is_closed
 from migrator.mapping.inverse.filters import day_of, ends_in_path, undone, width_of
@@ -28,6 +29,7 @@ from migrator.mapping.model.mapping import (
     uses_in,
 )
 from migrator.mapping.model.table import TableDesign, Value
+from migrator.runtime.values import replace
 
 Contents = Callable[[str], bytes]
 """The bytes of an object in S3 by its name. Raises: KeyError."""
@@ -35,8 +37,7 @@ Where = tuple[str | int, ...]
 """Where a value stands in an item: an attribute's name, then names within maps, or places in lists."""
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(Struct, frozen=True):
     """A column that an item, or a map in a list of it, gives back.
 
     `read(item, contents)` gives the decoded value. Raises: ValueError for what no row makes.
@@ -46,8 +47,7 @@ class Given:
     read: Callable[[Any, Contents], Any]
 
 
-@dataclass(frozen=True)
-class Lack:
+class Lack(Struct, frozen=True):
     """A column that a value is made of and does not give back."""
 
     column: str
@@ -57,8 +57,7 @@ class Lack:
 # ── What stands where in the items of a design ──
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A value of an item. `beside`: references whose NULL leaves it out, too; `when`: what else decides whether it is there;
     `typed`: a key of DynamoDB's type, and not a text; `must`: a NULL in it refuses the row; `stored`: it may be in S3."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
+
+from msgspec import Struct
 
 from migrator.mapping.inverse.filters import may_be_missing
 from migrator.mapping.items.filters import FILTERS, FilterContext
@@ -18,10 +19,10 @@ from migrator.mapping.model.facts import (
     column_of,
 )
 from migrator.mapping.model.mapping import Condition, ItemDesign, Ref
+from migrator.runtime.values import replace
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True, dict=True):
     """The rows that expressions are about: those of the entity's table or, with a `collection`, of this list's.
 
     `filled`: paths that have a value in every row of which there is an item.

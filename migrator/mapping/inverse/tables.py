@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.check.values import meeting_items
 from migrator.mapping.inverse.designs import ChildList, DesignInverse
@@ -16,8 +17,7 @@ from migrator.mapping.model.facts import Column, EntityPlan, TableFacts
 from migrator.mapping.model.table import TableDesign
 
 
-@dataclass(frozen=True)
-class LostColumn:
+class LostColumn(Struct, frozen=True):
     """A column of which items do not tell the value. `needed`: it is NOT NULL and has no default."""
 
     column: str
@@ -26,8 +26,7 @@ class LostColumn:
     needed: bool
 
 
-@dataclass(frozen=True)
-class TableInverse:
+class TableInverse(Struct, frozen=True):
     """What the items tell of the rows of one table.
 
     `entities`: those that hold its rows, or the list with them. `rows_lost`: why some rows have none ('' where each has).
@@ -69,8 +68,7 @@ def stored_columns(table: TableFacts) -> list[Column]:
     ]
 
 
-@dataclass(frozen=True)
-class _Carrier:
+class _Carrier(Struct, frozen=True):
     """Where rows of a table stand: the designs of one entity's items, or a list in one of them (`child`)."""
 
     entity: str

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 from uuid import UUID
+
+from msgspec import Struct
 
 from migrator.mapping.items import values
 from migrator.mapping.items.templates import format_width
@@ -35,8 +36,7 @@ type it was; `digest`: a hash, which nothing reads back; `sparse`: in items or e
 another value, so that nothing says where one ends; `keyless`: in items that do not say of which row they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """Why a value does not come back, in words that follow 'lost: '."""
 
     cause: Cause
@@ -47,8 +47,7 @@ Reading = Callable[[Any], Any]
 """From what stands in an item to the column's decoded value. Raises: ValueError for what no row makes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+class Undone(Struct, frozen=True):
     """A reference read back: as an attribute with its own type, and as text within a template. `raw`: no filter made it."""
 
     of_attribute: Reading | Loss

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
 
 from migrator.mapping.items.rows import Places
 from migrator.mapping.model.facts import (
@@ -17,6 +16,7 @@ from migrator.mapping.model.facts import (
 )
 from migrator.mapping.model.instances import MarkedColumns
 from migrator.mapping.model.mapping import ItemDesign, paths_in
+from migrator.runtime.values import replace
 
 
 def captured_name(table: TableFacts) -> str:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from migrator.mapping.items.items import (
     CompiledEntity,
@@ -63,8 +63,7 @@ def _operation(operation: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*operation[:4], more)
 
 
-@dataclass(frozen=True)
-class Encoder:
+class Encoder(Struct, frozen=True):
     """What makes an entity's items. `program`: or why items_for() makes all of them. `native`: what runs it, where it is
     installed."""
 
@@ -78,8 +77,7 @@ class Encoder:
         return frozenset() if isinstance(self.program, str) or self.native is None else self.program.raw
 
 
-@dataclass(frozen=True)
-class EncodedPage:
+class EncodedPage(Struct, frozen=True):
     """What a page's rows became. `expired`: items that are left out because their TTL has passed. `objects`: what items only
     point to, by name."""
 
@@ -157,16 +155,14 @@ EncodedText: TypeAlias = tuple[bytes, int | None]
 """An item as JSON without the braces and the quotation mark around it, and when it expires. Its ticket is 0."""
 
 
-@dataclass(frozen=True)
-class TextEncoder(Encoder):
+class TextEncoder(Encoder, frozen=True):
     """As Encoder, of items' texts."""
 
     program: Program
     orders: Orders
 
 
-@dataclass(frozen=True)
-class EncodedTexts:
+class EncodedTexts(Struct, frozen=True):
     """What a page's rows became, items whose TTL has passed among it."""
 
     items: list[EncodedText]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from migrator.mapping.items import values
 from migrator.mapping.items.geo import PRECISIONS, cell, cells_around
@@ -17,6 +18,7 @@ from migrator.mapping.model.facts import Alike, Kind, KindName
 from migrator.mapping.model.mapping import Filter
 from migrator.mapping.model.table import CLIMB_LEVELS
 from migrator.runtime.errors import RowError
+from migrator.runtime.values import replace
 
 # ──
 # Buckets of time: the text of the hour, day, month or year that a moment falls into, and all buckets of a
@@ -102,17 +104,15 @@ MOMENT = f"{DIGITS}:+TZ"
 """What stands in the text of a number, and of a time."""
 
 
-@dataclass(frozen=True)
-class FilterContext:
+class FilterContext(Struct, frozen=True):
     """What a filter may know beside its value: the table's separator, the mapping's maps and time zone."""
 
     separator: str = "#"
-    maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    maps: Mapping[str, Mapping[str, str]] = {}
     timezone: str | None = None
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(Struct, frozen=True):
     """The many texts that a `*` before a filter stands for: every shard, every bucket of a time, the cells of a place.
 
     `values`: how many parameters it takes; `texts(argument, values)` gives the texts.
@@ -123,8 +123,7 @@ class Way:
     texts: Callable[[str, Sequence[Any]], list[str]]
 
 
-@dataclass(frozen=True)
-class FilterSpec:
+class FilterSpec(Struct, frozen=True):
     """All that is known of a filter; nothing else knows one by its name. `make(args, surroundings)` gives the function
     of decoded values.
 
@@ -168,9 +167,9 @@ class FilterSpec:
     width: Literal["fixed", "given", "any"] = "any"
     order: Literal["kept", "reversed", "lost"] = "lost"
     injective: bool = False
-    whole: Mapping[tuple[str, ...], frozenset[KindName]] = field(default_factory=dict)
+    whole: Mapping[tuple[str, ...], frozenset[KindName]] = {}
     unit: str = ""
-    cuts: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    cuts: Mapping[tuple[str, ...], str] = {}
     mends: Alike | None = None
     way: Way | None = None
     check: Callable[[Sequence[str]], str] = lambda args: ""

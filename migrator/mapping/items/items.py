@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, partial
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.items.changes import decided_elsewhere
 from migrator.mapping.items.filters import FilterContext
@@ -112,8 +113,7 @@ def _content(
 # ── items_for(): the one place where a row becomes items ──
 
 
-@dataclass(frozen=True)
-class CompiledEntity:
+class CompiledEntity(Struct, frozen=True, dict=True):
     """An entity as functions. Made once by `compile_entity`, safe to share between threads."""
 
     plan: EntityPlan
@@ -320,8 +320,7 @@ def _check_size(item: Item) -> None:
 # ── Rows of a page as items and refusals: what every stage does before it writes or compares ──
 
 
-@dataclass(frozen=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """Items of a page's rows, in the rows' order, and the objects that they point to. `expired` items are left out."""
 
     rows: int

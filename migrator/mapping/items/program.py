@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.items.rows import (
@@ -54,23 +55,20 @@ from migrator.mapping.model.table import (
 # ── The parts of an item, in the order in which it has them ──
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """An attribute that all items of the type have alike."""
 
     name: str
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """What names the row: the entity and the row's key."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """A key attribute; `limit`: the bytes that DynamoDB takes at most."""
 
     attribute: KeyAttribute
@@ -82,16 +80,14 @@ class Key:
         return self.attribute.name
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The key attributes of an index: all of them, or none where one is NULL or a condition does not hold."""
 
     keys: tuple[Key, ...]
     when: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """Any other attribute, left out where it is NULL. `kept`: a column of the row under its own name. `key`: of an index
     that has this name, with its limit; it has a type then, and is not empty."""
 
@@ -101,8 +97,7 @@ class Attribute:
     key: tuple[KeyAttribute, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expires:
+class Expires(Struct, frozen=True):
     """The TTL in epoch seconds."""
 
     name: str
@@ -112,8 +107,7 @@ class Expires:
 ItemPart: TypeAlias = Fixed | Source | Key | Entry | Attribute | Expires
 
 
-@dataclass(frozen=True, slots=True)
-class ItemParts:
+class ItemParts(Struct, frozen=True):
     """An item type: its base key, and what follows it. It is there where all conditions hold."""
 
     type: str
@@ -214,8 +208,7 @@ ColumnOperation: TypeAlias = tuple[str, int, Callable[[Any], Any] | None, Callab
 value in another form (None: its row is left), and one that decodes it for functions of the row (None: none reads it)."""
 
 
-@dataclass(frozen=True)
-class ItemProgram:
+class ItemProgram(Struct, frozen=True):
     """What makes the items of one type. `when`: of the decoded row; None: always."""
 
     type: str
@@ -223,8 +216,7 @@ class ItemProgram:
     operations: tuple[Operation, ...]
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """What makes an entity's items. `raw`: places of a row that are read as the server's own text. `key_places`: of the
     row's key. `may_have_maps`: whether items may hold maps outside of lists, which are in no certain order;
     `names_in_lists`: those of the maps of lists, by type and list."""
@@ -236,7 +228,7 @@ class Program:
     key_places: tuple[int, ...]
     raw: frozenset[int] = frozenset()
     may_have_maps: bool = False
-    names_in_lists: Orders = field(default_factory=dict)
+    names_in_lists: Orders = {}
 
     @property
     def key_place(self) -> int:

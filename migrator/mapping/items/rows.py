@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from migrator.mapping.items import values
 from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds
@@ -34,8 +35,7 @@ from migrator.runtime.errors import RowError
 # ── Values kept in S3: the pointer that an item holds, and the bytes that it points to ──
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """An object: its name (64 hex digits of SHA-256 over `data`), its bytes, and what they are."""
 
     name: str
@@ -77,8 +77,7 @@ Compiled = Callable[[Row], Any]
 _EXACT = Context(prec=400)
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(Struct, frozen=True):
     """Where each path stands in a decoded row, and the places of each list's children."""
 
     columns: Dict[str, int]

@@ -6,10 +6,11 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.table import NUMBER_DIGITS, NUMBER_MAX_EXPONENT, NUMBER_MIN_EXPONENT
@@ -38,8 +39,7 @@ def without_advice(error: RowError) -> str:
     return str(error).partition("; write |text")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Undecodable:
+class Undecodable(Struct, frozen=True):
     """Stands in a decoded row for such a value: every use of it as anything but text refuses the row.
 
     `text` None: it has none either, as a list of too many children, and every use refuses the row.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.model.table import (
     NESTING_LEVELS,
@@ -253,8 +254,7 @@ _MILLION = 1_000_000
 _GB = 1024**3
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """US dollars: a million write and read request units, a GB stored for a month; an hour of a provisioned unit. `source`:
     date and page; `infrequent`: of the table class for infrequent access; `import_gb`: a GB of files that are imported, None
     where that is not known; `glue_worker_hour`, `emr_worker_hour`: of a Spark worker of 4 vCPUs and 16 GB, or None."""
@@ -272,8 +272,7 @@ class Price:
     emr_worker_hour: Decimal | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """What rows take: items, write units of the table and of its indexes, bytes as they are billed."""
 
     rows: int = 0

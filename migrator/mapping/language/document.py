@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -24,8 +24,7 @@ MAX_NODES = 1_000_000
 """More than any mapping needs; an alias of aliases of aliases reaches it at once."""
 
 
-@dataclass(frozen=True)
-class Ours:
+class Ours(Struct, frozen=True):
     """How a job or a mapping file is recognised: its first word, other words at its top, and the message for other files.
 
     Nothing of another file is quoted: a symbolic link may lead to one that holds passwords.
@@ -70,8 +69,7 @@ _MISTAKEN = {
 }
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(Struct, frozen=True):
     """`data` is what the file says; `lines` gives the line (from 1) at which each path stands."""
 
     file: str

@@ -6,9 +6,9 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from migrator.mapping.items.filters import FILTERS
@@ -41,10 +41,10 @@ from migrator.mapping.model.mapping import (
 )
 from migrator.mapping.model.table import Index, KeyAttribute, KeyType, TableDesign
 from migrator.runtime.errors import Fault, MappingError, did_you_mean
+from migrator.runtime.values import replace
 
 
-@dataclass(frozen=True)
-class ParsedMapping:
+class ParsedMapping(Struct, frozen=True):
     """A mapping with the document that it stands in, so that later faults have lines too.
 
     With `faults`, the mapping is what is left when the faulty places are taken out: good for finding more faults,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_args
+
+from msgspec import Struct
 
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.language import forms as pattern_forms
@@ -32,6 +33,7 @@ from migrator.mapping.model.mapping import (
 )
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.errors import did_you_mean
+from migrator.runtime.values import replace
 
 if TYPE_CHECKING:
     from migrator.mapping.language.expression_reader import ExpressionReader
@@ -84,8 +86,7 @@ def _unknown(pattern: Pattern, name: str, names: set[str]) -> str:
 # ── The key condition of an access pattern, as templates and conditions on the table or the index ──
 
 
-@dataclass(frozen=True)
-class KeyCondition:
+class KeyCondition(Struct, frozen=True):
     """A template for each partition attribute, a condition for each sort attribute that is asked."""
 
     partition: tuple[Template, ...]

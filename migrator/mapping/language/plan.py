@@ -7,9 +7,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from migrator.mapping.items.filters import FILTERS, FilterContext
 from migrator.mapping.language.document import Document, Path
@@ -45,6 +47,7 @@ from migrator.mapping.model.mapping import (
 )
 from migrator.mapping.model.table import TableDesign, Value
 from migrator.runtime.errors import Fault, did_you_mean
+from migrator.runtime.values import replace
 
 # ── Tables, columns, joins and collections of an entity found in the source's schema ──
 
@@ -314,8 +317,7 @@ def _real(table: TableFacts, name: str) -> str:
 # ── Every column that the items of an entity name, with the place in the mapping file that names it ──
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """`path` as written, without its list; `collection` is the list whose rows it is a column of (None: the row itself).
 
     `ref` is None where a bare path stands (when, ttl). `each`: it stands inside of an `each` over that list, so it
@@ -513,8 +515,7 @@ TablePlace: TypeAlias = tuple[str, str]
 """(schema or '', real name)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A column that came, went or has another kind. `read`: whether the entity reads it."""
 
     table: str

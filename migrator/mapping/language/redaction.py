@@ -7,10 +7,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from migrator.mapping.language.plan import entities_of
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan, JoinPlan, Slot, TableFacts, kept_columns
@@ -26,8 +27,7 @@ _Column: TypeAlias = tuple[str | None, str, str]
 """Schema, table, column, by their real names."""
 
 
-@dataclass(frozen=True)
-class Redaction:
+class Redaction(Struct, frozen=True):
     """`names`: written in some `redact:`. `columns`: behind them, wherever they are read."""
 
     names: frozenset[str]

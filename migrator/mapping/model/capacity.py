@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
+
+from msgspec import Struct
 
 SECONDS_A_MONTH = 730 * 3_600
 """AWS counts 730 hours a month."""
@@ -14,8 +15,7 @@ Weight = Literal["misfit", "warning", "advice"]
 """What does not fit, what will not for long, and what could be less."""
 
 
-@dataclass(frozen=True, slots=True)
-class TypeSize:
+class TypeSize(Struct, frozen=True):
     """The items of one type. `units`: write units of one put, the table's and all entries'; `index_units`: of those the
     indexes' alone, by index; `near`: items of more than eight tenths of DynamoDB's limit."""
 
@@ -30,8 +30,7 @@ class TypeSize:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PatternReads:
+class PatternReads(Struct, frozen=True):
     """What one call of a pattern reads on average, and at most of those that were tried. `why`: why none was."""
 
     pattern: str
@@ -56,8 +55,7 @@ class PatternReads:
         return Decimal(str(self.units * self.calls_per_s * SECONDS_A_MONTH)) * usd_a_million / 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """The middle, the ninety-ninth percentile and the largest of many numbers."""
 
     p50: int
@@ -65,8 +63,7 @@ class Spread:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class HotKey:
+class HotKey(Struct, frozen=True):
     """A partition key as it may be shown. `share`: of all bytes there; `write_units_per_s`: None where no rate is known."""
 
     key: str
@@ -77,8 +74,7 @@ class HotKey:
     write_units_per_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The item collections of the table ('') or of an index."""
 
     index: str
@@ -91,8 +87,7 @@ class Place:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FanOut:
+class FanOut(Struct, frozen=True):
     """`roots`: rows of the entity that one row of the table is in, and their `mean`; None where they were not counted, and
     `why`. `is_root`: the table is the entity's own. `columns`: an update of no other rewrites anything (None: each does)."""
 
@@ -105,8 +100,7 @@ class FanOut:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Struct, frozen=True):
     """What one change of a row of `table` rewrites. `roots`: rows of the entity, None where they were not counted (`why`).
 
     `items` and `units`: of the ninety-ninth percentile of such changes; of all of them on average where there is none.
@@ -122,19 +116,17 @@ class Rewrite:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Writes:
+class Writes(Struct, frozen=True):
     """Changes of rows a second, by table, and of columns by update: (table, column). `source`: where they are from, ''
     for nowhere, and then `why`."""
 
-    per_s: Mapping[str, float] = field(default_factory=dict)
-    updates_per_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    per_s: Mapping[str, float] = {}
+    updates_per_s: Mapping[tuple[str, str], float] = {}
     source: str = ""
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """Something of the design that does not fit, or could be less; and a way out."""
 
     weight: Weight
@@ -144,8 +136,7 @@ class Advice:
     way_out: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bills:
+class Bills(Struct, frozen=True):
     """US dollars a month: reads, writes and storage on demand; reads and writes with capacity provisioned for seven tenths
     of use. None where the rates or the prices are not known. `backfill`, `imported`: once, by batches or by an import."""
 
@@ -164,8 +155,7 @@ class Bills:
         return None if self.reads is None or self.writes is None else self.reads + self.writes
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """What filling the table takes. `pages`: SELECTs of the source; `hours`: by the table's write units a second;
     `json_bytes`: of the files of an import; `no_import`: why there can be none ('')."""
 
@@ -180,8 +170,7 @@ class Load:
     no_import: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """One way to fill the table. `hours`: at least; `usd`: once, None where a price is not known; `bound`: what sets the
     hours; `against`: what it needs, or does not bring; `workers`: of a cluster; `impossible`: why it cannot be ('');
     `is_open_ended`: how long the last part of it takes is not known."""
@@ -196,8 +185,7 @@ class Way:
     is_open_ended: bool = False
 
 
-@dataclass(frozen=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """All that `migrator plan` says of one design. `exact`: whether every row was read; `cheapest`, `fastest`: of the ways
     to fill it, None where that is not known."""
 
@@ -237,8 +225,7 @@ class Capacity:
 # ── What patterns cost once services ask them ──
 
 
-@dataclass(frozen=True)
-class PatternCost:
+class PatternCost(Struct, frozen=True):
     """Reads of one pattern by DynamoDB. `units`: read units a call, on average; `now_per_s`: calls of it a second; and with
     every call answered by it `all_per_s`. US dollars a month on demand. None where it is not known."""
 
@@ -250,8 +237,7 @@ class PatternCost:
     usd_all: float | None
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(Struct, frozen=True):
     """`largest`: item collections of the table and of indexes; `exact`: whether all rows were read. `prices`: where they are
     from; `why`: what is missing."""
 

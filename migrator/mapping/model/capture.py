@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
 
@@ -31,8 +32,7 @@ MarkedBy = Literal["triggers", "services", "log"]
 database's log."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableCapture:
+class TableCapture(Struct, frozen=True):
     """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it; `services`: it
     has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no mark;
     `refused`: what others than `migrator reverse` write to it is refused; `unread`: of a DynamoDB table, no stream
@@ -48,8 +48,7 @@ class TableCapture:
     gone: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """Statements of one transaction (MariaDB and MySQL commit each), and what takes them back. `table`: '' for ours."""
 
     table: str
@@ -57,8 +56,7 @@ class Step:
     undo: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
+class Installation(Struct, frozen=True):
     """What is installed, for which job. `ticket`: the last one drawn."""
 
     id: str

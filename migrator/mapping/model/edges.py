@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from msgspec import Struct
 
 from migrator.mapping.model.facts import Column, EntityPlan, Lookup, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Statement
@@ -15,8 +16,7 @@ from migrator.mapping.model.table import EncodedItem, Item, ItemKey, RowTree, So
 # ── source ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class KeyCounts:
+class KeyCounts(Struct, frozen=True):
     """Rows of an entity that have a key, and how many different keys those are: by value, and as text."""
 
     rows: int
@@ -24,16 +24,14 @@ class KeyCounts:
     texts: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowsSeen:
+class RowsSeen(Struct, frozen=True):
     """All rows of a table that this user sees, and how many there are in all likelihood (None: nothing says so)."""
 
     rows: int
     at_least: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RawPage:
+class RawPage(Struct, frozen=True):
     """Row trees, with the server's own text at the places `raw`. `whole`: such a row as `read_page` gives it."""
 
     rows: list[RowTree]
@@ -232,8 +230,7 @@ class Source(CountedRows, Questions, Protocol):
 # ── target ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Struct, frozen=True):
     """What a write took: requests sent (retries included), bytes of items stored, write units consumed.
 
     `unwritten`: keys that the table did not take while it took others, each with why. `owned_by_other`: keys
@@ -244,12 +241,11 @@ class Receipt:
     bytes: int = 0
     write_units: float = 0.0
     requests: int = 0
-    unwritten: Mapping[ItemKey, str] = field(default_factory=dict)
-    owned_by_other: Mapping[ItemKey, str] = field(default_factory=dict)
+    unwritten: Mapping[ItemKey, str] = {}
+    owned_by_other: Mapping[ItemKey, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ScanPage:
+class ScanPage(Struct, frozen=True):
     """Items of one request of a scan, and where the next one starts (None: the segment is done)."""
 
     items: list[Item]
@@ -261,16 +257,14 @@ WiredItem: TypeAlias = dict[str, Any]
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedPage(Generic[Found]):
+class ScannedPage(Struct, Generic[Found], frozen=True):
     """As ScanPage, with what was made of each item."""
 
     found: list[Found]
     next_start: ItemKey | None
 
 
-@dataclass(frozen=True, slots=True)
-class QueryPage:
+class QueryPage(Struct, frozen=True):
     """What a read gave: `next_start` is where a Query goes on (None: it is done), `requests` counts retries too.
 
     `read_units`: as the endpoint reports them. `dropped`: items that a filter left out after they were read.
@@ -336,8 +330,7 @@ class ObjectStore(Protocol):
         """The bytes of each object among `names` that is stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableState:
+class TableState(Struct, frozen=True):
     """A table that exists. `differences` are sentences: what is other than the mapping's design.
 
     `parts`: what each difference is about (key, ttl, index NAME). `unlike`, reported after a creation: options that are
@@ -353,8 +346,7 @@ class TableState:
     extra: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """An action that the credentials may do (on an index, where one is named), or why it was `refused`.
 
     Not `tried`: a try would leave something behind, and `refused` says what.
@@ -400,35 +392,32 @@ class ItemOwner(Protocol):
 NameKind = Literal["table", "source"]
 
 
-@dataclass(frozen=True, slots=True)
-class KeptPhase:
+class KeptPhase(Struct, frozen=True):
     """A pattern's phase in words, and the version of its move (see mapping/model/evidence.py)."""
 
     phase: str
     version: int
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """What a fresh journal of one job must not contradict. `journal`: the id of the journal that knows the rest; `phases`:
     of patterns that are, or were, live or complete; `direct`: entities that the service writes itself, as run `direct_run`
     of the journal put on record (0: none ever did)."""
 
     journal: str
-    phases: Mapping[str, KeptPhase] = field(default_factory=dict)
+    phases: Mapping[str, KeptPhase] = {}
     direct: frozenset[str] = frozenset()
     direct_run: int = 0
 
 
-@dataclass(frozen=True)
-class ControlState:
+class ControlState(Struct, frozen=True):
     """The control item. `ticket`: the highest known; `table_id`: of the table that it was written into, '' where that is not
     known; `jobs`: what is kept, by job; `version`: counts the changes of it, 0 where none is kept; `is_there`: whether
     there is such an item."""
 
     ticket: int = 0
     table_id: str = ""
-    jobs: Mapping[str, Kept] = field(default_factory=dict)
+    jobs: Mapping[str, Kept] = {}
     version: int = 0
     is_there: bool = False
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
+from msgspec import Struct
+
 from migrator.mapping.model.edges import KeptPhase
 from migrator.runtime.errors import DIFFERENT, SettingsError
+from migrator.runtime.values import asdict
 
 # ── Phases: which side answers, which one is compared, which moves are allowed ──
 
@@ -23,8 +26,7 @@ Member: TypeAlias = tuple[str, str]
 """A parameter's name, and its value as text: one of a ramp's audience."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """`answers`: the side of a call that is not in the ramp's share; `in_share`: of one that is. `compares`: whether the
     other side runs after the answer is out."""
 
@@ -52,8 +54,7 @@ BACK: Mapping[Phase, tuple[Phase, ...]] = {
 """From `complete` the way back is no move alone: rows have to be the truth again first (stages/cutover/rollback.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """A pattern's phase; `percent` of its calls that the table answers: 1 to 100 in a ramp, else 0.
 
     `audience`: of a ramp, whose calls the table answers whatever the share: parameters with a value as text, in order; each
@@ -157,8 +158,7 @@ WINDOWS_KEPT_S = 90 * 86_400.0
 """Older windows are dropped now and then, when new ones are kept."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DiffKey:
+class DiffKey(Struct, frozen=True, order=True):
     """What differences are counted by. `kind`: as in Diff, or error; `attribute` of an error: the side
     that failed."""
 
@@ -167,8 +167,7 @@ class DiffKey:
     attribute: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """One minute of one pattern in one process, its counts growing until the minute is over.
 
     `begun_at`: seconds since 1970 by the journal's clock, a whole minute, the second after a move of the
@@ -187,21 +186,20 @@ class Window:
     service: str
     revision: str
     origin: Origin
-    answered: Mapping[Side, int] = field(default_factory=dict)
-    errors: Mapping[Side, int] = field(default_factory=dict)
+    answered: Mapping[Side, int] = {}
+    errors: Mapping[Side, int] = {}
     compared: int = 0
     same: int = 0
     transient: int = 0
     different: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    kinds: Mapping[str, int] = field(default_factory=dict)
-    found: Mapping[DiffKey, int] = field(default_factory=dict)
-    latency: Mapping[Side, str] = field(default_factory=dict)
+    dropped: Mapping[str, int] = {}
+    kinds: Mapping[str, int] = {}
+    found: Mapping[DiffKey, int] = {}
+    latency: Mapping[Side, str] = {}
     answer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One difference, as texts with the pattern's redaction already done: nothing in it has to be hidden any more.
 
     `attributes` name the values of `row` (SQL's) and `item` (the table's), None where there is none. `why`: an error's
@@ -214,7 +212,7 @@ class Sample:
     at: float
     writer: str
     revision: str
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = {}
     attributes: Sequence[str] = ()
     row: Sequence[str] | None = None
     item: Sequence[str] | None = None
@@ -252,8 +250,7 @@ class MovedError(SettingsError):
     exit_code = DIFFERENT
 
 
-@dataclass(frozen=True, slots=True)
-class PatternPhase:
+class PatternPhase(Struct, frozen=True):
     """`version`: 0 where the pattern was never moved, and one more with each move. `since`: seconds of the journal's
     clock.
 
@@ -268,8 +265,7 @@ class PatternPhase:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """One line of the audit. `evidence`: the lines that the move was judged by, as JSON text; `override`: whether it was
     made although they said no. `at`: seconds of the journal's clock."""
 
@@ -330,8 +326,7 @@ Verdict = Literal["ok", "no", "unknown"]
 """What is unknown is not proven right: it counts as a no."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One piece of evidence: what was asked, what was found, how many seconds old that is (None: of now).
 
     `name`: one word for programs. `mend`: what to do about it, '' where nothing is to be done.
@@ -345,8 +340,7 @@ class Line:
     mend: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """What speaks for a move and what against it. `version`: of the phase that was judged."""
 
     pattern: str
@@ -370,7 +364,7 @@ class Judgement:
 
 def lines_of(text: str) -> list[Line] | None:
     """The lines that an audit keeps; None where the text is none of ours. What a newer migrator keeps beside is left out."""
-    names = {field.name for field in fields(Line)}
+    names = set(Line.__struct_fields__)
     try:
         return [
             Line(**{name: value for name, value in line.items() if name in names})

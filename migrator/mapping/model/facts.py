@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence, Set
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 from migrator.mapping.model.mapping import Collection, Entity, Expression, ItemDesign, Ref
 from migrator.mapping.model.table import Value
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 
 # ──
 # The source's schema as far as a mapping needs it, and an entity's plan: what to read, and where it
@@ -109,8 +112,7 @@ class ForeignKey:
     proved: bool = field(default=True, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class UniqueConflict:
+class UniqueConflict(Struct, frozen=True):
     """SQL of SQLite's that says of a row `gone` that a row `NEW` meets it in a unique index.
 
     `columns`: real names of those that it reads. `whole`: the index is of columns only, and of every row.
@@ -121,8 +123,7 @@ class UniqueConflict:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TableFacts:
+class TableFacts(Struct, frozen=True):
     """`unique_conflicts`: on SQLite, of each unique index that conflicts for other rows than those of the same values.
 
     `doubts`: of keys among `primary_key` and `unique` that do not hold for all that is read here, why not.
@@ -184,8 +185,7 @@ class SchemaFacts:
 # ── an entity joined with its schema: what to read, and where it stands in a row tree ──────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One column of a row tree: `alias` is '' for the row itself or a join's alias; `path` is what a mapping says."""
 
     path: str
@@ -193,8 +193,7 @@ class Slot:
     column: Column
 
 
-@dataclass(frozen=True, slots=True)
-class ComputedSlot:
+class ComputedSlot(Struct, frozen=True):
     """A column made by SQL of the source over `table`, which is '' or a join's alias; `path` is what a mapping says."""
 
     path: str
@@ -203,8 +202,7 @@ class ComputedSlot:
     column: Column
 
 
-@dataclass(frozen=True, slots=True)
-class JoinPlan:
+class JoinPlan(Struct, frozen=True):
     """LEFT JOIN `table` AS `alias` ON each (parent's real column, own real column)."""
 
     alias: str
@@ -213,8 +211,7 @@ class JoinPlan:
     on: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionPlan:
+class CollectionPlan(Struct, frozen=True):
     """`link`: (child's real column, root's real column), of a climb (row's, its parent's); `column` is the aggregate's."""
 
     collection: Collection
@@ -226,8 +223,7 @@ class CollectionPlan:
     column: Column | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EntityPlan:
+class EntityPlan(Struct, frozen=True):
     entity: Entity
     table: TableFacts
     key: tuple[Column, ...]
@@ -322,8 +318,7 @@ class Lookup:
         object.__setattr__(self, "is_root", not self.columns)
 
 
-@dataclass(frozen=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """A table whose changes leave marks.
 
     `name`: schema.table or table, as the source has it. `columns`: written names that a mark's images hold.

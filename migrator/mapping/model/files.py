@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from migrator.runtime.values import asdict
 
 MANIFEST = "manifest.json"
 PARTS = "data/"
@@ -35,8 +38,7 @@ class Files(Protocol):
     def remove(self, names: Collection[str]) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class PartFile:
+class PartFile(Struct, frozen=True):
     """One object of an import. `md5`: of its bytes as they are stored; `json_bytes`: without gzip, by which AWS bills."""
 
     name: str
@@ -46,8 +48,7 @@ class PartFile:
     json_bytes: int
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """What an export holds. `run`: of the journal; `revision`: what the run was made by: mapping, columns, capture.
 
     `table`: the parameters of CreateTable, for people; an import takes the mapping's.
@@ -96,8 +97,7 @@ def manifest_digest(data: bytes) -> str:
 ImportStatus = Literal["IN_PROGRESS", "COMPLETED", "CANCELLING", "CANCELLED", "FAILED"]
 
 
-@dataclass(frozen=True, slots=True)
-class ImportState:
+class ImportState(Struct, frozen=True):
     """An import, as DynamoDB tells of it. `token`: what it was asked for with."""
 
     arn: str
@@ -114,8 +114,7 @@ class ImportState:
         return self.status not in ("IN_PROGRESS", "CANCELLING")
 
 
-@dataclass(frozen=True, slots=True)
-class ImportFault:
+class ImportFault(Struct, frozen=True):
     """An item that an import did not take: the file's name, the number of its line from 0, and why."""
 
     name: str
@@ -137,8 +136,7 @@ class TableImports(Protocol):
         """What the log of an import says, and why it could not be read ('')."""
 
 
-@dataclass(frozen=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """How an import ended. `replaced`: how many items the table has less than were imported: keys that changed hands while
     rows were exported; `remembered`: keys that were remembered for the relay."""
 

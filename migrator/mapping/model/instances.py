@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from msgspec import Struct
+
 from migrator.mapping.model.live import Writer
+from migrator.runtime.values import replace
 
 # ── Which services run: every process that writes beside SQL or reads, as the journal knows them ──
 
@@ -18,8 +21,7 @@ InstanceMode = Literal["outbox", "strict", ""]
 """'' of one that only reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """One process of a service.
 
     `version`: the service's own, as it names itself; `migrator`: that of this package. `revision`: of its mapping;
@@ -53,8 +55,7 @@ class Instance:
         return DUAL_WRITE in self.role
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceRegistry:
+class ServiceRegistry(Struct, frozen=True):
     """The instances of a job at one moment, the oldest first. `now_s`: the journal's time; `gone_s`: after so long
     without a heartbeat the process counts as gone."""
 
@@ -135,8 +136,7 @@ Standing = Literal["first", "newest", "new", "old"]
 """Of one's own revision: none is registered yet; it is the newest; no writer has used it yet; a newer one came since."""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedColumns:
+class MarkedColumns(Struct, frozen=True):
     """Of one table, the columns that marks hold, and those of which a change leaves one; None: of any."""
 
     held: tuple[str, ...]
@@ -196,16 +196,14 @@ class Revision:
         return newest.revision if newest.revision.is_same(whole()) else self
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """What a pattern's answer is made of by the newest revision, as a digest, and since when, by the journal's clock."""
 
     digest: str
     since: float
 
 
-@dataclass(frozen=True, slots=True)
-class Newest:
+class Newest(Struct, frozen=True):
     """The revision that the job's writers work by. `since`: in seconds of the journal's clock, 0 of the first one.
 
     `runs_before`: the highest number of a run that was there when it became that; what such runs did is of no use where
@@ -235,8 +233,7 @@ class Revisions(Protocol):
 _BEATS_A_SILENCE = 6
 
 
-@dataclass(frozen=True)
-class Lifetimes:
+class Lifetimes(Struct, frozen=True):
     """`request_s`: what one request may last, from its signature to its effect. `silent_s`: a writer that has not
     renewed its heartbeat for so long sends nothing more."""
 
@@ -279,8 +276,7 @@ UNITS: dict[ProcessKind, str] = {"backfill": "rows", "relay": "marks"}
 """What each kind of process counts its work in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Throttle:
+class Throttle(Struct, frozen=True):
     """What a person asks of all backfills and relays of a job. `max_write_units`: a second, of each process by itself; None:
     as the job or the command line says. `who`, `since`: who asked last, and when, by the journal's clock."""
 
@@ -295,8 +291,7 @@ AS_SET = Throttle()
 """Nobody has asked for anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(Struct, frozen=True):
     """How far a process is. `done`, `left`: as in ProcessState. `signs`: grows with whatever came to an end, done or not;
     `trouble`: what is tried again. `items`, `write_units`: written since it began; `lag_s`: of the oldest waiting mark."""
 
@@ -309,8 +304,7 @@ class Advance:
     lag_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class WorkMinute:
+class WorkMinute(Struct, frozen=True):
     """What a process had written since it began, at its last heartbeat of one minute, and the lag then. `begun_at`: the
     minute, in seconds since 1970 by the journal's clock."""
 
@@ -321,8 +315,7 @@ class WorkMinute:
     lag_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessState:
+class ProcessState(Struct, frozen=True):
     """One process of a command at its last heartbeat.
 
     `done`: rows or marks since it began; `left`: as many wait. `rate`: done a second lately; `fall`: by how much `left`
@@ -358,8 +351,7 @@ class ProcessState:
         return self.done / max(1.0, self.alive_at - self.since)
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """What last ended a process of a kind, or made it try again. `at`: the journal's clock."""
 
     kind: str
@@ -369,8 +361,7 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Operations:
+class Operations(Struct, frozen=True):
     """All of a job at one moment. `now_s`: the journal's time."""
 
     processes: Sequence[ProcessState]
@@ -379,8 +370,7 @@ class Operations:
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """What one process of a run takes of its budgets: one of so many `parts` of each, 0 for nothing yet; and so many
     connections to the source, 0 for as many as it likes."""
 
@@ -397,8 +387,7 @@ captured; items that change are written; those of entities that are gone are del
 that nothing asks any more are removed. '': all is done."""
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionChange:
+class RevisionChange(Struct, frozen=True):
     """`before` and `after`: revisions of the mapping. `goes_back`: to one that the job had left."""
 
     number: int

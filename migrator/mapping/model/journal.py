@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct
 
 from migrator.mapping.model.table import ItemKey, SourceKey
 
@@ -19,8 +20,7 @@ writes itself from then on: its scope names them."""
 RunState = Literal["running", "interrupted", "failed", "done"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunIdentity:
+class RunIdentity(Struct, frozen=True):
     """What makes two runs the same work: an unfinished run of an equal identity is resumed."""
 
     kind: RunKind
@@ -32,8 +32,7 @@ class RunIdentity:
     """Entities and limit as text; '' is everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     id: int
     identity: RunIdentity
     state: RunState
@@ -42,8 +41,7 @@ class Run:
     resumed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """Counts that add up: of a page, an entity, a run."""
 
     rows: int = 0
@@ -72,8 +70,7 @@ class Tally:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A range of keys of one entity: after < key <= upto."""
 
     entity: str
@@ -98,8 +95,7 @@ FindingKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A refused row or a difference. Names keys and attributes, never a value.
 
     `source_key` is the row (''), `item_key` the item's key as JSON text (''), `attribute` the attribute (''), `item_type`
@@ -117,13 +113,12 @@ class Finding:
     owner: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentState:
+class SegmentState(Struct, frozen=True):
     """A scan segment's checkpoint: where to go on (None: at the start), whether done, and what was counted so far."""
 
     start: ItemKey | None = None
     done: bool = False
-    tally: Mapping[str, Any] = field(default_factory=dict)
+    tally: Mapping[str, Any] = {}
 
 
 DIGESTS, TABLE = "(digests)", "(table)"
@@ -157,8 +152,7 @@ class Progress(Protocol):
 # ── Findings counted by the database, so that a million of them can be summed up without being read ──
 
 
-@dataclass(frozen=True, slots=True)
-class FindingGroup:
+class FindingGroup(Struct, frozen=True):
     """Findings of one kind, entity and attribute ('' where they are of a whole row)."""
 
     kind: str

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.table import EncodedItem, Item, ItemKey, SourceKey
 
@@ -62,8 +64,7 @@ SLOT_MEND = "run `migrator capture install`, which makes a new slot, then `migra
 """Of a log that misses changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlotLag:
+class SlotLag(Struct, frozen=True):
     """`bytes_behind`: of log that is not copied yet; `bytes_kept`: that the server keeps for the slot; `bytes_left`: before
     the slot is lost, None without a limit; `seconds`: since the moment up to which all is copied. `lost`: why changes may be
     missing, '' where none is."""
@@ -105,8 +106,7 @@ class MarksState:
     slot: SlotLag | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A row that a service's transaction changed: images as marks hold them, None is no row."""
 
     table: str
@@ -168,8 +168,7 @@ class TriedMarks(Marks, Protocol):
         """Raises: SourceError, SettingsError where this user may not do with marks what a relay does; none is changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptMark:
+class KeptMark(Struct, frozen=True):
     """A change as a journal keeps it until it is worked. `before`, `after`: images as text; None is no row. `changed_at`: by
     the clock of who tells of it, seconds since 1970. `ready_in_s`: how long it waits before it may be taken."""
 
@@ -269,16 +268,14 @@ class OwnStore(Protocol):
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(Struct, frozen=True):
     """Item keys that were intended for a root before, and the highest ticket that intended any (-1: none)."""
 
     ticket: int = -1
     keys: frozenset[ItemKey] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRequest:
+class KeyRequest(Struct, frozen=True):
     """A root that wants a key that another root's live item has."""
 
     key: ItemKey
@@ -341,8 +338,7 @@ WriterKind = Literal["fast", "conditional", "relay", "strict", "undo"]
 """`undo` deletes; no other writer may be at work beside it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """A process that writes items. `since`: when its oldest work that is under way began, `alive_at` its last heartbeat,
     both in seconds of the journal's clock; `fenced`: told to stop."""
 
@@ -381,8 +377,7 @@ class Writers(Protocol):
 # ── What a source knows of the writers of its tables, and how their rights are taken away ──
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityCounts:
+class ActivityCounts(Struct, frozen=True):
     """Changes of tables as the engine counts them; only a difference of two looks means anything.
 
     `tables`: by the names that were asked for; those that the engine says nothing of are missing. `whole`: of all tables
@@ -397,10 +392,10 @@ class ActivityCounts:
     whole: int | None
     source: str
     blind: str = ""
-    open: Mapping[str, str] | None = field(default_factory=dict)
+    open: Mapping[str, str] | None = {}
     unseen: str = ""
-    who: Mapping[str, str] = field(default_factory=dict)
-    may_write: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    who: Mapping[str, str] = {}
+    may_write: Mapping[str, Sequence[str]] = {}
 
 
 class Activity(Protocol):

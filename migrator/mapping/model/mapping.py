@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from migrator.mapping.model.table import TableDesign, Value
+from migrator.runtime.values import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     name: str
     args: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """A column (or, for filters of several values, columns) by path, with its format and filters.
 
     `every`: written with a `*`, it stands for many texts, each of them asked (access patterns only).
@@ -30,8 +31,7 @@ class Ref:
     every: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """Text with references in it; always gives text. `source` is the text as it was written."""
 
     parts: tuple[str | Ref, ...]
@@ -42,26 +42,22 @@ class Template:
         return tuple(part for part in self.parts if isinstance(part, Ref))
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
+class Const(Struct, frozen=True):
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class MapOf:
+class MapOf(Struct, frozen=True):
     entries: Dict[str, Expression]
 
 
-@dataclass(frozen=True, slots=True)
-class Each:
+class Each(Struct, frozen=True):
     """One map for every child of a collection."""
 
     collection: str
     attributes: Dict[str, Expression]
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """A value kept in S3, with a pointer in the item, when it takes more than `over` bytes."""
 
     value: Expression
@@ -74,8 +70,7 @@ SCHEMA_PATH = "@schema"
 """The path that means the schema a row was read from; it stands for a constant in each schema's entity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A path that must have a value, or one out of `allowed`; several of them must hold together."""
 
     path: str
@@ -85,8 +80,7 @@ class Condition:
 # ── The walk: code that looks for references, or changes some, need not know what can stand in what ──
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """A reference where it stands. `at`: the mapping's words that lead to it; `collection`: the list whose rows an `each`
     around it goes over; `in_text`: whether it is a part of a template."""
 
@@ -143,8 +137,7 @@ Order = Literal["exact", "any"]
 Operator = Literal["equal", "begins_with", "between", "ge", "gt", "le", "lt"]
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(Struct, frozen=True):
     """`many`: a list of values of the type."""
 
     name: str
@@ -153,14 +146,12 @@ class Param:
     many: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SortCondition:
+class SortCondition(Struct, frozen=True):
     operator: Operator
     values: tuple[Template, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FilterCondition:
+class FilterCondition(Struct, frozen=True):
     """A condition on an attribute that is no key; one of an unset parameter is left out."""
 
     attribute: str
@@ -168,8 +159,7 @@ class FilterCondition:
     values: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
+class Near(Struct, frozen=True):
     """Parameters of a place, attributes of an item's place (latitude first), and the distance in metres.
 
     `within_m` is a parameter's name or a number.
@@ -180,8 +170,7 @@ class Near:
     within_m: str | Decimal
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """Items of one type within an answer; `name` and `type` are '' where an answer is one plain list."""
 
     name: str
@@ -190,20 +179,18 @@ class Part:
     one: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CompareRules:
+class CompareRules(Struct, frozen=True):
     """What makes two values of an attribute the same although they differ.
 
     `tolerance`: how far two numbers may be apart. `normalise`: what is done to both values before, step by step.
     """
 
     ignore: frozenset[str] = frozenset()
-    tolerance: Dict[str, Decimal] = field(default_factory=dict)
-    normalise: Dict[str, tuple[Normaliser, ...]] = field(default_factory=dict)
+    tolerance: Dict[str, Decimal] = {}
+    normalise: Dict[str, tuple[Normaliser, ...]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentQuestion:
+class DocumentQuestion(Struct, frozen=True):
     """What an old table of DynamoDB is asked: `asked`, a pattern on the table as `design` shows it, gives documents.
 
     Rows are made of them as of an entity's: `entity` has the table, its joins, and `returns` as its attributes.
@@ -219,8 +206,7 @@ Statement: TypeAlias = "str | DocumentQuestion"
 """What the old side is asked: SQL, or a request where it is tables of DynamoDB's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """One access pattern: the request that answers it and, for each part, the statement that answered it until now.
 
     `key` holds a template for each partition attribute, `sort` a condition for each sort attribute that is asked, in
@@ -245,7 +231,7 @@ class Pattern:
     schema: str | None = None
     parts: tuple[Part, ...] = ()
     order: Order = "exact"
-    statements: Dict[str, Statement] = field(default_factory=dict)
+    statements: Dict[str, Statement] = {}
     compare: CompareRules = CompareRules()
     redact: tuple[str, ...] = ()
     p99_ms: float | None = None
@@ -264,8 +250,7 @@ CollectionKind = Literal["list", "climb"] | Aggregate
 Keep = Literal["all", "none"] | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Struct, frozen=True):
     """One parent row: by the foreign key on `columns` of `parent` ('' is the root), or by `table` and `on`.
 
     `on` maps columns of the parent alias to columns of `table`.
@@ -278,8 +263,7 @@ class Join:
     on: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Collection:
+class Collection(Struct, frozen=True):
     """Rows beside the root: children as a list, one number made of them, or (climb) the root and its ancestors.
 
     `by`: the child's columns that point to the root; of a climb, the row's columns that point to its parent, in
@@ -302,8 +286,7 @@ class Collection:
         return self.kind in ("list", "climb")
 
 
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
+class IndexEntry(Struct, frozen=True):
     """Templates of those key attributes of an index that are no key attributes of the table, in order."""
 
     index: str
@@ -311,8 +294,7 @@ class IndexEntry:
     when: tuple[Condition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Expiry:
+class Expiry(Struct, frozen=True):
     """When an item expires: a path to a timestamp, plus days.
 
     `per_s`: units of a whole number that are a second (1, or 1000). `zero`: what a whole number 0 means; '' where the
@@ -325,36 +307,32 @@ class Expiry:
     zero: Literal["never", "expired", ""] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemDesign:
+class ItemDesign(Struct, frozen=True):
     type: str
     key: tuple[Template, ...]
     entries: tuple[IndexEntry, ...] = ()
     when: tuple[Condition, ...] = ()
     keep: Keep = "none"
     keep_except: tuple[str, ...] = ()
-    attributes: Dict[str, Expression] = field(default_factory=dict)
+    attributes: Dict[str, Expression] = {}
     expiry: Expiry | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """A column of the root row that counts its changes for the application, and the attribute that items keep it under."""
 
     attribute: str
     column: str
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
+class Computed(Struct, frozen=True):
     """A column made by SQL of the source. `type`: as a mapping writes it, such as number(2); None: as it comes."""
 
     sql: str
     type: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(Struct, frozen=True):
     """`name` is the mapping's, with @schema behind it where the mapping reads several; `transform`: module:function.
 
     `changes`: (table, its columns that name the root row) of tables whose changes change the entity, though it reads
@@ -368,8 +346,8 @@ class Entity:
     where: tuple[Condition, ...] = ()
     joins: tuple[Join, ...] = ()
     collections: tuple[Collection, ...] = ()
-    attributes: Dict[str, Expression] = field(default_factory=dict)
-    computed: Dict[str, Computed] = field(default_factory=dict)
+    attributes: Dict[str, Expression] = {}
+    computed: Dict[str, Computed] = {}
     transform: str | None = None
     schema: str | None = None
     changes: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -385,8 +363,7 @@ class Entity:
         return frozenset(collection.alias for collection in self.collections if collection.is_list)
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentTable:
+class DocumentTable(Struct, frozen=True):
     """An old table of DynamoDB's, as the mapping declares it: its key attributes, and each column's type (documents.py).
 
     A column is an attribute, or a place in a map with dots before each name: `address.city`.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Aggregate
@@ -19,8 +21,7 @@ NULLS_MOVED = "NULLS FIRST or NULLS LAST is not where the source puts NULL by de
 Bound = Literal["=", "in", "<", "<=", ">", ">=", "is null", "is not null"]
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """One statement as it was recorded. `calls`: in all, or a second where a rate is given; `times`: how often it stands
     there in other constants or spacing. `name`: what the file calls it, '' for none. `per_s`: calls a second, None where
     that is not known.
@@ -38,8 +39,7 @@ class Statement:
     p99_ms: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """`params`: names of the parameters that it is compared with; of a constant `value` and none."""
 
     path: Path
@@ -49,8 +49,7 @@ class Condition:
     lowered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """A parent of the row, or of a parent: `on` are (column of the child, column of the parent) by written names."""
 
     alias: str
@@ -59,8 +58,7 @@ class Joined:
     on: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+class Total(Struct, frozen=True):
     """A number made of the children of a row: by which column they point to it."""
 
     alias: str
@@ -105,8 +103,7 @@ TableColumn = tuple[str, str]
 """(table, column), by written names."""
 
 
-@dataclass(frozen=True, slots=True)
-class OrderTerm:
+class OrderTerm(Struct, frozen=True):
     """One term of an ORDER BY. `columns`: those in it; `is_column`: whether it is one column, but for `filters`, functions
     that the mapping has as filters."""
 
@@ -117,8 +114,7 @@ class OrderTerm:
     descends: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Clauses:
+class Clauses(Struct, frozen=True):
     """What the clauses of a statement of any shape name: columns that decide which rows it gives.
 
     `equal`: columns with one value in all rows; `groups`: a HAVING that names no column; `limit`: a number, :name or ''.
@@ -132,8 +128,7 @@ class Clauses:
     limit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Unserved:
+class Unserved(Struct, frozen=True):
     """A statement that no access pattern answers: `reason` is one of REASONS, `what` says more of this one."""
 
     statement: Statement
@@ -281,34 +276,31 @@ def column_at(facts: SchemaFacts, question: Question, path: Path) -> Column | No
     return facts.tables[tables[path[0]]].column(path[1])
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """The least and the largest whole number of a column, decimals cut away; None of no rows."""
 
     least: int | None
     most: int | None
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """What was measured of a source. `rows`: by table; `spans`: by table and column; `totals`: the largest by table, column
     and the columns that group; `fan_out`: the most rows of one parent, by table and columns; `exact`: tables that were
     counted, the others were estimated; `filled`: columns that may be NULL, and are in no row of these tables."""
 
-    rows: Dict[str, int] = field(default_factory=dict)
-    spans: Dict[tuple[str, str], Span] = field(default_factory=dict)
-    totals: Dict[tuple[str, str, tuple[str, ...]], Span] = field(default_factory=dict)
-    fan_out: Dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
+    rows: Dict[str, int] = {}
+    spans: Dict[tuple[str, str], Span] = {}
+    totals: Dict[tuple[str, str, tuple[str, ...]], Span] = {}
+    fan_out: Dict[tuple[str, tuple[str, ...]], int] = {}
     exact: frozenset[str] = frozenset()
     filled: frozenset[TableColumn] = frozenset()
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What is to be measured for a design: `spans`: columns by table; `totals`: (table, column, grouping columns);
     `fan_out`: (table, columns); `filled`: columns by table of which it matters whether any row has NULL."""
 
     spans: Dict[str, tuple[str, ...]]
     totals: tuple[tuple[str, str, tuple[str, ...]], ...]
     fan_out: tuple[tuple[str, tuple[str, ...]], ...]
-    filled: Dict[str, tuple[str, ...]] = field(default_factory=dict)
+    filled: Dict[str, tuple[str, ...]] = {}

@@ -6,8 +6,9 @@ All values are texts that may be shown: redacted, or masked, where they must be.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 from migrator.mapping.model.capacity import Costs
 from migrator.mapping.model.evidence import Side
@@ -21,8 +22,7 @@ Found = Literal[
 """What found a difference: a run that looked at rows and items, reads of a service, or a replay."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """`reasons`: one sentence each. `command`: what to run next, `purpose`: what for."""
 
     standing: Standing
@@ -35,8 +35,7 @@ class Verdict:
 # ── differences ──
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """One attribute on both sides; None where the side has no row, no item or no such attribute."""
 
     attribute: str
@@ -45,21 +44,19 @@ class Cell:
     differs: bool
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One difference. `at`: seconds since 1970, 0 where it was not noted. `cells` is empty where no values are known."""
 
     group: str
     at: float = 0.0
-    asked: Mapping[str, str] = field(default_factory=dict)
+    asked: Mapping[str, str] = {}
     row_key: str = ""
     item_key: str = ""
     cells: Sequence[Cell] = ()
     why: str = ""
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Struct, frozen=True):
     """Differences of one kind. `where`: a pattern or an entity; `cause`: '' where it is not known; `advice`: what helps.
 
     `count`: of all, of which `differences` are some; of a pattern they are differences in answers, and `rows` says of how
@@ -98,8 +95,7 @@ class Group:
         return self.kind in ("count", "sum")
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """Rows that became no items, by entity and reason."""
 
     entity: str
@@ -111,8 +107,7 @@ class Refused:
 # ── patterns ──
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """Latencies of one side: (percentile, ms) in rising order."""
 
     answers: int
@@ -124,8 +119,7 @@ class Curve:
         return dict(self.points)[percentile]
 
 
-@dataclass(frozen=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """Comparisons of one kind of question: which optional parameters were set, how often, when last, and by which runs."""
 
     parameters: Sequence[str]
@@ -134,8 +128,7 @@ class Coverage:
     origins: Sequence[Found]
 
 
-@dataclass(frozen=True)
-class PatternReport:
+class PatternReport(Struct, frozen=True):
     """One access pattern. `phase` in words; `compared` and its parts, `errors` by side, and `dropped` shadows count the time
     since the pattern's last move that the report looks at, of this revision of the mapping; `before_move`: comparisons from
     before it, `outdated`: those of other revisions, both left out. `answered`, `errors`: by side, of callers and of shadows.
@@ -156,11 +149,11 @@ class PatternReport:
     compared_after: int = 0
     before_move: int = 0
     outdated: int = 0
-    answered: Mapping[Side, int] = field(default_factory=dict)
-    errors: Mapping[Side, int] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    answered: Mapping[Side, int] = {}
+    errors: Mapping[Side, int] = {}
+    dropped: Mapping[str, int] = {}
     coverage: Sequence[Coverage] = ()
-    latency: Mapping[Side, Curve] = field(default_factory=dict)
+    latency: Mapping[Side, Curve] = {}
     budget_ms: float | None = None
 
     @property
@@ -185,8 +178,7 @@ class PatternReport:
         return min((line.age_s for line in self.coverage), default=None)
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Struct, frozen=True):
     """What was compared from `begun_at` (seconds since 1970) on, for the width of the timeline's spans."""
 
     begun_at: int
@@ -200,14 +192,12 @@ class Span:
         return self.same + self.transient + self.different + self.errors
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     width_s: int
     spans: Sequence[Span]
 
 
-@dataclass(frozen=True)
-class WorkSpan:
+class WorkSpan(Struct, frozen=True):
     """What backfills and relays wrote from `begun_at` on, and the longest lag that was seen in this time."""
 
     begun_at: int
@@ -216,14 +206,12 @@ class WorkSpan:
     lag_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class WorkSeries:
+class WorkSeries(Struct, frozen=True):
     width_s: int
     spans: Sequence[WorkSpan]
 
 
-@dataclass(frozen=True)
-class PhaseMove:
+class PhaseMove(Struct, frozen=True):
     """One line of the audit."""
 
     at: float
@@ -238,8 +226,7 @@ class PhaseMove:
 # ── the table ──
 
 
-@dataclass(frozen=True)
-class Facet:
+class Facet(Struct, frozen=True):
     """One item type of an entity: what its key attributes are made of, and which other attributes it has."""
 
     entity: str
@@ -248,8 +235,7 @@ class Facet:
     attributes: Sequence[str]
 
 
-@dataclass(frozen=True)
-class SampleItem:
+class SampleItem(Struct, frozen=True):
     """`key`: of the view that it is shown in; `attributes`: the others, with redacted ones as marks."""
 
     type: str
@@ -257,8 +243,7 @@ class SampleItem:
     attributes: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class ItemCollection:
+class ItemCollection(Struct, frozen=True):
     """Items with one partition key. `more`: how many others of it the rows that were read make."""
 
     partition: str
@@ -266,8 +251,7 @@ class ItemCollection:
     more: int = 0
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """The table (`name` '') or an index of it. `more`: how many other collections the rows that were read make."""
 
     name: str
@@ -287,8 +271,7 @@ class View:
 # ── work ──
 
 
-@dataclass(frozen=True)
-class RunReport:
+class RunReport(Struct, frozen=True):
     """The last run of a kind. `current`: whether it was made by the mapping as it is now (None: unknown)."""
 
     kind: str
@@ -304,8 +287,7 @@ class RunReport:
     current: bool | None
 
 
-@dataclass(frozen=True)
-class InstanceReport:
+class InstanceReport(Struct, frozen=True):
     """An instance of a service. `fits`: whether its mapping is the job's; `silent`: it said no goodbye."""
 
     service: str
@@ -317,8 +299,7 @@ class InstanceReport:
     silent: bool
 
 
-@dataclass(frozen=True)
-class LagReport:
+class LagReport(Struct, frozen=True):
     """`waiting` None: capture is not installed, or `reason` says why it is unknown. `open_findings`: of relays, by kind."""
 
     waiting: int | None = None
@@ -326,11 +307,10 @@ class LagReport:
     failed: int = 0
     writers: Sequence[str] = ()
     reason: str = ""
-    open_findings: Mapping[str, int] = field(default_factory=dict)
+    open_findings: Mapping[str, int] = {}
 
 
-@dataclass(frozen=True)
-class ReportModel:
+class ReportModel(Struct, frozen=True):
     """`made_at`: seconds since 1970 by the journal's clock; `since_s`: how far back comparisons are counted. `notes`: what
     could not be shown, and why."""
 
@@ -390,8 +370,7 @@ LookState = Literal[
 FINE: frozenset[LookState] = frozenset({"same", "expired", "tombstone", "control", "direct"})
 
 
-@dataclass(frozen=True)
-class LookedItem:
+class LookedItem(Struct, frozen=True):
     """One base key. `key`, `row` (of `entity`) and the values of `cells` as texts that may be shown; `row` '' where no row
     is known. `at`: the key of the collection's index. `reason`: verify's words, '' where cells say it."""
 
@@ -405,8 +384,7 @@ class LookedItem:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(Struct, frozen=True):
     """An item of a type; `key` as it may be shown, `base_key` as it is."""
 
     type: str
@@ -416,8 +394,7 @@ class Example:
     is_stored: bool
 
 
-@dataclass(frozen=True)
-class LookReport:
+class LookReport(Struct, frozen=True):
     """An item collection of the table (`index` '') or an index, as it may be shown. `refused`: rows that may belong to it
     and make no item. `is_cut`: more items are stored behind these. `notes`: what was not looked at, and why."""
 

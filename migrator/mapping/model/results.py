@@ -9,6 +9,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from migrator.mapping.model.evidence import Diff, DiffKey, Side
 from migrator.mapping.model.journal import Finding, Run, Tally
 from migrator.mapping.model.live import KeyRequest, Root
@@ -18,8 +20,7 @@ from migrator.mapping.model.table import Item, ItemKey
 # ── What DynamoDB is asked for an access pattern ──
 
 
-@dataclass(frozen=True)
-class Nearby:
+class Nearby(Struct, frozen=True):
     """A circle around a place in degrees, and the attributes that say where an item is; latitude first."""
 
     origin: tuple[float, float]
@@ -27,8 +28,7 @@ class Nearby:
     within_m: float
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """What DynamoDB is asked, as plain data; `sent` may be empty where nothing can answer.
 
     `sent`: parameters of as many Query, GetItem or BatchGetItem calls, with plain Python values; the table's name is the
@@ -54,8 +54,7 @@ class Request:
 Rows = list[tuple[Any, ...]]
 
 
-@dataclass(frozen=True)
-class BackfillResult:
+class BackfillResult(Struct, frozen=True):
     """What is in the journal at the end: per entity and in all, resumed parts included. `findings`: by kind."""
 
     run: Run
@@ -65,8 +64,7 @@ class BackfillResult:
     took_s: float
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """A database's plan for one SELECT of a page: its lines, and the tables that it reads as a whole for it."""
 
     what: str
@@ -74,16 +72,14 @@ class Explained:
     whole_tables: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class NotCompared:
+class NotCompared(Struct, frozen=True):
     """An item type, or an attribute of it, whose total SQL was not asked for, and why."""
 
     what: str
     why: str
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """A part of the rows: a `share` of each entity's, or a number of `rows` in all; the `seed` chooses which."""
 
     seed: int
@@ -99,8 +95,7 @@ class Sample:
         return f"{self.rows} rows" if self.share is None else f"{float(self.share * 100):g}%"
 
 
-@dataclass(frozen=True)
-class StoredRead:
+class StoredRead(Struct, frozen=True):
     """How a verify reads what is stored. `why`: the reason where that is not one scan; else ''."""
 
     way: Literal["one scan", "keys"]
@@ -112,8 +107,7 @@ class StoredRead:
         return f"stored items: each by its key; {self.why}"
 
 
-@dataclass(frozen=True)
-class VerifyResult:
+class VerifyResult(Struct, frozen=True):
     """`scanned` items of the table; `findings` by kind; what could not be compared by plain SQL, and why. `not_proven`:
     tables of which this user may not see every row, and why.
 
@@ -130,15 +124,14 @@ class VerifyResult:
     stored: StoredRead
     sample: Sample | None = None
     not_proven: Sequence[NotCompared] = ()
-    confirmed: Mapping[Root, set[ItemKey]] = field(default_factory=dict)
+    confirmed: Mapping[Root, set[ItemKey]] = {}
     """Live sources only: roots that still differ when compared again, with the item keys in question."""
 
 
 CheckState = Literal["ok", "warning", "failed"]
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One thing that a run needs: what was found, and what mends it ('' where nothing has to be mended)."""
 
     name: str
@@ -185,8 +178,7 @@ class RowTraces:
         return {"marks": len(self.hopeless), **self.kept, "tombstones": len(self.tombstones)}
 
 
-@dataclass(frozen=True)
-class Forgotten:
+class Forgotten(Struct, frozen=True):
     """What was taken away, by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
 
     `is_late`: a writer still writes what it read before the row was gone, or it has come back: what it must find stays.
@@ -202,8 +194,7 @@ class Forgotten:
         return not (self.young or self.is_late)
 
 
-@dataclass(frozen=True)
-class PartAnswer:
+class PartAnswer(Struct, frozen=True):
     """One part of an answer from both sides, as plain values in the order of `part.attributes`.
 
     `several`: more than one came where the part says `one: true`; that is a difference too. `compared`: the attributes
@@ -219,16 +210,14 @@ class PartAnswer:
     compared: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Took:
+class Took(Struct, frozen=True):
     """What one side took: requests or statements, and milliseconds."""
 
     round_trips: int
     ms: float
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A pattern's answer from both sides, with what it took.
 
     `read_units`: by the sizes of items; `reported_units`: what the endpoint says, 0 where it says nothing. `dropped`: items
@@ -283,8 +272,7 @@ class Worked:
     changes: list[tuple[str, float]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Hidden:
+class Hidden(Struct, frozen=True):
     """What is not to be shown of one pattern: `attributes` of its answers, and `params`."""
 
     attributes: frozenset[str] = frozenset()
@@ -294,8 +282,7 @@ class Hidden:
 # ── What a replay came to: made by its stage, shown by report ──
 
 
-@dataclass(frozen=True)
-class Latency:
+class Latency(Struct, frozen=True):
     """What the answers of one side took."""
 
     answers: int
@@ -305,8 +292,7 @@ class Latency:
     max_ms: float
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(Struct, frozen=True):
     """One difference with the parameters that show it. `compared`: the attributes that the rows of `diff` are made of.
 
     `diff` is None of an error, `why` its message then.
@@ -348,8 +334,7 @@ class PatternReplay:
     missing_why: str = ""
 
 
-@dataclass(frozen=True)
-class ReplayResult:
+class ReplayResult(Struct, frozen=True):
     """What a replay came to. `control`: SQL was compared with SQL, and the first time stands for the table. `lag_s`: how old
     the oldest change was that had not reached the table when differences were counted; 0 where there were none."""
 
@@ -376,15 +361,14 @@ class ReplayResult:
         ]
 
 
-@dataclass(frozen=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """What a proposed mapping came to when it was tried on a part of its rows. `replays`: by pattern; `apart`: why a pattern
     was not asked, by its name; `refused`: rows that make no items, by entity. `missing`: why nothing was tried, '' where it
     was."""
 
-    replays: Mapping[str, PatternReplay] = field(default_factory=dict)
-    apart: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, int] = field(default_factory=dict)
+    replays: Mapping[str, PatternReplay] = {}
+    apart: Mapping[str, str] = {}
+    refused: Mapping[str, int] = {}
     missing: str = ""
 
     @property

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from migrator.mapping.model.facts import TableFacts
 from migrator.mapping.model.table import ItemKey, SourceKey
 
@@ -28,8 +30,7 @@ class RowChange:
     values: Row | None = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedChange:
+class RefusedChange(Struct, frozen=True):
     """A change that the source does not take as it is now. It holds no value of a row but in `change`."""
 
     change: RowChange
@@ -63,8 +64,7 @@ item of it fits no row. `claims`: its items say different things, or one is miss
 each reading, or changed while it waited."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingRow:
+class WaitingRow(Struct, frozen=True):
     """A row that is looked at again. `due_at`: a time of the journal's: for `gone`, the one that all shards have to have
     passed. `looks`: how often that was so, and no item held it. `tries`: how often it waited for the same reason; `why`: in
     words, without values."""
@@ -134,8 +134,7 @@ MOST = 1_000_000
 """Rows that may differ before the rest is not looked at: nothing is like what the items say then."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowDifference:
+class RowDifference(Struct, frozen=True):
     """`table`: '' for an item of which nothing tells whose it is; `key` is the item's then. `why` holds no value."""
 
     kind: RowDifferenceKind
@@ -144,23 +143,21 @@ class RowDifference:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class Unkept:
+class Unkept(Struct, frozen=True):
     """Attributes of items that no row keeps, each with how many items have it, by (item type, attribute).
 
     `extra`: those that rows do not make, so that no column has them; `forms`: those with another type or value than the same
     row gives them, such as a set in place of a list.
     """
 
-    extra: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    forms: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    extra: Mapping[tuple[str, str], int] = {}
+    forms: Mapping[tuple[str, str], int] = {}
 
     def __bool__(self) -> bool:
         return bool(self.extra or self.forms)
 
 
-@dataclass(frozen=True)
-class RowsVerified:
+class RowsVerified(Struct, frozen=True):
     """`counts`: by table and kind. `differences`: the first of them. `is_cut`: so many differ that the rest was not looked
     at. `unkept`: what is lost when items are made of these rows again."""
 

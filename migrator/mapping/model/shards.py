@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from msgspec import Struct
+
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.table import Item
 
@@ -35,16 +37,14 @@ MEND_OF_SOURCE = (
 # ── the stream ──
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """`parent`: '' for none. One that the stream does not name any more was closed longer ago than it keeps records."""
 
     id: str
     parent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamState:
+class StreamState(Struct, frozen=True):
     """The stream of a table as it is now. `arn`: '' where there never was one; a table that was created anew, or whose
     stream was switched off and on, has another. `view`: which images its records hold."""
 
@@ -72,16 +72,14 @@ class StreamRecord:
     new_wired: WiredItem | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordPage:
+class RecordPage(Struct, frozen=True):
     """Records of one shard in their order. `next_iterator`: None where the shard was closed and this was its last page."""
 
     records: list[StreamRecord]
     next_iterator: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """`sequence`: of the record at which, or after which, a reader begins; '' for the other two."""
 
     kind: Literal["TRIM_HORIZON", "LATEST", "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"]
@@ -115,8 +113,7 @@ class StreamSource(Protocol):
 # ── how far it is worked ──
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """How far a shard is worked. `sequence`: of the last record of those that all are; '' for none yet. `passed_at`:
     whatever was created before it is worked, by the journal's clock. `owner`: the reader that has it until `leased_until`;
     '' for none.
@@ -131,8 +128,7 @@ class Checkpoint:
     leased_until: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(Struct, frozen=True):
     """Those of a stream's shards, and the time by the journal's clock at which they were read."""
 
     now: float

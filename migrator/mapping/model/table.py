@@ -14,6 +14,8 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
+from msgspec import Struct
+
 # ── Items, row trees, and the DynamoDB table that a mapping describes, as plain frozen values ──
 
 Value: TypeAlias = "str | int | Decimal | bool | bytes | None | list[Value] | dict[str, Value]"
@@ -81,14 +83,12 @@ KeyType = Literal["text", "number", "binary"]
 Projection = Literal["all", "keys"]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyAttribute:
+class KeyAttribute(Struct, frozen=True):
     name: str
     type: KeyType = "text"
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(Struct, frozen=True):
     name: str
     partition: tuple[KeyAttribute, ...]
     sort: tuple[KeyAttribute, ...] = ()

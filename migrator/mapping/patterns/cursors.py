@@ -8,9 +8,10 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.table import Item, Value
@@ -22,8 +23,7 @@ Start = Item | None
 """Where one partition goes on: the key attributes of the last item that was given; None before the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(Struct, frozen=True):
     """The state of a read page by page. `given`: items or rows on the pages before.
 
     `asked`: a digest of the parameters; `begun_at`: seconds since 1970, of the first page. `starts`: the table's

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from migrator.mapping.model.facts import EntityPlan, Kind, attributes_of, kind_of
 from migrator.mapping.model.mapping import Expression, ItemDesign, Part, Ref
+from migrator.runtime.values import replace
 
 Behind = tuple[Kind, Ref] | None
 """The column behind an attribute, with its filters; None for an attribute of several columns."""

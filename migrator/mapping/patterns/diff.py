@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Context, Decimal
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeGuard
+
+from msgspec import Struct
 
 from migrator.mapping.model.evidence import Diff, DiffClass, Row
 from migrator.mapping.model.facts import EntityPlan
@@ -24,8 +25,7 @@ from migrator.mapping.patterns.designs import Designs, Written
 Step = Callable[[Any], Any]
 
 
-@dataclass(frozen=True)
-class Normalised:
+class Normalised(Struct, frozen=True):
     """Rows and items as they are compared, in the order of `attributes`: those that are not ignored."""
 
     attributes: tuple[str, ...]
@@ -154,8 +154,7 @@ _NORMALISERS: dict[Normaliser, Step] = {
 # ── Differences between the item that a row makes and the item that is stored ──
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One attribute that differs; never its value.
 
     missing: expected, not stored. unexpected: stored, not expected. type: stored as another type.
@@ -258,8 +257,7 @@ def _rest(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
+class _Named(Struct, frozen=True):
     """`places`: of the attributes that name a row; None where they are not known."""
 
     places: tuple[int, ...] | None
@@ -344,8 +342,7 @@ def _of_one_name(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class _Same:
+class _Same(Struct, frozen=True):
     """Which values of a row and an item are the same. `allowed`: by place how far apart numbers may be; None: not at all."""
 
     allowed: Sequence[Decimal | None]

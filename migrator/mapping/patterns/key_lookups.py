@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from itertools import islice
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from migrator.mapping.model.facts import Column, EntityPlan, Lookup, attributes_of
 from migrator.mapping.model.mapping import ItemDesign, Ref, Template
@@ -23,8 +24,7 @@ _LOOSE_KINDS = frozenset({"integer", "text"})
 """The same where the source keeps a value in other forms than the column's type has."""
 
 
-@dataclass(frozen=True)
-class AskedKey:
+class AskedKey(Struct, frozen=True):
     """The key of an item collection: of the table (an index without a name) or of one of its indexes.
 
     `sort`: what the first part of the sort key begins with, or is where it is no text; '' asks for all.
@@ -51,8 +51,7 @@ class AskedKey:
         return value == self.sort
 
 
-@dataclass(frozen=True)
-class RowLookup:
+class RowLookup(Struct, frozen=True):
     """Rows of an entity that may make an item under a key. `lookup` None: any of them may."""
 
     lookup: Lookup | None = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from typing import Literal
+
+from msgspec import Struct
 
 from migrator.mapping.items.filters import FILTERS, unit_of
 from migrator.mapping.model.facts import EntityPlan, attributes_of
@@ -25,6 +26,7 @@ from migrator.mapping.model.mapping import (
     paths_in,
 )
 from migrator.mapping.model.table import Index
+from migrator.runtime.values import replace
 
 # ── The keys that items have in the table or in an index, as far as the mapping tells ──
 
@@ -32,8 +34,7 @@ Form = Template | None
 """The template of a key attribute; None for a plain attribute, which matches any template."""
 
 
-@dataclass(frozen=True)
-class StoredKey:
+class StoredKey(Struct, frozen=True):
     """A form for each attribute of an item's key."""
 
     partition: tuple[Form, ...]
@@ -229,8 +230,7 @@ Role = Literal["equal", "low", "high", "bucket"]
 """How a parameter is compared: for equality, as a bound, or by the time bucket that it falls into."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParamSource:
+class ParamSource(Struct, frozen=True):
     """The value of a row that gives the parameter. `place`: the index in `ref.paths`, where it has several.
 
     `unit`: the length of a bucket.
@@ -246,12 +246,11 @@ class ParamSource:
         return self.ref.paths[self.place]
 
 
-@dataclass(frozen=True)
-class EntityParamSources:
+class EntityParamSources(Struct, frozen=True):
     """An entity whose rows give parameters of the pattern. `of`: the sources by parameter name."""
 
     plan: EntityPlan
-    of: dict[str, ParamSource] = field(default_factory=dict)
+    of: dict[str, ParamSource] = {}
 
 
 def origins_of(mapping: Mapping, pattern: Pattern, plans: Sequence[EntityPlan]) -> list[EntityParamSources]:

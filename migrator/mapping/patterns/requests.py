@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.items.filters import UNITS, FilterContext, cut_of, is_whole, texts_of
 from migrator.mapping.items.geo import precision_for, reach_m
@@ -37,6 +38,7 @@ from migrator.mapping.model.table import (
     TableDesign,
 )
 from migrator.runtime.errors import RowError, SettingsError
+from migrator.runtime.values import replace
 
 # ── A pattern's templates and expressions, rendered with its parameters ──
 
@@ -280,8 +282,7 @@ def _key_templates(pattern: Pattern) -> list[Template]:
 # ── query ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class KeyTest:
+class KeyTest(Struct, frozen=True):
     """One condition on an attribute, of a key or another, with its values."""
 
     attribute: str
@@ -289,8 +290,7 @@ class KeyTest:
     values: Sequence[Any]
 
 
-@dataclass(frozen=True)
-class QueryParts:
+class QueryParts(Struct, frozen=True):
     """A Query with its parameters put in: tests of each partition, of the sort key and of filtered attributes."""
 
     partitions: list[list[KeyTest]]

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.runtime.errors import UnmarkedError
 from migrator.source.adapter.driver import Driver, Row, returned_rows
 from migrator.source.adapter.images import Images, Shown, State
@@ -19,8 +21,7 @@ from migrator.source.engines.catalogue import Place
 # ── A statement under way: its keys, the rows before it, and the rows that it changed ──
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """One row that a transaction changed: images as marks hold them; None is no row."""
 
     table: CapturedTable
@@ -119,8 +120,7 @@ def names_this_table(driver: Driver, images: Images, statement: StatementKeys) -
 # ── What a statement changed: the rows before it compared with the rows after it ──
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The outcome of a statement that just ran."""
 
     images: Images

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakSet
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection, Engine
 
 from migrator.mapping.model.capture import Installation
@@ -287,8 +288,7 @@ BeforeCommit = Callable[[Connection, Sequence[Change], float], None]
 _FITS = "migrator_fits"
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """`capture`: the installation that the service's database must have, for these tables. `check`: raises when the
     service must stop changing rows. `before_commit`: of strict mode. `writes`: whether items are written before or after
     commits, from images that are kept for it."""

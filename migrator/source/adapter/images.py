@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from migrator.mapping.model.facts import Column, columns_of
 from migrator.runtime.errors import UnmarkedError
 from migrator.source.adapter.driver import Driver, Row, Sql, key_of
@@ -119,8 +121,7 @@ State: TypeAlias = dict[Key, Shown]
 """Rows of one table by the values of their primary key."""
 
 
-@dataclass(frozen=True)
-class Images:
+class Images(Struct, frozen=True):
     """Reads rows under lock, so that they do not change before the transaction ends."""
 
     tables: CapturedTables

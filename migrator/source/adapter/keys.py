@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from migrator.runtime.errors import UnmarkedError
 from migrator.source.adapter.driver import Row, key_of
@@ -18,8 +19,7 @@ Key: TypeAlias = Row
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class StatementKeys:
+class StatementKeys(Struct, frozen=True):
     """One statement with its parameters; several sets of them, where it runs several times."""
 
     write: Write

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from migrator.runtime.errors import MissingNameError, UnmarkedError
+from migrator.runtime.values import replace
 from migrator.source.adapter import images as adapter_images
 from migrator.source.adapter.changes import Changed, Outcome, Pending, home_of, made_keys
 from migrator.source.adapter.driver import Driver, Sql
@@ -144,8 +146,7 @@ def _by_key(write: Write, table: CapturedTable, driver: Driver) -> Write:
     )
 
 
-@dataclass(frozen=True)
-class Marking:
+class Marking(Struct, frozen=True):
     tables: CapturedTables
     images: Images
     unknown: UnknownRows = "refuse"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection, Engine
 
 Action: TypeAlias = Literal["insert", "update", "delete"]
@@ -18,8 +18,7 @@ _WRITTEN = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(Struct, frozen=True):
     """One row that a service changed, or a statement of which it changed rows.
 
     `values`: of a statement its parameters, by the names that it gives them; of a change by hand the row's columns after it,
@@ -28,7 +27,7 @@ class Write:
 
     table: str
     action: Action
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = {}
 
 
 class Recording:

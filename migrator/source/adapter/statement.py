@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import sqlglot
+from msgspec import Struct
 from sqlglot import Token, TokenType
 
 from migrator.runtime.errors import UnmarkedError
@@ -25,8 +25,7 @@ _END_OF_WHERE = (TokenType.RETURNING, TokenType.ORDER_BY, TokenType.LIMIT, Token
 _FORMATTED = re.compile(r"%\((?P<name>[^)]*)\)[sbt]|%[sbt]|%%")
 
 
-@dataclass(frozen=True, slots=True)
-class StatementStyle:
+class StatementStyle(Struct, frozen=True):
     """How a service's statements are written. `formats`: placeholders begin with %, in quotes as well."""
 
     dialect: str
@@ -43,16 +42,14 @@ class StatementStyle:
         return self.engine.sql.reader if self.ansi_quotes else self.engine.statements.reader
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
+class Fragment(Struct, frozen=True):
     """A piece of SQL: `texts` with a parameter (from `places`) between each two of them."""
 
     texts: tuple[str, ...]
     places: tuple[int | str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
+class Numbered(Struct, frozen=True):
     """A statement with names instead of its placeholders; `places`: the parameter that each stands for."""
 
     text: str
@@ -131,8 +128,7 @@ def escaped(text: str, paramstyle: str) -> str:
 Action = Literal["insert", "update", "delete"]
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """A value given in a statement: a parameter by its place or its name, or (`place` None) a literal.
 
     `many`: the parameter is a list of values, as in `= ANY(%s)`.
@@ -163,8 +159,7 @@ def parameter(parameters: Sequence[Any] | Mapping[str, Any], place: int | str) -
         raise UnmarkedError(f"{what}; give one for each of them") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """One INSERT, UPDATE or DELETE of one table, with names as the database resolves them.
 
     `rows`: of an insert, by `columns`; None is a value that only the database knows. `replaces`: an upsert that deletes
@@ -182,17 +177,16 @@ class Write:
     rows: tuple[tuple[Given | None, ...], ...] = ()
     is_upsert: bool = False
     replaces: bool = False
-    assigned: Mapping[str, Given | None] = field(default_factory=dict)
+    assigned: Mapping[str, Given | None] = {}
     kept: frozenset[str] = frozenset()
-    wanted: Mapping[str, tuple[Given, ...]] = field(default_factory=dict)
+    wanted: Mapping[str, tuple[Given, ...]] = {}
     where: Fragment | None = None
     alias: str = ""
     opaque: str = ""
     returned: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(Struct, frozen=True):
     """A statement that may write, but not knowably what. `tables`: names that it mentions (empty: any)."""
 
     reason: str

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, columns_of
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.source.adapter.statement import words_of
 from migrator.source.engines.catalogue import Below, Links, Pairs, Place
 from migrator.source.engines.connect import engine_at
@@ -47,8 +49,7 @@ _REPLACES = re.compile(r"(?i)\bON\s+CONFLICT\s+REPLACE\b")
 _KEEPS_PARTS = re.compile(r"(?i)\bON\s+CONFLICT\s+FAIL\b")
 
 
-@dataclass(frozen=True)
-class CapturedTable:
+class CapturedTable(Struct, frozen=True):
     """`key`, `unique`: real names of the columns of the primary key and of other unique keys; `columns`: of all columns;
     `types`: declared types by these names; `replaces`: whether a new row on SQLite may delete others by itself;
     `keeps_parts`: whether SQLite keeps what a statement did before it failed.
@@ -62,7 +63,7 @@ class CapturedTable:
     unique: tuple[tuple[str, ...], ...] = ()
     captured: Captured | None = None
     below: tuple[Below, ...] = ()
-    types: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = {}
     replaces: bool = False
     keeps_parts: bool = False
     hidden: frozenset[str] = frozenset()

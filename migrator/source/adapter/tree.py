@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from migrator.runtime.values import replace
 from migrator.source.adapter.statement import (
     NAME,
     Fragment,

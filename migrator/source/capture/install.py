@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.changes import captured_name, captured_tables
@@ -16,6 +16,7 @@ from migrator.mapping.model.capture import CaptureState, Installation, MarkedBy,
 from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
 from migrator.mapping.model.live import ActivityCounts
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.source.capture.marks import FIRST_EPOCH, counter
 from migrator.source.engines.connect import engine_at
 from migrator.source.engines.ddl import (
@@ -222,8 +223,7 @@ class SqlCapture:
         self._writing.close()
 
 
-@dataclass(frozen=True)
-class _Existing:
+class _Existing(Struct, frozen=True):
     """Our triggers that are there. `capturing`: those that an install compares, also such as refuse writes of a table that
     is captured (again); `refusing`: those that stay, for their tables' rows follow items."""
 

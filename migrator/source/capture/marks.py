@@ -6,12 +6,12 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.wire import read_key, write_key
@@ -370,8 +370,7 @@ def _keys(text: str | None) -> tuple[ItemKey, ...]:
 FIRST_EPOCH = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(Struct, frozen=True):
     """The one row of the ticket's table."""
 
     epoch: int

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.items.wire import encode
@@ -19,6 +20,7 @@ from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Request, Rows
 from migrator.mapping.patterns.requests import Requests
 from migrator.runtime.errors import MissingNameError, SourceError
+from migrator.runtime.values import replace
 from migrator.source.dynamodb.finding import Finder, name_of
 from migrator.source.dynamodb.trees import Trees
 from migrator.source.dynamodb.values import wired_key
@@ -26,8 +28,7 @@ from migrator.source.dynamodb.values import wired_key
 _NOWHERE = Document("", {}, {})
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """A question, compiled. `places`: of its columns in the row trees."""
 
     question: DocumentQuestion

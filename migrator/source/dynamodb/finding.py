@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from migrator.dynamodb.tables import DescribedIndex, DescribedTable, TableReader
 from migrator.mapping.items.scalars import Undecodable
@@ -22,8 +23,7 @@ AT_ONCE = 8
 """Queries side by side, of one page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """How documents are found by some columns. `key`: those that the request names; the others are compared by us."""
 
     kind: Literal["key", "query", "index", "scan"]

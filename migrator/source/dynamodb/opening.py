@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypedDict
+
+from msgspec import Struct
 
 from migrator.dynamodb.client import dynamodb_client, endpoint_of, is_loopback, service_client
 from migrator.dynamodb.stream import DynamoStream
@@ -96,8 +97,7 @@ class _Where(TypedDict):
     endpoint: str | None
 
 
-@dataclass(frozen=True)
-class OldStreams:
+class OldStreams(Struct, frozen=True, dict=True):
     """The streams of the job's old tables. Nothing is asked, and no client is made, before one of them is."""
 
     job: str
@@ -133,8 +133,7 @@ class OldStreams:
         return SourceStream(table, self.checkpoints(table), reader, again_after_s)
 
 
-@dataclass(frozen=True)
-class DocumentLive:
+class DocumentLive(Struct, frozen=True):
     """Capture's edges of old tables; close them, and others have the shards of their streams at once."""
 
     capture: StreamCapture

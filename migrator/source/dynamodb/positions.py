@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from migrator.mapping.model.table import SourceKey, decode_key, encode_key
 from migrator.runtime.errors import SourceError
@@ -24,8 +25,7 @@ _PARTS = 3
 """More than a key of DynamoDB has attributes, so that no key looks like the end of a segment."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentEnd:
+class SegmentEnd(Struct, frozen=True):
     """Behind the last document of segment `number`, from 0, of `of`."""
 
     number: int
@@ -44,8 +44,7 @@ def place_of(text: SourceKey | None) -> SegmentEnd | SourceKey | None:
     return SegmentEnd(values[1], values[2]) if len(values) == _PARTS and values[0] == _SEGMENT else text
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """What one scan reads: a segment of `of`, or, undivided, what is behind the key `start`, up to the key `stop`."""
 
     segment: int = 0

@@ -6,8 +6,10 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from migrator.mapping.model.shards import (
     ALL_OF_IT,
@@ -29,6 +31,7 @@ from migrator.runtime.errors import (
 )
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import running_s
+from migrator.runtime.values import replace
 
 Check: TypeAlias = Callable[[], None]
 Work: TypeAlias = Callable[[Sequence[StreamRecord], Check], None]
@@ -80,8 +83,7 @@ def _refuse_other(source: StreamSource, state: StreamState, begun: str) -> None:
 # ── how it is read ──
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """`records`: worked in this turn. `shards`: that the reader held. Where there were no records, let a moment pass."""
 
     records: int

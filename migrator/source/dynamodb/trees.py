@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from threading import Lock
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.model.edges import WiredItem
@@ -35,8 +36,7 @@ class SharedScans:
             return self._read[table.name, columns]
 
 
-@dataclass(frozen=True)
-class Trees:
+class Trees(Struct, frozen=True):
     """Row trees of one entity. `shared`: where children that only a scan finds are read; None: by a scan of each call's own,
     which sees all that was committed before."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.live import Change, Mark
@@ -27,8 +28,7 @@ Documents = dict[str, dict[Values, tuple[WiredItem, WiredItem | None]]]
 """By table of the mapping and by key: the key, and the document under it (None: there is none)."""
 
 
-@dataclass(frozen=True)
-class OldDocuments:
+class OldDocuments(Struct, frozen=True):
     """The documents of captured tables, read consistently by keys."""
 
     images: RecordImages

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Captured, Column, Kind, KindName, TableFacts
 from migrator.runtime.errors import SourceError
+from migrator.runtime.values import replace
 from migrator.source.engines.catalogue import Kinds, Links, Recorded, Reflected
 from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
 from migrator.source.engines.row_writing import RowWriting
@@ -26,8 +27,7 @@ Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Row]
 """Runs a statement with parameters that returns one row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """The primary when the run began: its cluster, the server, the database, and how far it had written.
 
     `system`: an id that a replica shares with its primary ('' where there is none); `server`: the id of this server only.
@@ -43,8 +43,7 @@ Verdict = Literal["ready", "behind"]
 """The state of a replica; a server that is no replica of ours raises an error instead."""
 
 
-@dataclass(frozen=True)
-class Replication:
+class Replication(Struct, frozen=True):
     """`mark`: reads the primary's; raises SourceError when a replica cannot be compared with it. `server`: SQL for an id of
     the server and its start. `verdict`: raises SourceError when the server is neither a replica of the mark's primary nor
     the primary itself.
@@ -70,8 +69,7 @@ LONGEST_NAME = 63
 """Bytes of an application_name. Source: PostgreSQL's documentation, NAMEDATALEN."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
+class ConnectionOptions(Struct, frozen=True):
     """Options of every connection. Times in seconds.
 
     `statement_timeout_s`: None for the server's own limit, or LONGEST_STATEMENT_S where it has none; 0 for the server's own
@@ -142,8 +140,7 @@ class UrlKeeper(Protocol):
     def forget(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class Connecting:
+class Connecting(Struct, frozen=True):
     """The form of the engine's URLs, and how connections are made.
 
     `form`: an example URL for messages. `schemes`: how a URL may begin. `driver`: a message that names the only supported
@@ -167,8 +164,7 @@ class Connecting:
     fetched: Callable[[Connection, sa.Executable, frozenset[int]], RawPage]
 
 
-@dataclass(frozen=True)
-class Schema:
+class Schema(Struct, frozen=True):
     """The schema. `reflected`: tables and views of a schema (None: the default), without ours, the system's and partitions.
 
     `has_schemas`: tables may be in several named schemas. `loosely_typed`: times and UUIDs are texts, so one value may have
@@ -199,8 +195,7 @@ Trait: TypeAlias = Literal[
 """What columns need in our own statements that standard SQL does not; source/sql/selects.py says how."""
 
 
-@dataclass(frozen=True)
-class Sql:
+class Sql(Struct, frozen=True):
     """The dialect of SQL, for reading statements and for writing ours.
 
     `reader`: sqlglot's dialect. `quote`: the quote of names. `parameters`: finds `:name` and comments, skipping texts and
@@ -232,8 +227,7 @@ class Sql:
     traits: frozenset[Trait]
 
 
-@dataclass(frozen=True)
-class Explaining:
+class Explaining(Struct, frozen=True):
     """Query plans. `word`: put before a statement, by the server's product. `plan`: reads a plan from column names, rows and
     the page size, up to which a table may be read as a whole. `expected`: the estimated rows of a statement; None of
     an engine without estimates.
@@ -244,8 +238,7 @@ class Explaining:
     expected: Callable[[Sequence[str], Sequence[Row]], int | None] | None
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(Struct, frozen=True):
     """Facts about the server. `health`: SQL for version, clock (seconds since 1970, or NULL), read-only or not, time-out;
     `product`: the version with the product's name. `session`: SQL for the id of our session, None where there is none.
     `sends_to_the_end`: a begun result is always sent completely, so that reading only its first rows costs the connection.
@@ -266,8 +259,7 @@ class Server:
     strains_need: str
 
 
-@dataclass(frozen=True)
-class Writers:
+class Writers(Struct, frozen=True):
     """Writers of tables. `changes`: counts of changes. `open`: transactions that have written and not ended.
     `marks_ever`: SQL for a number that grows with every mark in {mark}; '' where there is none. `may_write`: roles by table;
     empty for an engine that does not show them to every user. `read_only`: statements that revoke the right to write from
@@ -294,8 +286,7 @@ Decode: TypeAlias = Callable[[str, str], Any]
 """For a part of a mark's image: (the word before the colon, the text after it) -> the value."""
 
 
-@dataclass(frozen=True)
-class Capturing:
+class Capturing(Struct, frozen=True):
     """Capture of changes. `ddl`: its statements. `schema`, `prefix`: the schema of our tables, and how their names begin.
     `triggers`: our triggers. `more_triggers`: besides those of each captured table (on parents, on partitions). `leftovers`:
     statements that drop what dropped triggers leave. `refusals`: why tables cannot be captured. `views`: names, as in
@@ -327,8 +318,7 @@ Typed: TypeAlias = tuple[str, Any, str]
 """(SQL before the placeholder, its value, SQL after it)."""
 
 
-@dataclass(frozen=True)
-class Statements:
+class Statements(Struct, frozen=True):
     """Parsing of a service's statements. `reader`: sqlglot's dialect for the server's default settings. `bound`:
     placeholders of drivers that do not format by %. `quotes`: quoted text and comments. `nests_comments`: comments may be
     nested; `runs_comments`: some comments are executed. `modifiers`: words after the first one that sqlglot cannot parse,
@@ -353,8 +343,7 @@ class Statements:
     skips_generated: bool = False
 
 
-@dataclass(frozen=True)
-class Sessions:
+class Sessions(Struct, frozen=True):
     """A service's connections. `drivers`: SQLAlchemy's names of those that dual_write is tested with; `modules`: the
     modules, each with its paramstyle; `reads_through`: those that strict mode can read through, and `settings`: how
     long their settings last. `autocommits`: whether each statement is a transaction, from a connection and the driver's
@@ -387,8 +376,7 @@ transaction; `met`: an upsert will write it; `upserted`: an upsert just did, and
 `none`: only its existence is read."""
 
 
-@dataclass(frozen=True)
-class Outcomes:
+class Outcomes(Struct, frozen=True):
     """How a service's statements change rows, and what can be known of it.
 
     `locks`: SQL at the end of a SELECT of rows. `locks_gaps`: a missing key is locked, too. `met`: columns that show
@@ -427,8 +415,7 @@ class Outcomes:
     has_conflict_rules: bool
 
 
-@dataclass(frozen=True)
-class Errors:
+class Errors(Struct, frozen=True):
     """Errors of the driver, explained. `reasons`: explanations of an error, the most certain first; none for other drivers'
     errors. `is_connecting`: whether connecting failed. `hidden_rows`: the explanation where a policy would hide rows.
     """
@@ -438,8 +425,7 @@ class Errors:
     hidden_rows: Callable[[BaseException], str | None]
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """One kind of database. `name`: of SQLAlchemy's dialect, `also`: other names for it; `title`: for messages.
 
     `is_file`: it is a file and no server, with one writer at a time, no schemas, no replica, no log-in and no `granting`.

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec import Struct
 from ruamel.yaml import YAML
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from sqlalchemy.exc import DBAPIError
 
 from migrator.mapping.model.facts import Alike, Column, Kind, UniqueConflict
+from migrator.runtime.values import replace
 
 # ── What a rule for column types says: one row of types.yaml beside an engine, from which docs/types.md is made ──
 
 
-@dataclass(frozen=True)
-class TypeRule:
+class TypeRule(Struct, frozen=True):
     """`names`: types in the database's words, upper case. `form`: DynamoDB's type, and the format in words.
 
     `rule`: what happens to a value, in whole sentences. `example`: (an SQL literal, the item's value as JSON would
@@ -51,8 +51,7 @@ _COMMENT = re.compile(r" ?/\*.*?\*/$")
 _SPAN = re.compile(r"^interval\b.*$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Kinds:
+class Kinds(Struct, frozen=True, dict=True):
     """Kinds by types of one engine. `engine`: its package, whose types.yaml has a rule for each type; `unlisted`: of a name,
     upper case, that no rule has."""
 
@@ -120,8 +119,7 @@ def _numbers(arguments: re.Match[str] | None) -> tuple[int | None, ...]:
 _NOT_THE_USERS = ("sqlite_", "migrator_")
 
 
-@dataclass(frozen=True)
-class Reflected:
+class Reflected(Struct, frozen=True):
     """Facts from the catalogue, by real table name."""
 
     schema: str | None
@@ -129,10 +127,10 @@ class Reflected:
     primary_keys: dict[str, list[str]]
     unique: dict[str, list[tuple[str, ...]]]
     foreign_keys: dict[str, list[ReflectedForeignKeyConstraint]]
-    unique_conflicts: dict[str, tuple[UniqueConflict, ...]] = field(default_factory=dict)
-    doubts: dict[str, list[tuple[tuple[str, ...], str]]] = field(default_factory=dict)
+    unique_conflicts: dict[str, tuple[UniqueConflict, ...]] = {}
+    doubts: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     """Per table, keys from above that may not be unique over all of its rows, and why."""
-    left_out: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = {}
     """Tables that are not the application's, or that cannot be read, and why."""
 
 
@@ -228,16 +226,14 @@ ACTS = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
 """Actions of foreign keys that change rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A table by its schema and name; `schema` None where the source has no schemas."""
 
     schema: str | None
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Below:
+class Below(Struct, frozen=True):
     """A foreign key by which the database itself changes rows of `child`. `columns`: (child's, own) real names."""
 
     child: Place
@@ -250,8 +246,7 @@ Pairs = Sequence[tuple[Place, Place]]
 """(parent, child)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """`acting`: (parent, foreign key) for each foreign key with an action. `heirs`: partitions and inheriting tables.
     `views`: with the tables they read. `emptied`: tables that TRUNCATE … CASCADE of the first also empties. `rules`: (table
     that a rule writes, table with the rule, the action for which it does)."""
@@ -263,8 +258,7 @@ class Links:
     rules: Sequence[tuple[Place, Place, str]] = ()
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """Statements that a server recorded. `select`: SQL for (statement, calls) of this database. `hidden`: what stands in
     place of a statement that this user may not read, '' where nothing does. `advice`: what makes the server record; `grant`:
     what lets a user read it.

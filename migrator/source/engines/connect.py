@@ -7,16 +7,17 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from threading import Lock
 
+from msgspec import Struct
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import small_text
+from migrator.runtime.values import replace
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.base import Engine as DatabaseEngine
 from migrator.source.engines.mysql.engine import MYSQL
@@ -161,8 +162,7 @@ class Address:
             self._known = None
 
 
-@dataclass(frozen=True)
-class SecretProviders:
+class SecretProviders(Struct, frozen=True):
     """What is asked for a URL: the environment, files below `folder`, and `secret`, which reads one by its ARN."""
 
     folder: Path

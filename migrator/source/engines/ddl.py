@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 
@@ -14,8 +15,7 @@ VERSION = 1
 """The version of our two tables and of the images in marks; raised with every change of either."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
+class Trigger(Struct, frozen=True):
     """One trigger of ours. `table`: as in Captured.name. `digest`: of the text of all triggers of its table.
 
     `undo`: the statements that drop what `create` makes.
@@ -28,8 +28,7 @@ class Trigger:
     undo: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ExistingTrigger:
+class ExistingTrigger(Struct, frozen=True):
     """A trigger of ours that exists in the source. `drop`: the statements that remove it. `text`: its body. `calls`: the
     statement that drops what it calls."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SAWarning
 
@@ -49,8 +49,7 @@ def reflect(connection: Connection, schemas: Sequence[str] = ()) -> SchemaFacts:
     )
 
 
-@dataclass(frozen=True)
-class _Schema:
+class _Schema(Struct, frozen=True):
     """One schema's tables, and the prefix of their names."""
 
     reflected: Reflected

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.values import decoder, json_text
@@ -16,8 +16,7 @@ from migrator.mapping.model.facts import Column, Kind, TableFacts
 from migrator.mapping.model.rows import RefusalKind
 
 
-@dataclass(frozen=True)
-class RowWriting:
+class RowWriting(Struct, frozen=True):
     """How rows are written.
 
     `prepare`: what a new connection is set to. `begin`, `end`: what is done first and last in a transaction,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
@@ -74,8 +74,7 @@ _KEPT = 1_000
 _text = lru_cache(_KEPT)(sa.text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A parameter's context: whether a list may stand there, after NOT, inside parentheses."""
 
     name: str
@@ -144,8 +143,7 @@ def _bindable(value: Any, dialect: str) -> Any:
 SELECT = "SELECT "
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedStatement:
+class CheckedStatement(Struct, frozen=True):
     """One SELECT of a mapping in the source's own names. The constructor checks it, so that no unchecked one exists.
 
     Raises: SettingsError for anything else, and for a SELECT that writes, locks, or calls what reaches past the tables.
@@ -158,8 +156,7 @@ class CheckedStatement:
         _check(self.sql, parsed(self.sql, select_tokens(self.sql, self.dialect), self.dialect), self.dialect)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedExpression:
+class CheckedExpression(Struct, frozen=True):
     """One expression of a mapping over a row, checked like a CheckedStatement."""
 
     sql: str

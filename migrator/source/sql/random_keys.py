@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import takewhile, zip_longest
@@ -25,6 +24,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.table import decode_key, encode_key
+from migrator.runtime.values import replace
 from migrator.source.engines.connect import engine_at
 from migrator.source.sql import selects
 from migrator.source.sql.selects import Key, KeySet

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import quoted_name
@@ -226,16 +226,14 @@ Conditions: TypeAlias = Sequence[tuple[Column, tuple[Value, ...] | None]]
 Statement: TypeAlias = sa.Select[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRange:
+class KeyRange(Struct, frozen=True):
     """Rows with after < key <= upto; None is open."""
 
     after: Key | None = None
     upto: Key | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KeySet:
+class KeySet(Struct, frozen=True):
     keys: tuple[Key, ...]
 
 

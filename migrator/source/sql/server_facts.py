@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Literal
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection, Engine
 
 from migrator.mapping.model.facts import JoinPlan, TableFacts
@@ -84,8 +84,7 @@ def _session_of_login(driver_connection: Any) -> int:
 # How the database means to answer a page's SELECTs, and which tables it would read as a whole for them.
 
 
-@dataclass(frozen=True)
-class PageSelect:
+class PageSelect(Struct, frozen=True):
     """One SELECT of a page. `tables`: by the aliases that it uses."""
 
     what: str
@@ -164,8 +163,7 @@ def _answer_of(
 Query = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceHealth:
+class SourceHealth(Struct, frozen=True):
     """`version`: with the product's name. `clock_s`: seconds since 1970; None for an engine without a server.
 
     `timeout`: as the server writes it; '0' for none, '' where it does not say. `pooling`: how a pooler that stands

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from functools import cache
 
+from msgspec import Struct
 from sqlalchemy.engine import URL
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -20,8 +20,7 @@ _NAME_BYTES = 63
 """PostgreSQL cuts longer names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """`text` goes in the place of the characters from `start` up to `end`."""
 
     start: int
@@ -41,8 +40,7 @@ def edited(sql: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, sql[done:]])
 
 
-@dataclass(frozen=True)
-class Speller:
+class Speller(Struct, frozen=True):
     """Names in `sql`, a statement of the SQLAlchemy dialect called `dialect`."""
 
     sql: str

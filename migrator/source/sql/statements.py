@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 from sqlglot import Token, TokenType, exp
 
@@ -148,8 +148,7 @@ _BY_NOW = {
 _NOW = frozenset({"now", "today", "tomorrow", "yesterday"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     name: str
     schema: str = ""
     arguments: int = 0

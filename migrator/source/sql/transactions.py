@@ -7,7 +7,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from typing import Any, TypeVar
@@ -40,6 +39,7 @@ from migrator.runtime.server_errors import (
     takes_no_writes,
 )
 from migrator.runtime.system import tell_of_forks
+from migrator.runtime.values import replace
 from migrator.source.engines import shared
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import ENGINES, Address, engine_at, place_of, read_engine, write_engine

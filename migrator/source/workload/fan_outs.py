@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from migrator.mapping.capacity.collections import spread_of
 from migrator.mapping.items.changes import captured_tables
@@ -61,8 +62,7 @@ def _uncounted(captured: Captured, lookup: Lookup, why: str) -> FanOut:
     return FanOut(captured.name, lookup.entity, None, 0.0, False, captured.watched, why)
 
 
-@dataclass(frozen=True)
-class _Counting:
+class _Counting(Struct, frozen=True):
     """Groups rows of an entity by what joins them to a table."""
 
     ask: Ask

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
+
 from migrator.mapping.model.questions import Statement, Unserved
 from migrator.runtime.errors import Fault, MappingError
 from migrator.source.workload.files import statements_of
@@ -45,16 +47,14 @@ _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"[\s|:-]+")
 
 
-@dataclass(frozen=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """`statements`: those told in SQL; `in_words`: those that are not."""
 
     statements: list[Statement]
     in_words: list[Unserved]
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """One question: the number of its line, and its cells by column."""
 
     number: int

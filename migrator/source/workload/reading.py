@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -28,6 +28,7 @@ from migrator.mapping.model.questions import (
     plain_name,
 )
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.source.adapter.statement import quietly
 from migrator.source.engines.connect import engine_of
 from migrator.source.sql.gate import CheckedStatement
@@ -79,8 +80,7 @@ def _function(select: exp.Select) -> exp.Expr:
     return functions[0]
 
 
-@dataclass(frozen=True)
-class OfOneParent:
+class OfOneParent(Struct, frozen=True):
     """COUNT, SUM, MIN or MAX of the children of one parent, asked of the parent. `by`: (the child's column, the parent's);
     `sql`: answers as the parent's item does, with a blank for each parameter in the order of `by`."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from migrator.mapping.model.questions import CUT, Statement
 from migrator.runtime.errors import MissingNameError, SettingsError, SourceError
+from migrator.runtime.values import replace
 from migrator.source.engines.connect import engine_of
 from migrator.source.workload.reading import asks_nothing
 

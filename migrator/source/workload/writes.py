@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from msgspec import Struct
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -20,8 +20,7 @@ from migrator.source.workload.reading import LONGEST, first_word, marked
 _WRITING = frozenset({"insert", "update", "delete", "replace"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(Struct, frozen=True):
     """What one statement writes. `columns`: those that an update sets, by their real names."""
 
     table: str

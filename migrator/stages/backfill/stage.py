@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event
 
+from msgspec import Struct
+
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.encoder import item_of
 from migrator.mapping.items.items import CompiledEntity, project
@@ -33,8 +35,7 @@ from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPa
 from migrator.stages.core.source_checks import need_no_twins, pinned_columns, recording_twins
 
 
-@dataclass(frozen=True)
-class PageRead:
+class PageRead(Struct, frozen=True):
     """One page of an entity's rows."""
 
     source: Rows
@@ -46,8 +47,7 @@ class PageRead:
         return self.source.read_raw(self.plan, raw, self.page.after, self.page.upto, self.limit)
 
 
-@dataclass(frozen=True)
-class PageWork:
+class PageWork(Struct, frozen=True):
     """Pages of one entity of one run, one with each call; called from many threads, and by many processes at once.
 
     `who`: has claimed the pages. `begin`: returns when the next page may begin. `unwritten_before`: item keys that an
@@ -156,8 +156,7 @@ REST_S = 0.5
 """How often a process with nothing to do looks for pages that others have planned, or left."""
 
 
-@dataclass(frozen=True)
-class BackfillOptions:
+class BackfillOptions(Struct, frozen=True):
     """`limit`: only the first rows of each entity. Sizes in rows."""
 
     workers: int = 4

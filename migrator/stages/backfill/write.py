@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
+from msgspec import Struct
+
 from migrator.mapping.difference.difference import EntityDifference
 from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
 from migrator.mapping.items.items import CompiledEntity, items_for, row_key
@@ -31,8 +33,7 @@ def none_had() -> RootKeys:
     return {}
 
 
-@dataclass(frozen=True)
-class Only:
+class Only(Struct, frozen=True):
     """`types`: of items that are sent; None for all. `is_new`: whether their keys are thought to be free. `had`: keys that
     an older mapping makes of a page's rows, read when it is called; those that they have no more become tombstones."""
 
@@ -365,8 +366,7 @@ class Puts(Protocol):
     def put(self, items: Sequence[EncodedItem]) -> Receipt: ...
 
 
-@dataclass(frozen=True)
-class PutsAmongOthers:
+class PutsAmongOthers(Struct, frozen=True):
     """Puts over nothing of others': the table holds items that are not of this job."""
 
     store: OwnStore
@@ -384,8 +384,7 @@ class PutsAmongOthers:
         )
 
 
-@dataclass(frozen=True)
-class FastPath:
+class FastPath(Struct, frozen=True):
     """Writes of a single writer. Safe while no other writes: what changes meanwhile has left a mark.
 
     `store`: unconditional batches where the table is this job's, else PutsAmongOthers. `check` stands before each write and
@@ -420,8 +419,7 @@ class FastPath:
         return Copied(page.rows, len(page.expired), receipt, findings, written)
 
 
-@dataclass(frozen=True)
-class ConditionalPath:
+class ConditionalPath(Struct, frozen=True):
     """Inserts and conditional puts: relays and strict services may write the same items. `only`: by entity what is written
     of its rows; all of one that is not among them."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from migrator.mapping.model.edges import UNREPAIRED, Control, ControlState, Identity, Kept, TableState
 from migrator.mapping.model.evidence import Phases
@@ -36,8 +37,7 @@ def want_repair(
 # ── Keys that the journal must know, learnt from the items of a table ──
 
 
-@dataclass(frozen=True)
-class KeysOfItems:
+class KeysOfItems(Struct, frozen=True):
     """`remembered`: entities whose keys cannot be computed from one row."""
 
     design: TableDesign
@@ -67,8 +67,7 @@ class KeysOfItems:
 TAKEN_OVER_BY = "migrator"
 
 
-@dataclass(frozen=True)
-class Adoption:
+class Adoption(Struct, frozen=True):
     """`pages`: those of a scan of the whole table; `remembered`: entities whose keys cannot be computed from one row;
     `keep_direct`: records which entities the service writes itself."""
 

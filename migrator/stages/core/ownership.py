@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.runs import SqlJournal
@@ -53,12 +54,11 @@ class OlderError(SettingsError):
     """The table, or the journal, is in an older state than the other one knows of."""
 
 
-@dataclass(frozen=True)
-class OnRecord:
+class OnRecord(Struct, frozen=True):
     """What a journal records of one job. `direct_run`: the id of the run that names the direct entities; 0 for none."""
 
     journal: str
-    phases: Mapping[str, PatternPhase] = field(default_factory=dict)
+    phases: Mapping[str, PatternPhase] = {}
     direct: frozenset[str] = frozenset()
     direct_run: int = 0
 
@@ -277,8 +277,7 @@ def _kept_text(kept: Kept) -> str:
     return f" (the table keeps of it: {text})" if text else ""
 
 
-@dataclass(frozen=True)
-class Keeping:
+class Keeping(Struct, frozen=True):
     """The check before every write with a ticket (rule 8). `table`: its name; `is_empty`: whether the table has no items;
     `on_record`: reads the journal."""
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
+from msgspec import Struct
+
 from migrator.mapping.model.instances import AS_SET, Throttle
 from migrator.runtime.errors import MigratorError
 from migrator.runtime.logs import get_logger
@@ -37,8 +39,7 @@ class NoLimit:
     def change(self, units_per_s: float | None) -> None: ...
 
 
-@dataclass(frozen=True)
-class Strain:
+class Strain(Struct, frozen=True):
     """One measure of the source. `ask` gives it as it is now; above `most` the process waits."""
 
     name: str

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from threading import Event
 from types import TracebackType
 from typing import Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.edges import ItemStore, ScanPage
@@ -156,8 +157,7 @@ def _not_renewed(error: Exception) -> None:
 # ── A walk over the whole table, several segments in parallel: used by verify, undo, strip and forget ──
 
 
-@dataclass(frozen=True)
-class TableWalk:
+class TableWalk(Struct, frozen=True):
     """Scans `workers` of the `segments` at once. `stopped`: the message where `stop` ends the walk between two pages."""
 
     store: ItemStore

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.mapping.items.items import CompiledEntity, project
 from migrator.mapping.items.scalars import checked_number
 from migrator.mapping.model.edges import Rows
@@ -74,8 +76,7 @@ class Made:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Partitions:
+class Partitions(Struct, frozen=True):
     """Reads rows, bounded, and makes their items by `items_for`."""
 
     source: Rows

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.metadata import version
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from migrator.runtime.errors import MigratorError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import tried_now
 from migrator.runtime.system import Ticker, birth, visible_processes
+from migrator.runtime.values import replace
 from migrator.stages.core.pace import Pace
 
 BEAT_S = 5.0

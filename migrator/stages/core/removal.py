@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Event, Lock
+
+from msgspec import Struct
 
 from migrator.journal.runs import SqlJournal
 from migrator.journal.traces import SqlTraces
@@ -17,6 +19,7 @@ from migrator.mapping.model.journal import Run
 from migrator.mapping.model.live import ConditionalStore, Image, Mark, Marks, Root, Writer, Writers
 from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign, encode_key, source_text
+from migrator.runtime.values import replace
 from migrator.stages.core.parallel import TableWalk
 from migrator.stages.live.refresh import TOMBSTONE_DAYS
 from migrator.stages.live.writers import Purge
@@ -103,8 +106,7 @@ _GONE, _OTHERS = ("", "gone"), ("", "others")
 # ── Strip: removes our own attributes and items from the table, once no process of ours works on it ──
 
 
-@dataclass(frozen=True)
-class StripCounts:
+class StripCounts(Struct, frozen=True):
     """`items`: those with our attributes, from `stripped` of which they were removed; `own`: tombstones and the control
     item, `removed` of which were deleted; `others`: items that are left alone."""
 

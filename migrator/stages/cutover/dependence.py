@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from migrator.mapping.model.durations import limit_text
 from migrator.mapping.model.evidence import Line, PatternPhase
 from migrator.mapping.model.instances import ServiceRegistry
 from migrator.mapping.model.live import ActivityCounts, MarksState
+from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.evidence import Unknown, Verified, named, silent_line, verdict
 from migrator.stages.live.instances import FORGOTTEN_S
@@ -19,16 +21,14 @@ from migrator.stages.live.instances import FORGOTTEN_S
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstones:
+class Tombstones(Struct, frozen=True):
     """How many tombstones there are, and how many are ripe: no writer can still be late for them."""
 
     all: int
     ripe: int
 
 
-@dataclass(frozen=True, slots=True)
-class Dependence:
+class Dependence(Struct, frozen=True):
     """What is known of a job before its end. `looks`: two counts of changes, `apart_s` seconds apart.
 
     `tables`: those that entities read; `unread`: other tables of the source. `waiting`: marks by table.
@@ -46,7 +46,7 @@ class Dependence:
     verified: Verified | None | Unknown
     tombstones: Tombstones | None = None
     revision: str = ""
-    confirmed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    confirmed: Mapping[str, Mapping[str, int]] = {}
 
     @property
     def reading(self) -> list[str]:

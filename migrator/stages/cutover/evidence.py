@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from migrator.mapping.model.durations import limit_text
 from migrator.mapping.model.evidence import Line, PatternPhase, Phase, State, Verdict, Window, is_back
 from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.mapping.model.live import ActivityCounts, MarksState
 from migrator.mapping.model.mapping import Pattern
+from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.counts import Aggregate, chance_of_fewer, counted
 
 # ── Facts about one pattern when a move of it is judged ──
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """The reason why a fact could not be obtained."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """The last full verify of this mapping's revision into this table. `findings`: of the pattern's entities.
 
     `age_s`: since it began; None where it has not ended. `look`: the source's counts of changes when it began, None where
@@ -38,8 +38,7 @@ class Verified:
     look: ActivityCounts | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """What is known of one pattern at one moment, all times by the journal's clock. `answer`: the digest of what its answer
     is made of by the mapping that is judged.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
@@ -26,6 +27,7 @@ from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign
 from migrator.runtime.errors import SettingsError, SourceError, StoppedError, TargetError
 from migrator.runtime.retry import nap
+from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.dependence import Dependence, Tombstones, may_be_direct, still_needed
 from migrator.stages.cutover.evidence import Facts, Unknown, Verified, judge
@@ -73,8 +75,7 @@ class OpenTable(Protocol):
         """Every item of the table."""
 
 
-@dataclass(frozen=True)
-class EvidenceGatherer:
+class EvidenceGatherer(Struct, frozen=True, dict=True):
     """`own`: the revision that is judged. `writers`: by the table's id; `gone_s`: after that one that is silent is gone.
     `purge`: by the table's id, one that only counts tombstones."""
 

@@ -4,7 +4,8 @@ whether items are written from rows or by the service itself."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from migrator.mapping.check.keys import patterns_reading
 from migrator.mapping.model.evidence import (
@@ -26,8 +27,7 @@ FIRST_PERCENT = 1
 """The first step of a ramp, where no percentage is given."""
 
 
-@dataclass(frozen=True)
-class Cutover:
+class Cutover(Struct, frozen=True):
     """`who`: the operator's name in the audit. `revision`: of the mapping."""
 
     phases: Phases
@@ -125,8 +125,7 @@ ANSWERING = [phase for phase, route in ROUTES.items() if "table" in (route.answe
 FORCE = "say --force where you know that the service has not written to the table yet"
 
 
-@dataclass(frozen=True)
-class WriteOwnership:
+class WriteOwnership(Struct, frozen=True):
     """Write ownership of a job's items. `direct`: entities that the service writes itself, by the job;
     `direct_on_record`: those by the journal."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from migrator.mapping.items.items import project, stamp
 from migrator.mapping.model.edges import Control, ItemOwner
@@ -45,8 +46,7 @@ def named(entities: Mapping[str, LiveEntity], names: Collection[str]) -> list[Li
     return [entity for entity in entities.values() if entity.compiled.plan.entity.written in names]
 
 
-@dataclass(frozen=True)
-class Owning:
+class Owning(Struct, frozen=True):
     """Puts our attributes onto the stored items of every row, and changes nothing else of them.
 
     A service's item has no source, or that of the row that it was copied from; a relay would take it for another row's, and
@@ -109,8 +109,7 @@ class Owning:
 # ── Evidence ──
 
 
-@dataclass(frozen=True, slots=True)
-class WayBack:
+class WayBack(Struct, frozen=True):
     """What is known of the way back of some entities. `hindrances`: why rows do not come back from their items."""
 
     hindrances: Sequence[str]
@@ -208,8 +207,7 @@ REVERSE_ENDED = "The processes of reverse have ended: give `migrator reverse sta
 _UNCHANGED = "Nothing was changed"
 
 
-@dataclass(frozen=True)
-class Quiet:
+class Quiet(Struct, frozen=True):
     """A reader's work while no service may write items of these types. What changes our own attributes alone, or those that
     services keep, says nothing of a row and is put away; a page with any other change of them is not, so that its rows are
     made later."""
@@ -236,8 +234,7 @@ class Quiet:
         )
 
 
-@dataclass(frozen=True)
-class GoingBack:
+class GoingBack(Struct, frozen=True):
     """Makes SQL the truth of some entities again. Their services write neither side until it has ended.
 
     Every step may be done twice: after a crash the same command does those before it once more, and nothing is harmed. The

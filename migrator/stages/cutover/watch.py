@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from threading import Event
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.mapping.model.evidence import Evidence, Line, MovedError, PatternPhase, Phases, State, Window
 from migrator.mapping.model.live import MarksState
 from migrator.mapping.model.mapping import Pattern
@@ -36,8 +38,7 @@ LONGEST_FAILED_S = 60.0
 _log = get_logger("watch")
 
 
-@dataclass(frozen=True, slots=True)
-class MovedBack:
+class MovedBack(Struct, frozen=True):
     """A pattern that the watch rolled back, and the lines that were the reason."""
 
     pattern: str

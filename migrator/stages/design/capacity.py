@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+
+from msgspec import Struct
 
 from migrator.mapping.capacity.advice import (
     Design,
@@ -50,8 +51,7 @@ _GB = 1024**3
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True)
-class Around:
+class Around(Struct, frozen=True):
     """What a design is judged by, beside its items. `triggers`: that capture would install; `unread_tables`: by no entity;
     `page_rows`: of a backfill; `units_per_s`: that the table may be written with, as `limit` says; `unpriced`: why there is
     no price; `host`: where it would be filled from."""

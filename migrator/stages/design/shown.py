@@ -6,8 +6,10 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from migrator.mapping.language.redaction import (
     hidden_by_pattern,
@@ -38,6 +40,7 @@ from migrator.mapping.model.report import (
 )
 from migrator.mapping.model.results import Hidden
 from migrator.mapping.model.table import Item
+from migrator.runtime.values import replace
 from migrator.stages.patterns.latencies import added
 from migrator.stages.reads.metrics import MINUTE_S
 
@@ -205,8 +208,7 @@ class Counted:
         self.until = max(self.until, until)
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(Struct, frozen=True):
     """Windows of one report. Those of another answer than the mapping's (`answers`: digests by pattern) are no evidence for
     it. Those from before the last move of their pattern are counted separately, since the next move is judged without them.
 
@@ -217,7 +219,7 @@ class Windows:
     all: Sequence[Window]
     answers: Mapping[str, str]
     now_s: float
-    phases: Mapping[str, PatternPhase] = field(default_factory=dict)
+    phases: Mapping[str, PatternPhase] = {}
     verified_s: float = 0.0
     samples: Sequence[Sample] = ()
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import cast
 
 import orjson
+from msgspec import Struct
 
 from migrator.mapping.capacity.collections import ItemCollections, Measured
 from migrator.mapping.capacity.design import narrower
@@ -90,8 +91,7 @@ class TypeTotals:
         )
 
 
-@dataclass(frozen=True)
-class Sized:
+class Sized(Struct, frozen=True):
     """`rows` and `read`: of each entity, how many there are and how many were read; `refused`: of these; `reasons`: of
     refusals, by entity. `with_local`: the table's item collections with the entries of its local indexes."""
 
@@ -313,8 +313,7 @@ class Sizing:
         return round(sizes / (sum(totals.entries.get(index, 0.0) for totals in of_types) or 1.0))
 
 
-@dataclass(frozen=True)
-class _Called:
+class _Called(Struct, frozen=True):
     """A pattern with the parameters that it is tried with. `by_sql`: SQL counts its items; `calls`: otherwise."""
 
     question: Question

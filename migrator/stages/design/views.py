@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.facts import kept_columns
@@ -31,8 +33,7 @@ _Found: TypeAlias = list[tuple[_Place, SampleItem]]
 """Items of a partition, each with its sort position."""
 
 
-@dataclass(frozen=True)
-class _Bounds:
+class _Bounds(Struct, frozen=True):
     """How many collections of a view, and items of each, are shown at most."""
 
     collections: int = _COLLECTIONS

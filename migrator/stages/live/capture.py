@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from migrator.mapping.model.capture import Capture, Installation, MarkedBy, Step, TableCapture
 from migrator.mapping.model.facts import Captured, EntityPlan
@@ -46,8 +47,7 @@ _UNMARKED = frozenset({"missing", "disabled", "unread", "lost", "unidentified"})
 _log = get_logger("capture")
 
 
-@dataclass(frozen=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """What an install did. `changed`: tables whose triggers were made or taken away, or whose streams were begun with.
 
     `lost_marks`: the table of marks was gone, and was made anew. `switched`: services left the marks before, and it is
@@ -61,8 +61,7 @@ class Installed:
     switched: bool = False
 
 
-@dataclass(frozen=True)
-class CaptureStatus:
+class CaptureStatus(Struct, frozen=True):
     """`means`: what tells of changes, as Capture has it."""
 
     installation: Installation | None
@@ -94,8 +93,7 @@ class CaptureStatus:
         return self.installation is not None and all(table.state in CAPTURED for table in self.tables)
 
 
-@dataclass(frozen=True)
-class CaptureStage:
+class CaptureStage(Struct, frozen=True):
     """`design`: of the target, whose TTL attribute tombstones need. `marked_by`: what is to leave the marks."""
 
     capture: Capture

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from threading import RLock
 from typing import Literal
@@ -17,6 +17,7 @@ from migrator.mapping.model.instances import DUAL_WRITE, READ, Instance, Instanc
 from migrator.runtime.errors import INTERRUPTED, STOPPED, MigratorError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker, birth, is_alive, tell_of_forks, visible_processes
+from migrator.runtime.values import replace
 
 BEAT_S = 5.0
 FORGOTTEN_S = 86_400.0

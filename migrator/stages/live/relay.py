@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from migrator.mapping.check.keys import written_together
 from migrator.mapping.items.changes import needs_memory
@@ -27,6 +29,7 @@ from migrator.runtime.errors import (
     TwinRowsError,
     UnfitValueError,
 )
+from migrator.runtime.values import replace
 from migrator.stages.live.refresh import Refresh, UnsettledError
 from migrator.stages.live.rounds import LiveEntity, UnwrittenError
 
@@ -172,8 +175,7 @@ TAKE_S = 2.0
 _REVISION_DIGITS = 12
 
 
-@dataclass(frozen=True)
-class RelayOptions:
+class RelayOptions(Struct, frozen=True):
     """`marks`: taken at once at most; fewer where the table is slow. `roots`: of one mark, `roots_at_once`: of marks of
     many, refreshed at once. `ahead`: pending marks that a relay knows beyond its take,
     from its `ahead_after`-th full take in a row on: a short backlog costs less without.
@@ -191,8 +193,7 @@ class RelayOptions:
     ahead_after: int = 8
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(Struct, frozen=True):
     """A mark's next roots; `cursor`: where its work goes on after them, None where they are its last.
 
     `mark` None: roots that several marks reach by `steps`. `waits`: a mark that leads to the same many roots as another one,

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec import Struct
+
 from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
 from migrator.mapping.items.items import CompiledEntity, keys_for
 from migrator.mapping.model.edges import ObjectStore, RawPage
@@ -15,8 +17,7 @@ from migrator.mapping.model.table import EncodedItem, ItemKey
 from migrator.runtime.errors import StoppedError
 
 
-@dataclass(frozen=True)
-class LiveEntity:
+class LiveEntity(Struct, frozen=True, dict=True):
     """An entity as writers concurrent with others see it."""
 
     compiled: CompiledEntity

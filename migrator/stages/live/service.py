@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from migrator.mapping.model.capture import Capture, Installation
 from migrator.mapping.model.edges import RootFinder
 from migrator.mapping.model.instances import Lifetimes, Revisions, Standing
@@ -137,8 +139,7 @@ RelayOf = Callable[[RootFinder, Callable[[], None]], Relay]
 """A relay that reads with the finder, and asks the check before every write."""
 
 
-@dataclass(frozen=True)
-class Strict:
+class Strict(Struct, frozen=True):
     """DESIGN §6, "Fail closed"; docs/protocol.md, "Strict mode".
 
     `check` raises when this writer must send nothing more. `longest_s`: what a transaction may last from its first

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from migrator.mapping.model.facts import Captured, EntityPlan
 from migrator.mapping.model.live import Root
@@ -28,8 +29,7 @@ class PageReader(Protocol):
     ) -> list[RowTree]: ...
 
 
-@dataclass(frozen=True)
-class WholeTable:
+class WholeTable(Struct, frozen=True):
     """The roots that any row of a table may concern, page by page, with item keys that they have.
 
     `pages`: every item of the target, by one scan of it: after a TRUNCATE nothing else names the rows that were there.

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Lock
 
+from msgspec import Struct
+
 from migrator.mapping.model.instances import Lifetimes, Revisions
 from migrator.mapping.model.live import ConditionalStore, Writer, WriterKind, Writers
 from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign
@@ -98,8 +100,7 @@ def outlive(
         wait(_LOOK_S)
 
 
-@dataclass(frozen=True)
-class Purge:
+class Purge(Struct, frozen=True):
     """Removes tombstones that no late put can need any more (rule 6).
 
     `check` is called before each removal and raises when nothing more must be removed.

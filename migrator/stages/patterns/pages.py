@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.model.edges import ItemStore, Questions
 from migrator.mapping.model.mapping import Pattern, Statement
@@ -26,8 +27,7 @@ DEEPEST = 100_000
 """Rows that SQL gives page by page at most: each page reads all those before it."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a page begins: `given` items or rows came before it; see Cursor for the others."""
 
     given: int = 0
@@ -35,8 +35,7 @@ class Place:
     row: str = ""
 
 
-@dataclass(frozen=True)
-class PageRows:
+class PageRows(Struct, frozen=True):
     """One page as rows of the pattern's attributes; `next` is None where there is no more."""
 
     rows: Rows
@@ -84,8 +83,7 @@ def table_page(
     return PageRows(rows, Place(given, ends))
 
 
-@dataclass(frozen=True)
-class _Pager:
+class _Pager(Struct, frozen=True):
     store: ItemStore
     request: Request
     names: tuple[str, ...]
@@ -142,8 +140,7 @@ def sql_page(
     return PageRows(page, Place(place.given + len(page), row=row_digest(as_text(page[-1]))))
 
 
-@dataclass(frozen=True)
-class _First:
+class _First(Struct, frozen=True):
     """The source, with a limit on the rows of each statement."""
 
     source: Questions

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any
 from uuid import UUID
+
+from msgspec import Struct
 
 from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.items.geo import reach_m
@@ -131,8 +132,7 @@ _ABSENT = 0.1
 """The share of samples with an absent value: an empty answer is evidence, too."""
 
 
-@dataclass(frozen=True)
-class ParamSet:
+class ParamSet(Struct, frozen=True):
     """One set of parameters: as texts (those that are set) and as `read_params` gives them.
 
     `kind`: the optional ones that are set. `absent`: whether one value is in no row.
@@ -144,12 +144,11 @@ class ParamSet:
     absent: bool = False
 
 
-@dataclass(frozen=True)
-class SampledParams:
+class SampledParams(Struct, frozen=True):
     """The parameter sets of one pattern. `origins`: the source of each parameter as text. `why`: why sets are missing."""
 
     draws: tuple[ParamSet, ...]
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = {}
     why: str = ""
 
 

@@ -7,10 +7,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.items.wire import entry_bytes, read_units
 from migrator.mapping.model.edges import ItemStore, QueryPage, Questions
@@ -40,8 +41,7 @@ AT_ONCE = 8
 """Requests of one question that run in parallel at most."""
 
 
-@dataclass(frozen=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     """The items of an answer. `round_trips` counts requests, retries included."""
 
     items: list[Item]
@@ -97,8 +97,7 @@ _WAYS: dict[str, Callable[[ItemStore, Request, float], Fetched]] = {
 }
 
 
-@dataclass(frozen=True)
-class PartitionQuery:
+class PartitionQuery(Struct, frozen=True):
     """One Query of a request. `limit`: how many items are wanted (None: all); `now_s`: the time by which items expire;
     `start`: where it begins (None: at its beginning)."""
 
@@ -285,16 +284,14 @@ def _read_units(request: Mapping[str, Any], page: QueryPage, table: TableDesign)
     return sum(read_units(size, consistent=consistent) for size in sums)
 
 
-@dataclass(frozen=True)
-class SqlSide:
+class SqlSide(Struct, frozen=True):
     """SQL's answer: the rows of each part, in the form of items."""
 
     parts: Mapping[str, Rows]
     took: Took
 
 
-@dataclass(frozen=True)
-class TableSide:
+class TableSide(Struct, frozen=True):
     """The table's answer: for each part the returned attributes of its items."""
 
     parts: Mapping[str, Rows]
@@ -398,8 +395,7 @@ def _ms(seconds: float) -> float:
 # ── The SQL of access patterns, checked by the source's EXPLAIN ──
 
 
-@dataclass(frozen=True)
-class StatementFault:
+class StatementFault(Struct, frozen=True):
     """Why the source refuses the SQL of a pattern's part ('' where an answer is one plain list)."""
 
     pattern: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from migrator.mapping.language.redaction import mask, value_texts
 from migrator.mapping.model.edges import ItemStore, Questions
@@ -33,13 +34,12 @@ Sign = tuple[str, str, int]
 """The identity of a difference: the part, its side or kind, and a digest of its row or item."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Both answers compared; `errors`: messages of sides that gave no answer, with which nothing is compared."""
 
     parts: tuple[PartAnswer, ...]
     took_ms: Mapping[Side, float]
-    errors: Mapping[Side, str] = field(default_factory=dict)
+    errors: Mapping[Side, str] = {}
 
     @property
     def same(self) -> bool:
@@ -192,8 +192,7 @@ class ReplayMismatch(PendingMismatch):
 # ── Differences of one pattern as samples for the journal, redacted before they leave the process ──
 
 
-@dataclass(frozen=True)
-class Sampler:
+class Sampler(Struct, frozen=True):
     """`hidden`: what must not be shown. `writer`: the id of the comparing process; `revision`: of the mapping."""
 
     pattern: Pattern

@@ -7,9 +7,10 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, field
 from threading import Event
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.redaction import hidden_by_pattern
@@ -62,8 +63,7 @@ class ReplayProgress(Protocol):
     def pattern_done(self, pattern: str, samples: int, suspects: int) -> None: ...
 
 
-@dataclass(frozen=True)
-class ReplayOptions:
+class ReplayOptions(Struct, frozen=True):
     """`samples`: of each pattern. `settle_s`: how long both sides may take to come to the same answer."""
 
     samples: int = 200
@@ -198,8 +198,7 @@ def _sum_up(
 SERVICE = "shadow replay"
 
 
-@dataclass(frozen=True)
-class ReplayRecord:
+class ReplayRecord(Struct, frozen=True):
     """`revision`: of the mapping that was replayed; `answers`: by pattern, the digest of what its answer is made of;
     `writer`: the id of this replay."""
 

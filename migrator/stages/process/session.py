@@ -6,8 +6,9 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from migrator.journal.operations import SqlShares
 from migrator.journal.runs import SqlJournal
@@ -18,6 +19,7 @@ from migrator.mapping.model.edges import ObjectStore
 from migrator.mapping.model.journal import SCANS, Run, RunIdentity, RunKind
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import SettingsError, StoppedError, TargetError
+from migrator.runtime.values import replace
 from migrator.settings.job import IN_SOURCE, Job
 from migrator.stages.backfill.stage import DryStore, sends_nothing
 from migrator.stages.backfill.write import Puts
@@ -29,8 +31,7 @@ from migrator.stages.session.session import Held, JobSession
 DRY_TABLE = "dry-run"
 
 
-@dataclass(frozen=True)
-class RunEdges:
+class RunEdges(Struct, frozen=True):
     """What a run writes to. `check` raises when the run has lost its lease. `target`: None where nothing is written.
     `is_shared`: the table holds, or may hold, items that are not of this job."""
 

@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, wait
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
+
+from msgspec import Struct
 
 from migrator.mapping.model.edges import ItemStore, QueryPage, Questions
 from migrator.mapping.model.evidence import Side
@@ -132,8 +133,7 @@ class ShadowedCall(Protocol):
 # ── by the mapping ──
 
 
-@dataclass(frozen=True)
-class Backends:
+class Backends(Struct, frozen=True):
     """Where both sides are asked."""
 
     source: Questions
@@ -144,8 +144,7 @@ class Backends:
         return question.answer(side, values, self.source, self.store)
 
 
-@dataclass(frozen=True)
-class MappedCall:
+class MappedCall(Struct, frozen=True):
     """A call that the mapping's own request and statement answer. `edges`: a shadow's own."""
 
     question: Question
@@ -168,8 +167,7 @@ class MappedCall:
 # ── by functions of the service's own ──
 
 
-@dataclass(frozen=True)
-class OwnCall:
+class OwnCall(Struct, frozen=True):
     """A call that two functions of the service answer. `loop`: where they run, if they are asynchronous."""
 
     question: Question

@@ -6,15 +6,17 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Literal
+
+from msgspec import Struct
 
 from migrator.mapping.model.evidence import SAMPLES_KEPT, DiffKey, Evidence, Sample, Side, Window
 from migrator.runtime.errors import reason_of
 from migrator.runtime.logs import get_logger
 from migrator.runtime.measures import ANSWER_S, Counts, Histograms
 from migrator.runtime.system import Ticker, tell_of_forks
+from migrator.runtime.values import replace
 from migrator.stages.patterns.latencies import Latencies
 
 Verdict = Literal["same", "transient", "different"]
@@ -30,8 +32,7 @@ _GOODBYE_S = 5.0
 _log = get_logger("reads")
 
 
-@dataclass(frozen=True, slots=True)
-class ReadEvent:
+class ReadEvent(Struct, frozen=True):
     """One thing that happened to a pattern. What is None did not."""
 
     pattern: str
@@ -41,7 +42,7 @@ class ReadEvent:
     dropped: str = ""
     verdict: Verdict | None = None
     kind: str = ""
-    differences: Mapping[DiffKey, int] = field(default_factory=dict)
+    differences: Mapping[DiffKey, int] = {}
     samples: Sequence[Sample] = ()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Lock
+
+from msgspec import Struct
 
 from migrator.mapping.model.edges import TableState
 from migrator.mapping.model.evidence import OFF, ROUTES, PatternPhase, Phases, State
@@ -49,8 +50,7 @@ def refuse_missing(
             raise TargetError(f"{what}; see `migrator table check`, or move the pattern to off first")
 
 
-@dataclass(frozen=True)
-class FilledTable:
+class FilledTable(Struct, frozen=True):
     """The table that DynamoDB's answers come from. `state`: of the table with that name now; `known`: ids of the tables of
     that name that the job has written to."""
 

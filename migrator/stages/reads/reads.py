@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
+
+from msgspec import Struct
 
 from migrator.mapping.model.edges import ItemStore, Questions
 from migrator.mapping.model.evidence import ROUTES, Side, answering, share_of
@@ -17,6 +19,7 @@ from migrator.mapping.patterns.handed import Answer, Records
 from migrator.mapping.patterns.params import checked_params, texts_of
 from migrator.mapping.patterns.results import TooManyError, handed, records
 from migrator.runtime.errors import MigratorError, SettingsError, did_you_mean
+from migrator.runtime.values import replace
 from migrator.settings.job import ReadSettings
 from migrator.stages.patterns.pages import LARGEST_PAGE, PageRows, Place, refuse_unpaged, sql_page, table_page
 from migrator.stages.patterns.question import Question
@@ -40,8 +43,7 @@ AnyQuestion = TypeVar("AnyQuestion", bound=Question)
 # one.
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """One call of a pattern. `values`: its parameters as `checked_params` gives them. `shadowed`: what its shadow asks;
     None where there is none. `compares`: the answer as its shadow compares it, a copy where the caller could change it."""
 

@@ -13,6 +13,8 @@ from queue import SimpleQueue
 from threading import Event, Lock, Semaphore, Thread
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.mapping.model.evidence import DiffKey, Sample, Side
 from migrator.mapping.model.results import Example
 from migrator.mapping.patterns.params import kind_of, texts_of
@@ -275,8 +277,7 @@ SAMPLES_A_CALL = 3
 OTHER: Mapping[Side, Side] = {"table": "sql", "sql": "table"}
 
 
-@dataclass(frozen=True)
-class AnsweredCall:
+class AnsweredCall(Struct, frozen=True):
     """A call that was answered. `values`: its parameters as `checked_params` gives them."""
 
     call: ShadowedCall

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Event
 from typing import Any
+
+from msgspec import Struct, field
 
 from migrator.mapping.inverse.rows import Inverse
 from migrator.mapping.items.changes import captured_name, captured_tables
@@ -124,8 +126,7 @@ def _is_fixed(table: TableFacts, key: ForeignKey) -> bool:
 # ── SQL writers ──
 
 
-@dataclass(frozen=True)
-class SqlWriters:
+class SqlWriters(Struct, frozen=True):
     """Tables whose rows follow items, by whether others are refused that write them. `why`: what kept triggers away."""
 
     refused: tuple[str, ...] = ()
@@ -193,8 +194,7 @@ class DirectChangedError(MigratorError):
     """Other entities are direct by now than those whose rows are made."""
 
 
-@dataclass(frozen=True)
-class WhileDirect:
+class WhileDirect(Struct, frozen=True):
     """A reader's work, as long as the same entities are direct. Asked after a page was read, before rows that wait are
     looked at (they are no shard's, so any process finds those of any entity), and before each write: a page
     that holds what a service wrote itself is never put away by a process that does not know yet that it makes rows of it,
@@ -283,8 +283,7 @@ class ReverseDaemon:
 # ── how far it is ──
 
 
-@dataclass(frozen=True)
-class ReverseStatus:
+class ReverseStatus(Struct, frozen=True):
     """`lags_s`: by shard that is open; `processes`: those that have a shard; `begun`: whether the stream was begun with."""
 
     begun: bool

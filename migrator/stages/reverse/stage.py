@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from migrator.mapping.check.values import SPELLED
 from migrator.mapping.inverse.rows import Inverse, Told, is_same, row_of, told_by
@@ -37,6 +39,7 @@ from migrator.mapping.model.table import (
     item_key_text,
 )
 from migrator.runtime.errors import RowError
+from migrator.runtime.values import replace
 
 SETTLE_S = 15.0
 """How much later than the moment all shards have to be passed, twice, before a row goes: clocks differ, a stream names a new
@@ -97,8 +100,7 @@ def row_key(entity: CompiledEntity, tree: RowTree) -> SourceKey:
     return entity.source_key(tree)
 
 
-@dataclass(frozen=True)
-class WrittenTable:
+class WrittenTable(Struct, frozen=True):
     """A table whose rows are written: its facts, and the columns of the key by which items name its rows."""
 
     facts: TableFacts
@@ -130,12 +132,11 @@ class PageReader(RowReader, Protocol):
         """Row trees with after < key <= upto, in the order of their keys; None is open."""
 
 
-@dataclass(frozen=True)
-class Spellings:
+class Spellings(Struct, frozen=True):
     """Keys of rows that the source has in another spelling than reverse writes: SQLite keeps any text of a time, UUID or
     decimal. Only reverse writes these tables, so one reading finds all such rows."""
 
-    keys: Mapping[RowId, SourceKey] = field(default_factory=dict)
+    keys: Mapping[RowId, SourceKey] = {}
 
     @classmethod
     def read(cls, source: PageReader, entities: Sequence[CompiledEntity], page_rows: int) -> Spellings:
@@ -175,8 +176,7 @@ def _all_rows(source: PageReader, entity: CompiledEntity, page_rows: int) -> Ite
         after = None if is_last else entity.source_key(trees[-1])
 
 
-@dataclass(frozen=True)
-class SpelledRows:
+class SpelledRows(Struct, frozen=True):
     """RowReader of rows by the keys that items have."""
 
     source: RowReader
@@ -208,15 +208,14 @@ class State:
     is_there: bool = field(default=False, compare=False)
 
 
-@dataclass(frozen=True)
-class _Looks:
+class _Looks(Struct, frozen=True):
     """By row that was gone, how often all shards had passed that time, this one among them; up to when they are worked.
 
     `end`: rows that are as their items say wait no more. One process at a time looks at those that wait, and the others
     leave that to it: it may be about to write what it read before them, and be killed then.
     """
 
-    of: Mapping[RowId, int] = field(default_factory=dict)
+    of: Mapping[RowId, int] = {}
     passed_at: float = float("-inf")
     end: bool = True
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from migrator.dynamodb.admin.table import DynamoTableAdmin
 from migrator.dynamodb.client import (
@@ -39,6 +40,7 @@ from migrator.runtime import logs
 from migrator.runtime.errors import MigratorError
 from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.runtime.system import HOME
+from migrator.runtime.values import replace
 from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
 from migrator.settings.source import DocumentSettings, SourceSettings
 from migrator.settings.transforms import table_of
@@ -71,8 +73,7 @@ def read_job(path: Path, *, asks_source: bool = True) -> Job:
     return job
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """What a command is about to do with the source: under which name, how many at once, and how patiently.
 
     `apart`: how many other pools share the limit of connections.
@@ -219,8 +220,7 @@ def _journal_in_source(job: Job, retry: Retry) -> SqlJournal:
     )
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """One job's table: its design under the job's name, its edges, and the bucket beside it where the job names one.
 
     As it is opened it can only be read; a writer takes what `fenced` gives.
@@ -248,8 +248,7 @@ class Target:
         return replace(self, store=self.store.fenced(check))
 
 
-@dataclass(frozen=True)
-class Requests:
+class Requests(Struct, frozen=True):
     """How many requests there may be at once, how long each may take, and how patiently they are sent again."""
 
     connections: int

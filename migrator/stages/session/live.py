@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from migrator.mapping.model.capture import Capture, MarkedBy
 from migrator.mapping.model.instances import Lifetimes
@@ -37,8 +38,7 @@ DDL_PATIENCE = Backoff(attempts=30, base_s=1.0, cap_s=5.0, limit_s=120.0)
 ONCE = Backoff(attempts=1)
 
 
-@dataclass(frozen=True)
-class Live:
+class Live(Struct, frozen=True):
     """Capture's edges in one source."""
 
     capture: Capture

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
+
+from msgspec import Struct
 
 from migrator.dynamodb.store import reads_only
 from migrator.dynamodb.stream import DynamoStream
@@ -96,8 +97,7 @@ def grants_of(session: JobSession) -> SqlGrants:
     )
 
 
-@dataclass(frozen=True)
-class ReverseEdges:
+class ReverseEdges(Struct, frozen=True, dict=True):
     """The edges of the way back of the named entities, whether the job says that they are direct or not."""
 
     session: JobSession

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
 from typing import Any, cast
+
+from msgspec import Struct
 
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.language.redaction import hidden_by_pattern
@@ -21,6 +22,7 @@ from migrator.mapping.model.live import ChangeMarks, ConditionalStore, Memory, T
 from migrator.mapping.model.results import Hidden
 from migrator.mapping.patterns.designs import Designs
 from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, running_s
+from migrator.runtime.values import replace
 from migrator.settings.job import Job, ReadSettings
 from migrator.source.adapter.driver import AsyncBridge, off_loop
 from migrator.source.adapter.events import Adapter, Rules
@@ -62,8 +64,7 @@ JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
 """A commit of the service may wait for the journal; its threads, which come again by themselves, must not wait for long."""
 
 
-@dataclass(frozen=True)
-class Service:
+class Service(Struct, frozen=True):
     """The edges of a process of a service."""
 
     session: JobSession
@@ -108,8 +109,7 @@ def _heartbeat(session: JobSession, me: Instance) -> Heartbeat:
     )
 
 
-@dataclass(frozen=True)
-class WritingOptions:
+class WritingOptions(Struct, frozen=True):
     """How a service wants its changes written. `sessions`: how many it may have at once; None where that is not known."""
 
     mode: Mode = "outbox"
@@ -125,8 +125,7 @@ class WritingOptions:
         return self.flush or self.mode == "strict"
 
 
-@dataclass(frozen=True)
-class DualWriting:
+class DualWriting(Struct, frozen=True):
     """A service's dual writes, under way."""
 
     adapter: Adapter
@@ -189,8 +188,7 @@ def _need_rows(session: JobSession) -> None:
 # ── items written by the service itself ──
 
 
-@dataclass(frozen=True)
-class _Writer:
+class _Writer(Struct, frozen=True):
     """What makes items: before a commit, and after it; None where nothing does."""
 
     before_commit: BeforeCommit | None
@@ -297,8 +295,7 @@ def _relay_inside(edges: ConcurrentEdges, rows: RootFinder, check: Callable[[], 
 CALLERS_TIMEOUT_S = 20.0
 
 
-@dataclass(frozen=True)
-class Asking:
+class Asking(Struct, frozen=True, dict=True):
     """A service that reads."""
 
     service: Service

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
 from typing import Protocol
+
+from msgspec import Struct
 
 from migrator.dynamodb import embedded
 from migrator.dynamodb.conditional import ConditionalWrites
@@ -49,6 +50,7 @@ from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import MappingError
 from migrator.runtime.retry import Backoff, Retry, running_s
+from migrator.runtime.values import replace
 from migrator.settings.job import Job, TargetSettings, Tuning
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping, with_writes
@@ -595,8 +597,7 @@ def _never() -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class ConcurrentEdges:
+class ConcurrentEdges(Struct, frozen=True, dict=True):
     """The edges of a writer of items beside others. `target`: asks the writer's heartbeat before each request."""
 
     session: JobSession

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from migrator.mapping.model.capacity import FanOut, Writes
 from migrator.mapping.model.edges import Questions
@@ -24,8 +25,7 @@ from migrator.source.workload.statistics import figures_of
 from migrator.source.workload.writes import told_writes
 
 
-@dataclass(frozen=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """Reads statements by the schema, `facts`, and asks the source for figures of its rows."""
 
     source: Questions

@@ -22,6 +22,7 @@ from threading import Lock
 from typing import Any, TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from migrator.mapping.items.encoder import TextEncoder, compile_texts, encode_texts, text_in_order
 from migrator.mapping.items.items import CompiledEntity, row_key
@@ -274,8 +275,7 @@ _Seen: TypeAlias = tuple[_Kind, Sequence[str | None], Found]
 _NONE: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class _Page:
+class _Page(Struct, frozen=True):
     """What was seen of a page of stored items."""
 
     totals: ScanTotals
@@ -493,8 +493,7 @@ def _begin_of_number(name: str) -> bytes:
 # ── Rows ──
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Struct, frozen=True):
     """What one scan of the table left: digests, and totals by segment. `encoders`: by entity, where there is one.
     `is_shared`: other processes of the run have the same digests, and are told which are matched."""
 
@@ -516,8 +515,7 @@ _ROWS_A_CHECK = 256
 """One in so many rows goes by items_for() all the same: what the native executor did wrong, it did wrong on both sides."""
 
 
-@dataclass(frozen=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """What a page's rows become. `left`: rows with an item that no stored one is equal to, and some for items_for()."""
 
     items: int

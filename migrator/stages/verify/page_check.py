@@ -6,7 +6,8 @@ import time
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import CompiledEntity, Projection, key_text, project
@@ -15,11 +16,11 @@ from migrator.mapping.model.journal import Finding, FindingKind, Page, Run, Tall
 from migrator.mapping.model.live import Root
 from migrator.mapping.model.table import Item, ItemKey, SourceKey, TableDesign, item_key_of, source_named
 from migrator.mapping.patterns.diff import differences
+from migrator.runtime.values import replace
 from migrator.stages.verify.digests import Look, Places, match_rows
 
 
-@dataclass(frozen=True)
-class PageCheck:
+class PageCheck(Struct, frozen=True):
     """Pages of one entity of one run, one with each call; called from many threads, and by many processes at once.
 
     `check` raises when the run has lost its lease. `begin`: returns when the next page may begin. `look`: digests of what is
@@ -140,8 +141,7 @@ LOOKED_AT: tuple[FindingKind, ...] = ("missing", "different", "collision", "unex
 _AT_ONCE = 200
 
 
-@dataclass(frozen=True)
-class Recheck:
+class Recheck(Struct, frozen=True):
     """Compares every row that a finding names again, and drops findings that no longer hold."""
 
     source: Rows

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from typing import Any
+
+from msgspec import Struct, field
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
@@ -24,8 +26,7 @@ from migrator.stages.core.parallel import TableWalk
 # ── Items of direct entities, which the service writes itself past SQL: no row stands behind them ──
 
 
-@dataclass(frozen=True)
-class DirectItems:
+class DirectItems(Struct, frozen=True):
     """Items that the service writes itself. Of direct entities: by the entity that `_src` names, without `_src` by the item
     type. `leave`: how partition keys of others begin, such as counters, which have no `_src`."""
 
@@ -68,13 +69,12 @@ def exact_sum(numbers: Sequence[bytes]) -> Decimal:
         return sum(map(Decimal, texts), Decimal(0))
 
 
-@dataclass(frozen=True)
-class ScanTotals:
+class ScanTotals(Struct, frozen=True):
     """Totals of a scan, made without `items_for`: all items, items per entity and type, and sums of numeric attributes."""
 
     items: int = 0
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    sums: Mapping[tuple[str, str, str], Decimal] = field(default_factory=dict)
+    sums: Mapping[tuple[str, str, str], Decimal] = {}
 
     def __add__(self, other: ScanTotals) -> ScanTotals:
         sums = dict(self.sums)
@@ -150,8 +150,7 @@ class TableScan:
         return ScanTotals(len(items), counts, sums)
 
 
-@dataclass(frozen=True)
-class Tracer:
+class Tracer(Struct, frozen=True):
     """Looks for the row of each stored item. `entities`: by name."""
 
     source: Rows
@@ -253,8 +252,7 @@ def _left_out(journal: SqlJournal, run: Run) -> Counter[tuple[str, str, str]]:
     return Counter((finding.kind, finding.entity, finding.item_type) for finding in findings)
 
 
-@dataclass(frozen=True)
-class _TypeTotals:
+class _TypeTotals(Struct, frozen=True):
     source: Totals
     entity: CompiledEntity
     design: ItemDesign

@@ -15,6 +15,7 @@ from threading import Event
 from typing import TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.encoder import TextEncoder, compile_texts
@@ -89,8 +90,7 @@ def agreed(journal: SqlJournal, run: Run) -> tuple[Digests, list[object]] | None
     return None
 
 
-@dataclass(frozen=True)
-class SegmentLook:
+class SegmentLook(Struct, frozen=True):
     """Scans a segment and leaves its digests in the journal; called from many threads. `check` raises when the run has lost
     its lease."""
 
@@ -118,8 +118,7 @@ class SegmentLook:
         return look_of(source, self.scan, totals, is_shared=True)
 
 
-@dataclass(frozen=True)
-class SegmentTrace:
+class SegmentTrace(Struct, frozen=True):
     """Traces the stored items of a segment back to their rows; called from many threads."""
 
     journal: SqlJournal
@@ -257,8 +256,7 @@ RESUMED_WITHIN_S = 3600.0
 _log = get_logger("verify")
 
 
-@dataclass(frozen=True)
-class Begun:
+class Begun(Struct, frozen=True):
     """A run that was begun. `told`: a note for the operator, if it was resumed or begun anew; else ''."""
 
     run: Run
@@ -299,8 +297,7 @@ def keep_look(look: Callable[[], ActivityCounts], keep: Callable[[ActivityCounts
         _log.info("changes_not_counted", reason=str(error))
 
 
-@dataclass(frozen=True)
-class VerifyOptions:
+class VerifyOptions(Struct, frozen=True):
     workers: int = 4
     page_rows: int = 500
     scan_segments: int = 4

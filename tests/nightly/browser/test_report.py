@@ -6,7 +6,6 @@ import base64
 import csv
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +13,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from migrator.runtime.values import replace
 from tests import pins
 from tests.nightly.browser.page import NARROW, WIDE, Browser
 from tests.support_report import MODEL

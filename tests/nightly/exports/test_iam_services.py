@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from migrator.api import Migration
 from migrator.runtime.errors import MigratorError
+from migrator.runtime.values import replace
 from tests.exports.generated import loaded, table_of
 from tests.exports.shipped import on_server
 from tests.journeys.cutover import live

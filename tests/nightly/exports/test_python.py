@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from migrator.mapping.model.table import split_source
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.params import checked_params
+from migrator.runtime.values import replace
 from migrator.stages.patterns.question import Question
 from tests.designs.golden import DESIGNS, NAMES, Golden, GoldenQuery, exactly, script_of
 from tests.designs.moved import Moved, moved, moved_by

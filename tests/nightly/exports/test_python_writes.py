@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from threading import Barrier
@@ -24,6 +23,7 @@ from migrator.features.exports.model import model_of
 from migrator.features.exports.python.module import python_module
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.params import checked_params
+from migrator.runtime.values import replace
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.session.job import open_source

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+from migrator.runtime.values import replace
 from tests.journeys.command import ROOT
 from tests.journeys.console import Command, with_blocks
 from tests.journeys.incidents import INCIDENTS, ON_POSTGRESQL, PAGE, night_on, played, sections

@@ -6,9 +6,9 @@ import sqlite3
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
+from migrator.runtime.values import replace
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
 from tests.journeys.test_processes import ROWS, done_pages, in_journal

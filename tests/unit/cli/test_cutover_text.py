@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -20,6 +19,7 @@ from migrator.cli.cutover_text import (
 from migrator.mapping.model.durations import age_text
 from migrator.mapping.model.evidence import Judgement, Line, Move, State
 from migrator.mapping.model.instances import Instance, ServiceRegistry
+from migrator.runtime.values import replace
 from tests import pins
 
 SHADOW, RAMP = State("shadow"), State("ramp", 1)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from migrator.features.exports.cloudformation import (
 )
 from migrator.features.exports.terraform import terraform, terraform_file
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.runtime.values import replace
 from migrator.settings.definition import definition
 from migrator.settings.source import TableOptions, Units
 

@@ -7,12 +7,12 @@ import hashlib
 import html
 import json
 import re
-from dataclasses import replace
 
 import pytest
 
 from migrator.cli.page import hours_text
 from migrator.features.report.work import html_page, report_data
+from migrator.runtime.values import replace
 from tests import pins
 from tests.support_report import MISSING, MODEL, PRICE
 from tests.support_report_hostile import hostile, many

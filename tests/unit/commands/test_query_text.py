@@ -6,7 +6,6 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
 
@@ -19,6 +18,7 @@ from migrator.features.report.work import print_report
 from migrator.mapping.model.evidence import Diff, DiffKey, PatternPhase, State
 from migrator.mapping.model.mapping import Param, Part, Pattern
 from migrator.mapping.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
+from migrator.runtime.values import replace
 from tests import pins
 from tests.support_report import MODEL
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -17,6 +16,7 @@ from migrator.commands.status_work import (
     status_lines,
 )
 from migrator.mapping.model.instances import AS_SET, Failure, Operations, ProcessState, Throttle
+from migrator.runtime.values import replace
 from tests import pins
 
 NOW = 10_000.0

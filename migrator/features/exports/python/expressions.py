@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.features.exports.python import values
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.templates import format_width
@@ -163,8 +165,7 @@ class UnsaidError(Exception):
     """What a mapping says and Python here cannot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """What stands for a path: Python that gives its value, and what that is."""
 
     code: str
@@ -188,8 +189,7 @@ def _decoded(code: str, kind: Kind, *, of_row: bool) -> str:
     return f"_day({code})" if kind.name == "date" else code
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Python of a value, which is None where one of the `guards` holds."""
 
     code: str

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
+from msgspec import Struct
+
 from migrator.features.exports.file import comment, construct_name, template
 from migrator.features.exports.model import (
     Answered,
@@ -73,8 +75,7 @@ _PARAMS = {
 }
 
 
-@dataclass(frozen=True)
-class PartCode:
+class PartCode(Struct, frozen=True):
     """A part of an answer. `name`: the mapping's; `field`: where it stands in the answer; `one`: it has one record."""
 
     name: str
@@ -322,8 +323,7 @@ def _texts(name: str, paths: Sequence[str], pattern: PatternModel) -> str:
     return _SPANS[way.of].format(used.args[0] if used.args else "", literal(unit_of(used)), values)
 
 
-@dataclass(frozen=True)
-class Writes:
+class Writes(Struct, frozen=True):
     """Methods of the table's class that write a row's items together. `version`: the attribute that counts the row's
     changes, as Python; `counted`: what the count becomes, '' without one; `read`: why there is no read, or how."""
 
@@ -366,8 +366,7 @@ def writes_of(code: RowCode, methods: Names) -> Writes:
 # ── a row read back ──
 
 
-@dataclass(frozen=True)
-class ReadBack:
+class ReadBack(Struct, frozen=True):
     """A method that reads a row back from its items, to be changed or deleted. `same`: its arguments, passed on; `steps`:
     the items to read, each with the call that makes its key; `values`: by field what gives it."""
 
@@ -635,8 +634,7 @@ _CARRIED = "# ── carried ──\n"
 """Where in the template carried code stands."""
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """A module's text, and what it cannot say of the mapping, one sentence for each."""
 
     text: str

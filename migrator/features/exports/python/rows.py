@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from migrator.features.exports.model import (
     Attribute,
     IndexKey,
@@ -38,8 +40,7 @@ _ORIGINS = {
 }
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """`read`: what gives it of a stored item."""
 
     name: str
@@ -48,8 +49,7 @@ class Field:
     read: str = ""
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Struct, frozen=True):
     """A class. `function`: what makes one of a stored item."""
 
     name: str
@@ -157,8 +157,7 @@ def _reader(kind: Kind | None) -> str:
 # ── keys and items ──
 
 
-@dataclass(frozen=True)
-class Builder:
+class Builder(Struct, frozen=True):
     """A function that makes a key out of the values that its templates name. `key`: what it makes, by attribute;
     `when`: a condition; `of_table`: no index's."""
 
@@ -170,8 +169,7 @@ class Builder:
     of_table: bool
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True):
     """How one item is made of a row: under `when`, of its key, its places in indexes and its attributes. `plain_keys`:
     arguments of the look at attributes that are keys by their names."""
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from migrator.features.exports.file import comment, template
 from migrator.features.exports.model import Model, PartModel, PatternModel
@@ -54,8 +55,7 @@ _OPERATORS: Mapping[Operator, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A pattern's function. `question`: the fields of what a query asks, none where whole keys are asked; `items`: the
     expression of what DynamoDB answers; `cut`: by parameter how much of it a key holds."""
 
@@ -280,8 +280,7 @@ def vocabulary(model: Model, names: Identifiers, around: Around, refusals: Refus
     return list(items.values())
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """An attribute of an item as it is stored."""
 
     type: str

@@ -6,8 +6,9 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import resources
+
+from msgspec import Struct
 
 from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel
 from migrator.mapping.items.filters import CHARACTERS, unit_of
@@ -172,8 +173,7 @@ class UnsayableError(Exception):
     """What TypeScript cannot say of one template; the message is a reason, to be gathered with others."""
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(Struct, frozen=True):
     """A value that keys are made of. `name`: of an attribute of the item, or of what the caller must add; `stored`: whether
     items hold it."""
 
@@ -182,8 +182,7 @@ class Input:
     stored: bool
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True):
     """A key attribute. `expression`: of an object `of` with the inputs, undefined where one has no value; `inputs`: their
     names."""
 
@@ -193,16 +192,14 @@ class Made:
     inputs: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class MadeEntry:
+class MadeEntry(Struct, frozen=True):
     """An item's place in an index. `holds`: an expression that says whether the item is in it."""
 
     parts: tuple[Made, ...]
     holds: str
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(Struct, frozen=True):
     """An item type as TypeScript calls it, and all that its key attributes are made of. `type`: its interface; `keys`: the
     function that makes its keys; `inputs` by name."""
 
@@ -226,11 +223,10 @@ class Item:
         return {name for part in self.base for name in part.inputs}
 
 
-@dataclass(frozen=True)
-class Refusals:
+class Refusals(Struct, frozen=True):
     """Why ElectroDB cannot say a mapping: all of it, gathered."""
 
-    reasons: list[str] = field(default_factory=list)
+    reasons: list[str] = []
 
     def add(self, where: str, why: str) -> None:
         self.reasons.append(f"{where}: {why}")
@@ -246,8 +242,7 @@ Named = Callable[[Ref], tuple[str, Kind, tuple[Filter, ...]]]
 """Of a reference: the expression of its value, its kind, and the filters that are still to be applied."""
 
 
-@dataclass(frozen=True)
-class Around:
+class Around(Struct, frozen=True):
     separator: str
     maps: Mapping[str, str]
     """By the mapping's name of a map the constant that holds it."""

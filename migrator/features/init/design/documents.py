@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.documents import TYPE_NAMES
 from migrator.mapping.language.yaml_text import quoted
@@ -56,8 +58,7 @@ class Seen:
         return ("integer" if self.whole else "number") if types[0] == "N" else _TYPES[types[0]]
 
 
-@dataclass(frozen=True)
-class SampledTable:
+class SampledTable(Struct, frozen=True):
     """`key`: its attributes by name, each with its type (S, N or B), the partition's first. `items`: in DynamoDB's form."""
 
     name: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
@@ -26,6 +28,7 @@ from migrator.mapping.model.questions import (
     row_key,
 )
 from migrator.mapping.model.table import OWN_TYPES
+from migrator.runtime.values import replace
 
 _SPARE_DIGITS = 2
 """A number that grows by so many digits still fits its width; then rows are refused, not sorted wrongly."""
@@ -35,8 +38,7 @@ _MOST_DIGITS = 20
 PLAIN = frozenset({"integer", "boolean", "date", "time", "uuid"})
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A value of a key: where it stands, and what follows its name within the braces (a format, filters)."""
 
     path: Path
@@ -98,8 +100,7 @@ def _padded(scale: int, span: Span | None) -> str | None:
     return f":0{digits + 1 + scale}.{scale}f" if scale else f":0{digits}"
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(Struct, frozen=True):
     """What tables are called in keys (`words`) and as items (`types`), and the attributes that no column has a name of."""
 
     words: dict[str, str]
@@ -158,8 +159,7 @@ class NoKey(Exception):
         self.what = what
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """What a question needs of an entry in an index. `sort`: what its sort key must begin with, () for anything.
 
     `when`: conditions under which an item is in it: (column, what it must be; None: any value), (column, (None,)): NULL.
@@ -176,8 +176,7 @@ class Need:
     bucket: Piece | None = None
 
 
-@dataclass(frozen=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What questions need, by the schema and what was measured."""
 
     facts: SchemaFacts
@@ -374,8 +373,7 @@ _OF_CHILDREN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """The base key of a table's items: `partition` and `sort` templates; `parent`: the foreign key to the row whose
     partition it is, None for one of its own. `rest`: of the row's key what stands in the sort key."""
 
@@ -385,8 +383,7 @@ class Home:
     parent: ForeignKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The keys of a table's items in one index. `number`: of the index, from 1. `closed`: its sort key ends in '#', so that
     each value of a range has keys behind it."""
 
@@ -398,8 +395,7 @@ class Entry:
     closed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """One question as an access pattern. `condition`: of the sort key, an operator and its templates."""
 
     name: str
@@ -413,8 +409,7 @@ class Access:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Design:
+class Design(Struct, frozen=True):
     """`homes` by table; `entries` by table, numbered; tables without a key have neither."""
 
     names: Names

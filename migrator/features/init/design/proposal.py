@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from migrator.features.init.design.placing import Design, design_of
 from migrator.features.init.design.written import Writer
@@ -21,14 +22,14 @@ from migrator.mapping.model.questions import (
     row_key,
 )
 from migrator.runtime.errors import Fault
+from migrator.runtime.values import replace
 
 _MANY = 1_000
 """Children of one row from which on a collection is told as one that may grow without bound."""
 _FAULT_PLACE = re.compile(r"(?P<word>access_patterns|entities)\.(?P<name>\w+)")
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """A mapping without a fault. `decisions`: what only people can decide, one sentence each."""
 
     text: str
@@ -37,8 +38,7 @@ class Proposal:
     decisions: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What a proposal is made from. `faults`: of a mapping's text, each (place, what), by the check and by the source."""
 
     questions: Sequence[Question]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from migrator.features.init.design.placing import Access, Design, Entry, joined_key
 from migrator.mapping.language.yaml_text import quoted, text_of
@@ -33,15 +34,14 @@ def _rate(per_s: float) -> str:
     return f"{number:.0f}/{unit}" if number >= 100 else f"{round(number, 2):.3g}/{unit}"
 
 
-@dataclass(frozen=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """Writes the mapping of a design. `remarks`: a comment for a pattern, by its name."""
 
     design: Design
     facts: SchemaFacts
     figures: Figures
     table: str
-    remarks: Dict[str, str] = field(default_factory=dict)
+    remarks: Dict[str, str] = {}
 
     def text(self) -> str:
         """The whole file."""

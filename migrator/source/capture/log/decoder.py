@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from migrator.runtime.errors import SourceError
 
@@ -27,8 +28,7 @@ Value: TypeAlias = bytes | None | Unchanged
 Row: TypeAlias = tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(Struct, frozen=True):
     """`commit_lsn`: of the transaction's commit record. `at`: when it was committed, seconds since 1970. `xid`: without its
     epoch."""
 
@@ -37,15 +37,13 @@ class Begin:
     xid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """`end_lsn`: where the log continues after the transaction."""
 
     end_lsn: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogColumn:
+class LogColumn(Struct, frozen=True):
     """`is_key`: part of the table's replica identity."""
 
     name: str
@@ -53,8 +51,7 @@ class LogColumn:
     is_key: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(Struct, frozen=True):
     """`identity`: REPLICA IDENTITY as the catalogue has it: d (default), n (nothing), f (full), i (index)."""
 
     oid: int
@@ -64,8 +61,7 @@ class Relation:
     columns: tuple[LogColumn, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A change of one row. `old`: None where the message has none; `old_is_key`: it holds the identity's columns only, and
     NULL in all others."""
 
@@ -76,13 +72,11 @@ class Change:
     old_is_key: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Struct, frozen=True):
     relations: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
+class Emitted(Struct, frozen=True):
     """A message of pg_logical_emit_message()."""
 
     prefix: str
@@ -90,8 +84,7 @@ class Emitted:
     lsn: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Struct, frozen=True):
     """A message that says nothing of rows: the name of a type, the origin of a transaction."""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +13,7 @@ from sqlalchemy.engine import Connection
 from migrator.mapping.model.capture import MarkedBy, Step, TableCapture
 from migrator.mapping.model.facts import Captured, columns_of
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.source.capture.install import (
     SqlCapture,
     existing_triggers,

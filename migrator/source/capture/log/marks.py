@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from threading import Lock
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.live import Mark, MarksState, SlotLag
+from migrator.runtime.values import replace
 from migrator.source.capture.install import SqlActivity
 from migrator.source.capture.log.place import LOG, Place, place_of_log, slot_lag
 from migrator.source.capture.log.reader import LogReader

@@ -6,10 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, columns_of
@@ -41,8 +41,7 @@ def slot_of(job: str) -> str:
 # ── What marks are made of, kept at the install: the reader knows no mapping ──
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedTable:
+class MarkedTable(Struct, frozen=True):
     """`columns`: (written name, real name) of those that images hold. `watched`: real names; None: any update is marked."""
 
     name: str
@@ -91,8 +90,7 @@ def tables_of(text: str) -> dict[str, MarkedTable]:
 # ── The row, and the slot as the server has it ──
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """How far the log is copied."""
 
     slot: str
@@ -102,8 +100,7 @@ class Place:
     tables: str
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """A replication slot. `kept`: bytes of the log that the server keeps for it; `behind`: bytes that were written since its
     confirmed position. `room`: bytes that may still be written before it is lost; None without a limit."""
 

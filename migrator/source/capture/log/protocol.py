@@ -9,10 +9,10 @@ import select
 import struct
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import psycopg
+from msgspec import Struct
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
@@ -38,15 +38,13 @@ class SlotInUseError(SourceError):
     """Another reader has the slot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(Struct, frozen=True):
     """A message of the slot's plugin."""
 
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Keepalive:
+class Keepalive(Struct, frozen=True):
     """All of the log up to `lsn` was sent. `at`: the server's time, seconds since 1970. `wants_reply`: it asks whether we
     are alive."""
 

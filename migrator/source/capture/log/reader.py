@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.live import SLOT_MEND, KeptMark
@@ -37,8 +38,7 @@ def whole_table(table: MarkedTable, at: float) -> KeptMark:
     return KeptMark(table.name, None, None, at)
 
 
-@dataclass(frozen=True)
-class RelationMarks:
+class RelationMarks(Struct, frozen=True, dict=True):
     """Makes marks of the changes of one relation as the log describes it, which is `table` or a partition of it."""
 
     table: MarkedTable

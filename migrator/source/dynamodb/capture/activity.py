@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from migrator.mapping.model.live import ActivityCounts
 from migrator.mapping.model.shards import Checkpoint, Position, StreamRecord
 from migrator.runtime.errors import LostRecordsError, MigratorError, SourceError, StoppedError
@@ -31,8 +33,7 @@ _DENIED = (
 )
 
 
-@dataclass(frozen=True)
-class StreamActivity:
+class StreamActivity(Struct, frozen=True):
     """model.live.Activity. DynamoDB keeps no transaction open, and does not tell who writes.
 
     `real`: the account's name of each table that the job names. `marks`: those that wait, by table.
@@ -106,8 +107,7 @@ class StreamActivity:
         ]
 
 
-@dataclass(frozen=True)
-class AwsCalls:
+class AwsCalls(Struct, frozen=True):
     """Lines for `aws`. `options`: region and profile, a space before each. `endpoint`: of DynamoDB, None is AWS."""
 
     options: str = ""

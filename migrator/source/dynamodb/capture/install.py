@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from migrator.mapping.items.changes import captured_tables
 from migrator.mapping.model.capture import (
@@ -36,8 +37,7 @@ class SwitchedStream(StreamSource, Protocol):
         """With both images; returns when all that is written from then on is in it."""
 
 
-@dataclass(frozen=True)
-class CapturedStream:
+class CapturedStream(Struct, frozen=True):
     """The stream of one table of the source, and how far it is read."""
 
     source: SwitchedStream
@@ -95,8 +95,7 @@ LIMITS = (
 """Source: Developer Guide, "Change data capture for DynamoDB Streams"."""
 
 
-@dataclass(frozen=True)
-class StreamCapture:
+class StreamCapture(Struct, frozen=True):
     """`model.capture.Capture` by streams. `stream_of`: of a table by its name.
 
     A stream is never switched off by us: others may read it, and it costs nothing where nobody reads."""

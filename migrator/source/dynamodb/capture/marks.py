@@ -6,13 +6,14 @@ import base64
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.model.edges import WiredItem
@@ -21,6 +22,7 @@ from migrator.mapping.model.live import Image, KeptMark, Mark, MarkKeeper, Marks
 from migrator.mapping.model.shards import Checkpoint, StreamJournal, StreamRecord
 from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 
 READER_LEASE_S = 20.0
 """How long a reader of a stream has its shards without a word; it tells the journal three times as often how far it is."""
@@ -41,8 +43,7 @@ ValueOf: TypeAlias = Callable[[WiredItem, Column], Any]
 """From an item and a declared column to its value, as rows hold it; an Undecodable where it is of another type."""
 
 
-@dataclass(frozen=True)
-class RecordImages:
+class RecordImages(Struct, frozen=True):
     """Makes marks of records, whose images hold the columns that keys and links are made of.
 
     An image is kept as the attributes that these columns stand in, in DynamoDB's own form, and read by the declared types
@@ -138,8 +139,7 @@ class Reader(Protocol):
     def passed(self) -> Mapping[str, float]: ...
 
 
-@dataclass(frozen=True)
-class SourceStream:
+class SourceStream(Struct, frozen=True):
     """`reader`: makes one that works records so. `again_after_s`: where rows are found by an index of the source, which
     follows the table a little later, each change is looked at a second time after so long; 0 for never."""
 

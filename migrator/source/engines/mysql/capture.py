@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, columns_of, digest_of
@@ -44,8 +44,7 @@ Indexes = Mapping[Name, Mapping[str, Sequence[str]]]
 """By table, its indexes with their columns in order."""
 
 
-@dataclass(frozen=True)
-class Cascade:
+class Cascade(Struct, frozen=True):
     """A foreign key with an action on rows of `child`. `name`: of the constraint.
 
     `columns`: (child's, parent's). `on_delete`, `on_update`: CASCADE and the like. `index`: an index of the child that

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +10,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 
 from migrator.mapping.model.facts import Column, Kind
+from migrator.runtime.values import replace
 from migrator.source.engines import catalogue
 from migrator.source.engines.catalogue import (
     Kinds,

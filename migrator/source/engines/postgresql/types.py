@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Alike, Kind
+from migrator.runtime.values import replace
 from migrator.source.engines.catalogue import (
     Kinds,
 )
@@ -77,14 +78,13 @@ _LENGTHS = {
 }
 
 
-@dataclass(frozen=True)
-class Types:
+class Types(Struct, frozen=True):
     """The schema's types by their oid, the (name, oid, modifier, number) of each field of its composites, and labels
     of enums as `words` has them."""
 
     rows: Mapping[int, sa.Row[Any]]
-    fields: dict[int, list[tuple[str, int, int, int]]] = field(default_factory=dict)
-    labels: dict[int, list[str]] = field(default_factory=dict)
+    fields: dict[int, list[tuple[str, int, int, int]]] = {}
+    labels: dict[int, list[str]] = {}
 
     @classmethod
     def of(cls, connection: Connection, schema: str | None) -> Types:

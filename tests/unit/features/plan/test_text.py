@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 from migrator.features.plan.work import way_money, way_remarks, way_time, ways_text, would_do
 from migrator.mapping.model.capacity import Way
+from migrator.runtime.values import replace
 from tests import pins
 from tests.support_plan import PLAN
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from migrator.features.report.gather import costs_of
 from migrator.mapping.model.capacity import SECONDS_A_MONTH
 from migrator.mapping.model.evidence import PatternPhase, State, Window
+from migrator.runtime.values import replace
 from migrator.stages.design.shown import Windows
 from tests import pins
 from tests.support_plan import PLAN, READS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +17,7 @@ from migrator.mapping.model.evidence import DiffKey, Move, State
 from migrator.mapping.model.journal import Finding, Page, RunIdentity, Tally
 from migrator.mapping.model.report import LagReport
 from migrator.runtime.errors import StoppedError
+from migrator.runtime.values import replace
 from tests import pins
 from tests.unit.stages.core.report_world import CHECKED, MINUTE, NOW_S, SAMPLE, WINDOW, World, different
 

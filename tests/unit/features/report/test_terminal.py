@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from migrator.features.report.work import print_report
 from migrator.mapping.model.report import ReportModel
+from migrator.runtime.values import replace
 from tests import pins
 from tests.support_report import MODEL, PRICE
 from tests.support_report_hostile import hostile, many

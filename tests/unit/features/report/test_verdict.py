@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from migrator.features.report.verdict import Circumstances, Standings, cause_of, found_nothing, verdict_of
 from migrator.mapping.model.report import LagReport, PatternReport, Refused, RunReport
+from migrator.runtime.values import replace
 from tests import pins
 from tests.support_report import EMAIL, PRICE
 

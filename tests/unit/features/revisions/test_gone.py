@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import KeyRequest
 from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey
 from migrator.runtime.errors import StoppedError
+from migrator.runtime.values import replace
 from migrator.stages.live.relay import live_entities
 from tests.golden.heart import check
 from tests.support_fence import no_fence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -20,6 +19,7 @@ from migrator.mapping.capacity.ways import (
 )
 from migrator.mapping.items.wire import Price
 from migrator.mapping.model.capacity import Way
+from migrator.runtime.values import replace
 from tests import pins
 
 GB = 1024**3

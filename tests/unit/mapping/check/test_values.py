@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.model.facts import Kind
 from migrator.runtime.errors import MappingError, RowError
+from migrator.runtime.values import replace
 from tests.golden import heart
 
 ORDINARY: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -26,6 +26,7 @@ from migrator.mapping.difference.steps import (
 from migrator.mapping.model.evidence import PatternPhase, State
 from migrator.mapping.model.instances import ChangeStep, RevisionChange, Standing
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from tests import pins
 
 CHANGE = RevisionChange(1, "old", "new", goes_back=False, step="indexes")

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import combinations
@@ -28,6 +27,7 @@ from migrator.mapping.language.yaml_text import text_of
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.table import Item, RowTree
 from migrator.runtime.errors import MappingError, RowError
+from migrator.runtime.values import replace
 from tests import pins
 from tests.golden import heart
 from tests.unit.mapping.items.test_encoder import CHILD, MAPPINGS, pools, rows_of

@@ -7,7 +7,6 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -23,6 +22,7 @@ from migrator.mapping.items.encoder import Encoder, compile_encoder, encode_page
 from migrator.mapping.items.program import RAW_KINDS, program_lines
 from migrator.mapping.model.edges import RawPage
 from migrator.runtime.errors import MappingError, RowError
+from migrator.runtime.values import replace
 from tests import pins
 from tests.golden import heart
 from tests.unit.mapping.items.test_items import KINDS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -21,6 +20,7 @@ from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import Mapping
 from migrator.runtime.errors import RowError
+from migrator.runtime.values import replace
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
 from tests.golden import heart, shop

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.mapping.model.shards import Checkpoint, Checkpoints, allotted
+from migrator.runtime.values import replace
 
 NOW = 1000.0
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from migrator.mapping.patterns.cursors import Cursor, opened, signed
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from tests import pins
 
 KEY = "0123456789abcdef"

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from migrator.runtime.errors import UnmarkedError
+from migrator.runtime.values import replace
 from migrator.source.adapter.keys import StatementKeys
 from migrator.source.adapter.statement import StatementStyle, Write
 from migrator.source.adapter.tables import CapturedTable

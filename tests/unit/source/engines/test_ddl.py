@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from migrator.mapping.model.facts import Captured, Column, Kind, TableFacts
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.mysql.triggers import MysqlDdl
 from migrator.source.engines.postgresql.capture import PostgresqlDdl

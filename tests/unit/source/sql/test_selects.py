@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -14,6 +13,7 @@ from sqlalchemy.dialects.mysql import pymysql
 
 from migrator.mapping.model.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Kind, TableFacts
 from migrator.mapping.model.mapping import Collection
+from migrator.runtime.values import replace
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.source.sql.related import collection_select

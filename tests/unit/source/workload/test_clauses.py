@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import Clauses
+from migrator.runtime.values import replace
 from migrator.source.workload.clauses import clauses_of
 from tests.support_design import SHOP, source_with
 

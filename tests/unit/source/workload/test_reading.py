@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from migrator.features.init.design.proposal import Asked, proposal_of
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
 from migrator.runtime.errors import Fault
+from migrator.runtime.values import replace
 from migrator.source.workload.reading import LONGEST, marked, question_of
 from tests import pins
 from tests.support_design import SHOP, proposed, read, source_with

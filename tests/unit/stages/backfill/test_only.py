@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from migrator.mapping.difference.difference import Revision, difference
 from migrator.mapping.items.encoder import item_of
 from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, RowTree
+from migrator.runtime.values import replace
 from migrator.stages.backfill.write import ConditionalPath, Copied, only_changed
 from migrator.stages.live.relay import live_entities
 from tests.fakes.source import MemorySource

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +10,7 @@ from migrator.mapping.model.evidence import PatternPhase, Side, State, Window
 from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.mapping.model.live import MarksState
 from migrator.mapping.model.mapping import Param, Part, Pattern
+from migrator.runtime.values import replace
 from migrator.stages.cutover.evidence import Facts, Verified
 from migrator.stages.patterns.latencies import Latencies
 

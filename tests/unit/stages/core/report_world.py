@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import update
@@ -21,6 +20,7 @@ from migrator.mapping.model.evidence import DiffKey, Sample, Window
 from migrator.mapping.model.instances import ServiceRegistry
 from migrator.mapping.model.journal import Finding, RunIdentity, RunKind
 from migrator.mapping.model.report import LagReport, ReportModel
+from migrator.runtime.values import replace
 from tests.fakes.evidence import FakeEvidence
 from tests.fakes.phases import FakePhases
 from tests.fakes.source import MemorySource

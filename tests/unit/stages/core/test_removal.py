@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -12,6 +11,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.runtime.errors import Interrupted, StoppedError
+from migrator.runtime.values import replace
 from migrator.stages.core.removal import Strip, StripCounts, Undo
 from tests import pins
 from tests.fakes.store import FakeStore

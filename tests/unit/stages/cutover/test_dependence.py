@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from migrator.mapping.model.evidence import PatternPhase, State
 from migrator.mapping.model.instances import Instance, InstanceRole, ServiceRegistry
 from migrator.mapping.model.live import ActivityCounts, MarksState
+from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.dependence import (
     Dependence,

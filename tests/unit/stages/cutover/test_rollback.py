@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +15,7 @@ from migrator.mapping.model.rows import Unkept, WaitingRow
 from migrator.mapping.model.shards import StreamRecord
 from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
 from migrator.runtime.errors import RefusedError, SettingsError, StoppedError
+from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.evidence import Unknown
 from migrator.stages.cutover.moves import Cutover

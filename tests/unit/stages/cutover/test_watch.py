@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Event
@@ -24,6 +23,7 @@ from migrator.mapping.model.evidence import OFF, Move, PatternPhase, State, Wind
 from migrator.mapping.model.journal import RunIdentity
 from migrator.mapping.model.live import MarksState
 from migrator.runtime.errors import Interrupted, SourceError, StoppedError
+from migrator.runtime.values import replace
 from migrator.settings.job import Hook, WatchSettings
 from migrator.stages.cutover.counts import Aggregate, counted
 from migrator.stages.cutover.moves import Cutover

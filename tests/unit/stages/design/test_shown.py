@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from migrator.mapping.model.evidence import DiffKey, PatternPhase, Sample, State, Window
 from migrator.mapping.model.instances import WorkMinute
 from migrator.mapping.model.report import Coverage
+from migrator.runtime.values import replace
 from migrator.stages.design.shown import Counted, Windows, work_series
 from migrator.stages.patterns.latencies import Latencies, added
 

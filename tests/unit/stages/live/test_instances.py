@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -23,6 +22,7 @@ from migrator.journal.writers import SqlInstances
 from migrator.mapping.model.instances import Instance, Instances
 from migrator.runtime.errors import MigratorError, SettingsError, SourceError, StoppedError
 from migrator.runtime.system import birth, visible_processes
+from migrator.runtime.values import replace
 from migrator.stages.live.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, Role, this_process
 from tests import pins
 from tests.fakes.journal import FakeInstances

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from migrator.mapping.model.facts import Alike, SchemaFacts
 from migrator.mapping.patterns.requests import request_for
+from migrator.runtime.values import replace
 from migrator.stages.patterns.param_sampling import (
     PLACES,
     ROWS_A_PLACE,

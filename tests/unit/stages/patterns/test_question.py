@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -15,6 +14,7 @@ from migrator.mapping.model.edges import QueryPage
 from migrator.mapping.model.results import Answer
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.mapping.patterns.answers import read_params
+from migrator.runtime.values import replace
 from migrator.stages.patterns.question import ReadMeter, ask, fetch
 from tests import pins
 from tests.fakes.source import MemorySource

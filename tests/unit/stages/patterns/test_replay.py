@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import count
 from threading import Event
 from typing import Any
@@ -15,6 +14,7 @@ from migrator.mapping.model.evidence import SAMPLES_KEPT, Diff, DiffKey, Pattern
 from migrator.mapping.model.mapping import Param, Part, Pattern
 from migrator.mapping.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
 from migrator.runtime.errors import Interrupted, SourceError
+from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
 from tests import pins

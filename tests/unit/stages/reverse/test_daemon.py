@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -12,6 +11,7 @@ from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.mapping.model.facts import Column, ForeignKey, Kind, TableFacts
 from migrator.mapping.model.shards import Checkpoint, Checkpoints
+from migrator.runtime.values import replace
 from migrator.stages.reverse.daemon import (
     DirectChangedError,
     ReverseDaemon,

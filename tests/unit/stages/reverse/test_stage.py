@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +14,7 @@ from migrator.mapping.check.check import check_mapping
 from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.mapping.model.rows import WaitingRow
 from migrator.mapping.model.table import Item
+from migrator.runtime.values import replace
 from migrator.stages.reverse.stage import Reverse, Spellings, WrittenTable
 from tests.fakes.source import MemorySource
 from tests.support_mapping import parse_mapping

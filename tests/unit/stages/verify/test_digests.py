@@ -7,7 +7,6 @@ import functools
 import itertools
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -24,6 +23,7 @@ from migrator.mapping.model.journal import Run, RunIdentity, SegmentState
 from migrator.mapping.model.results import StoredRead, VerifyResult
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, ItemKey
 from migrator.runtime.errors import Interrupted
+from migrator.runtime.values import replace
 from migrator.stages.verify import digests, stage
 from migrator.stages.verify.digests import sorted_where_maps
 from migrator.stages.verify.scan import DirectItems

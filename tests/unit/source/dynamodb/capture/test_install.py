@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from migrator.mapping.model.capture import Step
 from migrator.runtime.errors import SettingsError
+from migrator.runtime.values import replace
 from migrator.stages.live.capture import CaptureStage
 from tests import pins
 from tests.unit.source.dynamodb.capture.world import TABLES, Documents

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +16,7 @@ from migrator.mapping.model.shards import MEND_OF_SOURCE
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import Retry
+from migrator.runtime.values import replace
 from migrator.source.dynamodb.capture.install import CapturedStream, StreamCapture
 from migrator.source.dynamodb.capture.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
 from migrator.source.dynamodb.reader import StreamReader
