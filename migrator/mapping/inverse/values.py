@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
@@ -91,33 +91,49 @@ def _decoded(kind: Kind) -> Reading:
     return read
 
 
-def _spelled(form: Any) -> Callable[[Kind], tuple[tuple[type, ...], Reading]]:
+_NUMBERS = (int, Decimal)
+STORED: Mapping[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
+    "date": ((str,), date.fromisoformat),
+    "time": ((str,), time.fromisoformat),
+    "timestamp": ((str,), datetime.fromisoformat),
+    "uuid": ((str,), UUID),
+    "number": (_NUMBERS, Decimal),
+    "float": (_NUMBERS, float),
+}
+"""By kind, the types that stand in an attribute, and what makes Python's own value of one.
+
+`reverse` refuses what no row makes; a module of `export --as python` leaves such a value as it is."""
+
+
+def _spelled(
+    name: str, then: Reading = lambda value: value
+) -> Callable[[Kind], tuple[tuple[type, ...], Reading]]:
     """Of texts that the heart writes in one way: any other way was made by no row."""
+    types, form = STORED[name]
 
     def read(text: str) -> Any:
-        value = form(text)
+        value = then(form(text))
         if values.text(value) != text:
             raise ValueError("it is not spelled as migrator spells it")
         return value
 
-    return lambda _: ((str,), read)
+    return lambda _: (types, read)
 
 
 def _as_it_is(*types: type) -> Callable[[Kind], tuple[tuple[type, ...], Reading]]:
     return lambda _: (types, lambda value: value)
 
 
-_NUMBERS = (int, Decimal)
 _IN_ATTRIBUTES: dict[str, Callable[[Kind], tuple[tuple[type, ...], Reading]]] = {
     "integer": lambda kind: (_NUMBERS, _decoded(kind)),
-    "number": lambda kind: (_NUMBERS, _decoded(kind)),
-    "float": lambda kind: (_NUMBERS, _decoded(kind)),
+    "number": lambda kind: (STORED["number"][0], _decoded(kind)),
+    "float": lambda kind: (STORED["float"][0], _decoded(kind)),
     "text": _as_it_is(str),
     "boolean": _as_it_is(bool),
-    "date": _spelled(date.fromisoformat),
-    "time": _spelled(time.fromisoformat),
-    "timestamp": _spelled(datetime.fromisoformat),
-    "uuid": _spelled(lambda text: str(UUID(text))),
+    "date": _spelled("date"),
+    "time": _spelled("time"),
+    "timestamp": _spelled("timestamp"),
+    "uuid": _spelled("uuid", str),
     "binary": _as_it_is(bytes),
     "bits": _as_it_is(str),
     "json": lambda _: (

@@ -44,6 +44,7 @@ from migrator.features.exports.python.rows import (
     item_records,
     named_fields,
     names_of,
+    readers,
     restoring,
 )
 from migrator.mapping.items.filters import FILTERS, unit_of
@@ -779,7 +780,7 @@ def _shelf(*, after: bool) -> _Shelf:
     through = resources.files(__package__).joinpath("migration.py.txt").read_text(encoding="utf-8")
     shelf = _Shelf()
     carried = map(inspect.getsource, (values, spans, table, writes) if after else (values,))
-    for source in (_OWN_IMPORTS, *carried, *([] if after else [through])):
+    for source in (_OWN_IMPORTS, *carried, readers(), *([] if after else [through])):
         shelf.add(source)
     return shelf
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Struct
 
@@ -28,6 +29,7 @@ from migrator.features.exports.python.expressions import (
     shown,
     type_of,
 )
+from migrator.mapping.inverse.values import STORED
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Condition, Each, Ref, paths_in
 from migrator.mapping.model.table import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Index, KeyAttribute
@@ -135,7 +137,18 @@ def _merged(items: Sequence[ItemType]) -> list[Attribute]:
     ]
 
 
-_READERS = frozenset({"timestamp", "date", "time", "uuid", "number", "float", "integer"})
+def readers() -> str:
+    """The functions of a module that restore a value of a kind; `reverse` has the same table."""
+    return "\n".join(
+        f"def _read_{name}(value: Any) -> Any:\n"
+        f"    return _restored(({', '.join(map(_code, types))},), {_code(form)}, value)"
+        for name, (types, form) in STORED.items()
+    )
+
+
+def _code(named: Any) -> str:
+    """A type, or a class method of `datetime`, by the name that it has in the module."""
+    return f"dt.{named.__qualname__}" if hasattr(named, "__self__") else str(named.__name__)
 
 
 def restoring(kind: Kind | None, value: str) -> str:
@@ -145,7 +158,7 @@ def restoring(kind: Kind | None, value: str) -> str:
     if kind is not None and kind.name == "map" and (kind.fields or kind.element):
         fields = ", ".join(f"{literal(name)}: {_reader(of)}" for name, of in kind.fields)
         return f"_read_map({{{fields}}}, {_reader(kind.element)}, {value})"
-    return f"_read_{kind.name if kind is not None and kind.name in _READERS else 'plain'}({value})"
+    return f"_read_{kind.name if kind is not None and kind.name in (*STORED, 'integer') else 'plain'}({value})"
 
 
 def _reader(kind: Kind | None) -> str:

@@ -482,24 +482,13 @@ def _expires(
 # ── values restored from items and answers ──
 
 
-def _restored(read: Any, value: Any) -> Any:
-    """What `read` makes of the value; one that it has no form for (a text such as 'infinity') stays as it is."""
+def _restored(types: tuple[type, ...], read: Any, value: Any) -> Any:
+    """What `read` makes of a value of these types; another one, and one that it has no form for (a text such as
+    'infinity'), stays as it is."""
     try:
-        return value if value is None else read(value)
-    except (ValueError, TypeError, ArithmeticError):
+        return read(value) if isinstance(value, types) and not isinstance(value, bool) else value
+    except (ValueError, ArithmeticError):
         return value
-
-
-def _read_timestamp(value: Any) -> Any:
-    return _restored(dt.datetime.fromisoformat, value)
-
-
-def _read_date(value: Any) -> Any:
-    return _restored(dt.date.fromisoformat, value)
-
-
-def _read_time(value: Any) -> Any:
-    return _restored(dt.time.fromisoformat, value)
 
 
 def _read_expiry(value: Any, days: int, zone: str, *, zoned: bool) -> Any:
@@ -508,18 +497,6 @@ def _read_expiry(value: Any, days: int, zone: str, *, zoned: bool) -> Any:
         return None
     moment = dt.datetime.fromtimestamp(int(value) - days * 86_400, ZoneInfo(zone))
     return moment.astimezone(dt.UTC) if zoned else moment.replace(tzinfo=None)
-
-
-def _read_uuid(value: Any) -> Any:
-    return _restored(UUID, value)
-
-
-def _read_number(value: Any) -> Any:
-    return value if isinstance(value, (str, bool)) else _restored(Decimal, value)
-
-
-def _read_float(value: Any) -> Any:
-    return value if isinstance(value, (str, bool)) else _restored(float, value)
 
 
 def _read_integer(value: Any) -> Any:

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from migrator.features.exports.python import values as generated
-from migrator.features.exports.python.rows import restoring
+from migrator.features.exports.python.rows import readers, restoring
 from migrator.features.exports.python.values import RefusedError, _expires
 from migrator.mapping.inverse.values import attribute_reader
 from migrator.mapping.model.facts import Kind
@@ -48,7 +48,9 @@ READ: list[tuple[Kind, Value]] = [
     ("kind", "stored"), READ, ids=[f"{kind.name}-{n}" for n, (kind, _) in enumerate(READ)]
 )
 def test_generated_readers_read_what_reverse_reads(kind: Kind, stored: Value) -> None:
-    read = eval(restoring(kind, "stored"), vars(generated) | {"stored": stored})
+    names = vars(generated) | {"stored": stored}
+    exec(readers(), names)
+    read = eval(restoring(kind, "stored"), names)
     known = attribute_reader(kind)(stored)
     if isinstance(read, float):
         assert repr(read) == str(known)
