@@ -141,7 +141,7 @@ def readers() -> str:
     """The functions of a module that restore a value of a kind; `reverse` has the same table."""
     return "\n".join(
         f"def _read_{name}(value: Any) -> Any:\n"
-        f"    return _restored(({', '.join(map(_code, types))},), {_code(form)}, value)"
+        f"    return _restored(({', '.join(map(_code, types))}{',' * (len(types) == 1)}), {_code(form)}, value)"
         for name, (types, form) in STORED.items()
     )
 
