@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The shop's web service on SQLite and an embedded DynamoDB: built, captured, filled, followed by a relay, served.
-# `make shop` runs it; PORT=8001 for another port. Ctrl-C ends all of it.
+# `bash jobs/shop.sh` runs it; PORT=8001 for another port. Ctrl-C ends all of it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

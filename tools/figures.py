@@ -111,7 +111,7 @@ def figures() -> Iterator[tuple[str, str]]:
     yield "code lines", f"{sum(map(code_lines, code.values())):,}"
     yield "modules / top-level names", f"{len(code)} / {len(top)}"
     yield (
-        "dataclasses / of them made at <= 1 place",
+        "structs and dataclasses / of them made at <= 1 place",
         f"{len(data)} / {sum(calls[one.name] <= 1 for one in data)}",
     )
     yield (
