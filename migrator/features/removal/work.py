@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -104,10 +105,9 @@ def check(session: JobSession, steps: bool, as_json: bool) -> int:
 
 
 def _first_fix(lines: Sequence[Line]) -> str:
-    """The first fix that names a command, to be printed below the table, which folds commands."""
-    failing = [line for line in lines if line.verdict != "ok"]
-    fixes = [line.mend for line in failing]
-    return next((fix for fix in fixes if "`migrator " in fix), "fix what is not ok")
+    """The first command of a fix, to be printed below the table, which folds commands."""
+    fixes = (re.search(r"`migrator [^`]+`", line.mend) for line in lines if line.verdict != "ok")
+    return next((fix[0] for fix in fixes if fix), "fix what is not ok")
 
 
 def _steps(session: JobSession, tables: Sequence[str], unfinished: list[str]) -> list[EndStep]:
