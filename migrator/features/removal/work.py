@@ -106,8 +106,10 @@ def check(session: JobSession, steps: bool, as_json: bool) -> int:
 
 def _first_fix(lines: Sequence[Line]) -> str:
     """The first command of a fix, to be printed below the table, which folds commands."""
-    fixes = (re.search(r"`migrator [^`]+`", line.mend) for line in lines if line.verdict != "ok")
-    return next((fix[0] for fix in fixes if fix), "fix what is not ok")
+    failing = [line for line in lines if line.verdict != "ok"]
+    fixes = [line.mend for line in failing]
+    commands = (re.search(r"`migrator [^`]+`", fix) for fix in fixes)
+    return next((command[0] for command in commands if command), "fix what is not ok")
 
 
 def _steps(session: JobSession, tables: Sequence[str], unfinished: list[str]) -> list[EndStep]:
