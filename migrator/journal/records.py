@@ -99,7 +99,17 @@ class Records(Struct, Generic[Value], frozen=True, dict=True):
         return self._of(scope).where(record.c.id == id)
 
     def _row(self, scope: str, id: str, value: Value) -> Mapping[str, Any]:
-        text = json.encode(value).decode()
+        """Raises: SettingsError for a value that could not be read again."""
+        try:
+            for name in (scope, id):
+                name.encode()
+            text = json.encode(value).decode()
+            self._decoder.decode(text)
+        except (DecodeError, UnicodeEncodeError):
+            what = "half of a surrogate pair, or a number that is not finite"
+            raise SettingsError(
+                f"the journal cannot store a record {self.kind}: it has {what}; correct the name or number"
+            ) from None
         time = float(getattr(value, self.time, 0.0))
         return {"scope": scope, "kind": self.kind, "id": id, "value": text, "alive_at": time}
 

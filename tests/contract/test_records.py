@@ -143,6 +143,28 @@ def test_record_of_another_form_is_refused_without_its_value(journal: SqlJournal
     assert text not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("scope", "boat", "id"),
+    [
+        ("shop", Boat("\ud800"), ""),
+        ("shop", Boat("a", since=float("inf")), ""),
+        ("shop", Boat("a", alive_at=float("nan")), ""),
+        ("shop", Boat("a"), "\udce9"),
+        ("\ud800", Boat("a"), ""),
+    ],
+)
+def test_record_that_could_not_be_read_again_is_refused(
+    journal: SqlJournal, scope: str, boat: Boat, id: str
+) -> None:
+    with journal.database.begin() as connection:
+        BOATS.put(connection, "shop", Boat("before"))
+    for write in (BOATS.put, BOATS.add):
+        with pytest.raises(SettingsError), journal.database.begin() as connection:
+            write(connection, scope, boat, id)
+    with journal.database.begin() as connection:
+        assert BOATS.all(connection, "shop") == {"": Boat("before")}
+
+
 def test_record_of_a_newer_migrator_is_read_without_its_new_fields(journal: SqlJournal) -> None:
     with journal.database.begin() as connection:
         BOATS.put(connection, "shop", Boat("a"))
