@@ -65,12 +65,30 @@ class Shop:
         return {(one["entity"], one["source_key"]) for one in told.data["findings"]}
 
 
-@pytest.fixture(params=["postgresql", "sqlite", pytest.param("mysql", marks=pytest.mark.mariadb)])
+HALVES = {
+    "utf8mb3": ("5AEDA080", "EDA08061"),
+    "ucs2": ("005AD800", "D8000061"),
+    "utf32": ("0000005A0000D800", "0000D80000000061"),
+}
+"""Of a character set: a text that ends with half of a surrogate pair, and one that begins with it. utf16 takes none."""
+
+
+@pytest.fixture(
+    params=[
+        "postgresql",
+        "sqlite",
+        pytest.param("utf8mb3", marks=[pytest.mark.mysql, pytest.mark.mariadb]),
+        pytest.param("ucs2", marks=pytest.mark.mysql),
+        pytest.param("utf32", marks=[pytest.mark.mysql, pytest.mark.mariadb]),
+    ]
+)
 def shop(request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str) -> Iterator[Shop]:
-    """Of MariaDB's character sets, utf8mb3 and ucs2 take half of a surrogate pair for a character; of MySQL's, ucs2."""
     (tmp_path / "mapping.yaml").write_text(MAPPING)
-    if request.param == "mysql":
-        halves = {"bad": "_utf8mb3 X'5AEDA080'", "worse": "_utf8mb3 X'EDA08061'"}
+    if request.param in HALVES:
+        halves = {
+            word: f"_{request.param} X'{text}'"
+            for word, text in zip(("bad", "worse"), HALVES[request.param], strict=True)
+        }
         url = request.getfixturevalue("mysql_database")
 
         def on_mysql(*statements: str) -> None:
@@ -78,7 +96,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str) -> I
                 for statement in statements:
                     cursor.execute(statement.format(**halves))
 
-        on_mysql("ALTER DATABASE CHARACTER SET utf8mb3")
+        on_mysql(f"ALTER DATABASE CHARACTER SET {request.param}")
         yield replace(made(tmp_path, url, dynamodb_url, on_mysql), bad_key=r'["Z\udced\udca0\udc80"]')
         return
     if request.param == "sqlite":
@@ -107,7 +125,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str) -> I
 
 def made(folder: Path, url: str, endpoint: str, run: Callable[..., None]) -> Shop:
     run(*TABLES)
-    new = project(folder, url, endpoint, f"B{secrets.token_hex(4)}", tuning="lease_s: 1")
+    new = project(folder, url, endpoint, f"B{secrets.token_hex(4)}", tuning="lease_s: 1, page_rows: 1")
     lines = new.job.read_text().splitlines()
     new.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
     new.done("table", "create", str(new.job))

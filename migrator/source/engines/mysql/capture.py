@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 from migrator.mapping.model.facts import Captured, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
 from migrator.source.engines.ddl import ExistingTrigger, Trigger
+from migrator.source.engines.mysql.facts import of_ucs2
 from migrator.source.engines.mysql.grants import rights_of_user
 from migrator.source.engines.mysql.triggers import MysqlDdl, image, literal, quoted, trigger_name
 from migrator.source.engines.shared import OUR_TRIGGER
@@ -420,7 +421,12 @@ def _decode(_: Connection, __: dict[int, int]) -> Decode:
 
     from migrator.source.engines.mysql.connect import from_text
 
-    own: dict[str, Callable[[str], Any]] = {"TEXT": str, "HEX": bytes.fromhex, "EPOCH": _moment}
+    own: dict[str, Callable[[str], Any]] = {
+        "TEXT": str,
+        "HEX": bytes.fromhex,
+        "UCS2": of_ucs2,
+        "EPOCH": _moment,
+    }
 
     def decode(word: str, text: str) -> Any:
         return own[word](text) if word in own else from_text(getattr(FIELD_TYPE, word), text)

@@ -14,6 +14,7 @@ from pymysql.cursors import Cursor
 from sqlalchemy.engine import Connection as SqlConnection
 
 from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.mysql.facts import HalfPairs
 from migrator.source.engines.mysql.rows import BoundedSession
 from migrator.source.engines.mysql.server import is_mariadb
 
@@ -54,6 +55,7 @@ def arguments(password: str | None) -> dict[str, Any]:
             FIELD_TYPE.TIME: converters.convert_time,  # a time of day, not a span; text where it is none
             FIELD_TYPE.BIT: _bits,
             datetime: _literal,
+            HalfPairs: lambda text, _: f"_ucs2 X'{text.digits}'",
         },
     }
     # PyMySQL would encode text as Latin-1; servers keep what their own client sends, which is UTF-8.

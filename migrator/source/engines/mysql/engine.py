@@ -94,12 +94,18 @@ def _without_zone(moment: datetime) -> str:
     return (moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment).isoformat(" ")
 
 
+_FIRST_OF_HALF = "\udced"
+"""The first byte of half a surrogate pair, as our connections return it."""
+
+
 def _comparable(value: Any, kind: Kind) -> Any:
     """Converts a text that stands for a number, bits or a moment, and the short form of a FLOAT to all that it holds."""
     if kind.name == "float" and kind.single:
         return single(Decimal(value))
     if not isinstance(value, str):
         return value
+    if _FIRST_OF_HALF in value:
+        return facts.HalfPairs.of(value) or value
     if kind.name == "bits":
         return int(value, 2)
     if kind.name == "number":

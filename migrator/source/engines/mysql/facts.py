@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 
@@ -23,6 +24,33 @@ KINDS = Kinds("migrator.source.engines.mysql", lambda _: Kind("unknown", instead
 """What each declared type holds."""
 _OF_MYSQL = {"VEC_ToText({column})": "VECTOR_TO_STRING({column})"}
 """MySQL's words for what MariaDB has under another name."""
+
+
+# ── Texts with half a surrogate pair: utf8mb3, ucs2 and utf32 on MariaDB, ucs2 on MySQL ──
+
+UCS2 = " character set ucs2"
+"""The end of the declared type of a column in it."""
+
+
+class HalfPairs(Struct, frozen=True):
+    """Such a text as a literal: MySQL accepts it in ucs2 alone. `digits`: of UTF-16, four a unit."""
+
+    digits: str
+
+    @classmethod
+    def of(cls, text: str) -> HalfPairs | None:
+        """None if the text, as our connections return it, has other bytes that are not UTF-8."""
+        try:
+            units = text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogatepass")
+        except UnicodeError:
+            return None
+        return cls(units.encode("utf-16-be", "surrogatepass").hex())
+
+
+def of_ucs2(digits: str) -> str:
+    """The text as our connections return it, where a surrogate pair is two halves."""
+    units = "".join(chr(int(digits[at : at + 4], 16)) for at in range(0, len(digits), 4))
+    return units.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
 
 
 # ── Tables of MySQL and MariaDB as schema facts ──
@@ -140,7 +168,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             row.name,
             kind,
             bool(row.nullable),
-            row.declared,
+            row.declared + (UCS2 if (row.collation or "").startswith("ucs2_") else ""),
             alike=() if listed else alike.get(row.collation, ()),
             widest=catalogue.widest_on_mysql(row.collation),
             default=bool(row.has_default),

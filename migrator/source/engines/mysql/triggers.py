@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.ddl import REFUSES, VERSION, Side, Trigger, columns_note, refusal
+from migrator.source.engines.mysql.facts import UCS2
 
 MARK_COLUMNS = f"""\
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -29,6 +30,8 @@ _IMAGES = {"OLD": "image_before", "NEW": "image_after"}
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
 _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _TEXT = ("TEXT", "CONVERT({} USING utf8mb4)")
+# MySQL converts a text with half a surrogate pair to NULL; of its character sets, this one may hold it.
+_UCS2 = ("UCS2", "HEX({})")
 _FORMS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(_INTEGERS, ("LONGLONG", "{}")),
     "bit": ("LONGLONG", "{} + 0"),
@@ -155,7 +158,8 @@ def image(columns: Sequence[Column], side: str) -> str:
 
 
 def _value(column: Column, side: str) -> str:
-    word, text = _FORMS.get(declared_word(column), _TEXT)
+    others = _UCS2 if column.declared.endswith(UCS2) else _TEXT
+    word, text = _FORMS.get(declared_word(column), others)
     column_sql = f"{side}.{quoted(column.real)}"
     value = f"CONCAT('{word}:', {text.format(column_sql)})"
     # A zero date has no moment: MariaDB gives NULL, MySQL 0.
