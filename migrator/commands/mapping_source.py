@@ -96,14 +96,14 @@ def _zeros(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityPlan
             if item.expiry is None or item.expiry.zero:
                 continue
             what = f"'{item.expiry.path}' is 0 in some row, and its items count as expired and are not shown"
-            if _has_integer(workload, plan, item.expiry.path, "= 0"):
+            if _has_number(workload, plan, item.expiry.path, "= 0"):
                 advice = "write ttl: {from: …, zero: never}, or zero: expired where they are"
                 at = ("entities", plan.entity.written, "items", item.type, "ttl")
                 yield parsed.document.fault(at, f"{what}; {advice}", warning=True)
 
 
 def _unpadded(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[Fault]:
-    """A warning for each format that cannot hold the whole number of some row."""
+    """A warning for each format that cannot hold the number of some row."""
     for plan in plans:
         references: dict[tuple[str, str], Reference] = {}
         for reference in references_of(plan.entity, parsed.mapping.table):
@@ -111,19 +111,20 @@ def _unpadded(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityP
                 references.setdefault((reference.path, reference.ref.format), reference)
         for (path, form), reference in references.items():
             width, decimals = format_width(form)
-            most = 10 ** (width - decimals - 1 if decimals else width) - 1
-            if _has_integer(workload, plan, path, f"NOT BETWEEN 0 AND {most}"):
+            nines = "9" * (width - decimals - 1 if decimals else width)
+            most = f"{nines}.{'9' * decimals}" if decimals else nines
+            if _has_number(workload, plan, path, f"NOT BETWEEN 0 AND {most}"):
                 what = f"'{path}' is negative or above {most} in some row, which the format {form} refuses"
                 advice = "write a wider format, or leave these rows out (where:)"
                 yield parsed.document.fault(reference.at, f"{what}; {advice}", warning=True)
 
 
-def _has_integer(workload: Workload, plan: EntityPlan, path: str, condition: str) -> bool:
-    """Whether a row of the table behind the path fulfils it; False if the path is not a column of whole numbers."""
+def _has_number(workload: Workload, plan: EntityPlan, path: str, condition: str) -> bool:
+    """Whether a row of the table behind the path fulfils it; False if the path is not a column of numbers."""
     alias, _, name = path.rpartition(".")
     tables = {"": plan.table} | {join.alias: join.table for join in plan.joins}
     column = tables[alias].column(name) if alias in tables else None
-    if column is None or column.sql or column.kind.name != "integer":
+    if column is None or column.sql or column.kind.name not in ("integer", "number", "float"):
         return False
     return _has_row(workload, tables[alias], column, condition)
 

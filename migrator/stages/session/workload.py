@@ -95,7 +95,9 @@ class Workload(Struct, frozen=True):
     def has_row(self, table: TableFacts, column: Column, condition: str) -> bool:
         spell = self._speller.name
         place = ".".join(map(spell, filter(None, (table.schema, table.real))))
-        select = f"SELECT 1 FROM {place} WHERE {spell(column.real)} {condition} LIMIT 1"
+        name = spell(column.real)
+        value = f"CAST({name} AS {column.kind.read_as})" if column.kind.read_as else name
+        select = f"SELECT 1 FROM {place} WHERE {value} {condition} LIMIT 1"
         return bool(self.source.query(select, {}))
 
     def broken(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -198,6 +199,11 @@ entities:
         ("{until:07.2f}", "(1, 1000)", []),
         ("{plan.ends:01}", "(1, 1)", ["attributes.x"]),
         ("id", "(1000, 1)", ["key.0"]),
+        ("{price:06.2f}", "(1, 999.99), (2, NULL)", []),
+        ("{price:06.2f}", "(1, 1000)", ["attributes.x"]),
+        ("{price:06.2f}", "(1, -0.01)", ["attributes.x"]),
+        ("{weight:04.1f}", "(1, 99.9)", []),
+        ("{weight:04.1f}", "(1, 100.5)", ["attributes.x"]),
     ],
 )
 def test_a_number_that_its_format_cannot_hold_is_named(
@@ -206,8 +212,9 @@ def test_a_number_that_its_format_cannot_hold_is_named(
     with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
         connection.executescript(
             "CREATE TABLE plans (id INTEGER NOT NULL PRIMARY KEY, ends BIGINT); INSERT INTO plans VALUES (1, 10);"
-            "CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, until BIGINT, plan_id INTEGER REFERENCES plans (id));"
-            f"INSERT INTO orders (id, until) VALUES {rows}"
+            "CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, until BIGINT, price NUMERIC(9, 2), weight FLOAT,"
+            " plan_id INTEGER REFERENCES plans (id));"
+            f"INSERT INTO orders (id, {re.findall('price|weight|$', value)[0] or 'until'}) VALUES {rows}"
         )
     (tmp_path / "m.yaml").write_text(PADDED % value, encoding="utf-8")
     faults, _ = check_on_source(f"sqlite:///{tmp_path / 's.db'}", read_mapping(tmp_path / "m.yaml"))
