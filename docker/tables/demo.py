@@ -55,7 +55,7 @@ class Demo(Story):
             "1. Three old tables, and where they are to go",
             "Look at: what each question will take of the new table, before there is one.",
         )
-        embedded.ensure_running(embedded.folder())
+        embedded.ensure_running(embedded.folder("embedded"))
         script("docker/tables/fill.py", "--fewer", "4", self.endpoint())
         self.migrator("mapping", "check", JOB)
         say(f"migrator plan {JOB} | head -n 8")
