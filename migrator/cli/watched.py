@@ -31,7 +31,7 @@ from migrator.runtime.values import replace
 from migrator.settings.job import Tuning
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.core.pace import Pace, Strain
-from migrator.stages.core.presence import Presence, RunBudget, process_of
+from migrator.stages.core.presence import Presence, process_of
 from migrator.stages.session.job import JobSource
 from migrator.stages.session.session import JobSession
 
@@ -64,13 +64,12 @@ class KnownPhases:
 
 class Watched(Struct, frozen=True):
     """A process that is about to work. `signs`: of its workers; `address`: where it is monitored, None for nowhere;
-    `own`: its part of the budgets of `scope`; None where it spends nothing of them."""
+    `own`: its part of budgets; None where it spends nothing of them."""
 
     kind: ProcessKind
     session: JobSession
     signs: Signs
     address: tuple[str, int] | None
-    scope: str
     own: Share | None
 
     def open(self, stack: ExitStack, advance: Callable[[], Advance], parts: Sequence[Part]) -> Pace:
@@ -85,8 +84,8 @@ class Watched(Struct, frozen=True):
 
         source = stack.enter_context(session.strained())
         pace = stack.enter_context(Pace(limit, tuple(_strains(job.tuning, source))))
-        here = process_of(self.kind)
-        stack.enter_context(Presence(session.processes, here, pace, advanced, also=phases.renew))
+        known = (session.processes, process_of(self.kind), self.own, (limit, session.source.pace), pace)
+        stack.enter_context(Presence(*known, advanced, also=phases.renew))
         if self.address is not None:
             everywhere = (
                 table_part(sent),
@@ -103,9 +102,6 @@ class Watched(Struct, frozen=True):
             held = partial(getattr, pace, "held")
             document = partial(phases.document, job.name, list(session.checked.mapping.patterns))
             serve(Monitored(metrics, self.signs, Readiness(asks), document, held), *self.address)
-        if self.own is not None:
-            limits, shares = (limit, session.source.pace), session.shares(self.scope)
-            stack.enter_context(RunBudget(shares, self.own, limits, pace))
         return pace
 
     def open_backfill(self, stack: ExitStack, stage: Backfill, rows: int) -> Backfill:

@@ -155,20 +155,18 @@ class _Works(Struct, frozen=True):
     ) -> Backfill:
         """The stage as it works beside the run's other processes. `whole`: the job with all its limits."""
         if cluster is not None:
-            return self._by_cluster(stack, stage, run, rows, cluster)
+            return self._by_cluster(stack, stage, rows, cluster)
         job = self.session.job
         limits = (job.tuning.max_write_units, job.source.max_rows_per_s)
         processes = processes_of(whole, rows, limits)
         connections = taken_by(divided(job, 1), stage.options.workers)
         others = Others.reserved(self.session, scope_of_run(run), processes - 1, connections)
-        watched = self._watched(run, Share(stage.who, connections=connections))
+        watched = self._watched(Share(stage.who, scope_of_run(run), connections=connections))
         stage = watched.open_backfill(stack, stage, rows)
         others.start(stack, self._words(), stage.stop, partial(self.session.journal.release_pages, run))
         return stage
 
-    def _by_cluster(
-        self, stack: ExitStack, stage: Backfill, run: Run, rows: int, cluster: PageEngine
-    ) -> Backfill:
+    def _by_cluster(self, stack: ExitStack, stage: Backfill, rows: int, cluster: PageEngine) -> Backfill:
         """This process writes nothing, and takes no part of the budgets."""
         flags = self.flags
         given = RunWork(
@@ -178,12 +176,11 @@ class _Works(Struct, frozen=True):
             max_write_units=flags.max_write_units,
             force=flags.force,
         )
-        stage = self._watched(run, None).open_backfill(stack, stage, rows)
+        stage = self._watched(None).open_backfill(stack, stage, rows)
         return replace(stage, pages=cluster.pages(given), is_shared=lambda: True)
 
-    def _watched(self, run: Run, own: Share | None) -> Watched:
-        signs, scope = signs_of(self.session.job.tuning), scope_of_run(run)
-        return Watched("backfill", self.session, signs, self.address, scope, own)
+    def _watched(self, own: Share | None) -> Watched:
+        return Watched("backfill", self.session, signs_of(self.session.job.tuning), self.address, own)
 
     def _words(self) -> list[str]:
         """What another process of the same run is given."""

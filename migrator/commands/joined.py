@@ -24,7 +24,7 @@ from migrator.settings.job import Job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.core.pace import NoLimit, Pace
 from migrator.stages.core.parallel import PageCall
-from migrator.stages.core.presence import RunBudget
+from migrator.stages.core.presence import Presence
 from migrator.stages.process.session import (
     chosen,
     identity_of,
@@ -134,8 +134,8 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
             *(choice.source(session), session.journal, path, Unshown(), options, session.stop),
             who=joining.who,
         )
-        own = Share(joining.who, connections=connections)
-        watched = Watched("backfill", session, signs_of(tuning), joining.address, scope_of_run(run), own)
+        own = Share(joining.who, scope_of_run(run), connections=connections)
+        watched = Watched("backfill", session, signs_of(tuning), joining.address, own)
         left = _left(session, entities, run) if joining.is_counted else 1
         stage = watched.open_backfill(stack, stage, left)
         by_name = {entity.name: entity for entity in entities}
@@ -188,9 +188,8 @@ def stage_of(
 def sharing(stack: ExitStack, stage: Verify, session: JobSession, run: Run, connections: int) -> Verify:
     """The stage with its part of the run's budgets: its pages begin when others have made room."""
     pace = Pace(NoLimit())
-    own = Share(stage.who, connections=connections)
-    shares = session.shares(scope_of_run(run))
-    stack.enter_context(RunBudget(shares, own, [session.source.pace], pace))
+    own = Share(stage.who, scope_of_run(run), connections=connections)
+    stack.enter_context(Presence(session.processes, None, own, [session.source.pace], pace))
     rest = partial(nap, stop=stage.stop.is_set, sleep=time.sleep)
     return replace(stage, is_shared=True, begin=lambda: pace.wait(rest))
 
@@ -203,7 +202,7 @@ def _entered(
     lease = stack.enter_context(session.joined_lease())
     if connections is None:
         latest = session.journal.runs(job.name)[-1]
-        connections = left_to_join(job, session.shares(scope_of_run(latest)))
+        connections = left_to_join(job, session.processes, scope_of_run(latest))
     limited = with_connections(job, connections)
     opened = session.another(command, job=limited, workers=joining.workers)
     return lease, stack.enter_context(opened), connections

@@ -190,13 +190,11 @@ class Others(Struct, frozen=True):
 
     parts: Sequence[Part]
     session: JobSession
-    scope: str
 
     @classmethod
     def reserved(cls, session: JobSession, scope: str, number: int, connections: int) -> Others:
-        others = cls(new_parts(number, connections), session, scope)
-        if others.parts:
-            session.shares(scope).enter([Share(part.id, connections=connections) for part in others.parts])
+        others = cls(new_parts(number, connections), session)
+        session.processes.reserve([Share(part.id, scope, connections=connections) for part in others.parts])
         return others
 
     def start(
@@ -212,7 +210,7 @@ class Others(Struct, frozen=True):
 
         def gone(who: str) -> None:
             ended(who)
-            self.session.shares(self.scope).leave(who)
+            self.session.processes.ended(who)
 
         return stack.enter_context(Children(words, self.parts, stop, gone, again=again))
 

@@ -183,11 +183,10 @@ def _work(stack: ExitStack, session: JobSession, asked: _Asked) -> int:
     )
     highest = edges.memory.highest()
     address = address_of(read.tuning.metrics_host, options["metrics_port"])
-    own = Share(
-        asked.part.id if asked.part else secrets.token_hex(8), connections=taken_by(read, asked.workers)
-    )
+    who = asked.part.id if asked.part else secrets.token_hex(8)
+    own = Share(who, RELAYS, connections=taken_by(read, asked.workers))
     others = Others.reserved(session, RELAYS, asked.processes - 1, own.connections)
-    watched = Watched("relay", session, report.signs, address, RELAYS, own)
+    watched = Watched("relay", session, report.signs, address, own)
     pace = watched.open(stack, report.advance, [relay_part(report)])
     if once and pace.throttle.paused:
         what = f"job {read.name} is {pace.held}: no change was processed"

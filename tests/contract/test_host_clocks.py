@@ -12,7 +12,7 @@ import pytest
 
 from migrator.journal.database import TEST_CLOCK
 from migrator.journal.lease import LIFE_S, RunLease
-from migrator.journal.operations import SHARES, WINDOW_S, SqlProcesses, SqlShares
+from migrator.journal.operations import PROCESSES, WINDOW_S, SqlProcesses
 from migrator.journal.reverse import SqlStreamJournal
 from migrator.journal.runs import SqlJournal
 from migrator.journal.source_capture import JournalMarks
@@ -133,9 +133,9 @@ def test_instance_of_clock_ahead_is_gone_after_its_silence(journal: SqlJournal, 
 
 
 def test_process_of_clock_ahead_is_heard_of_no_later_than_now(journal: SqlJournal, at: At) -> None:
-    processes = SqlProcesses(journal.database, "shop")
+    processes = SqlProcesses(journal.database, "shop", 60)
     at(AHEAD_S)
-    processes.beat(ProcessState("relay", "host", 1, "marks"), Advance())
+    processes.beat("one", ProcessState("relay", "host", 1, "marks"), None, Advance())
     at(0)
     processes.read()
     at(61)
@@ -144,25 +144,23 @@ def test_process_of_clock_ahead_is_heard_of_no_later_than_now(journal: SqlJourna
 
 
 def test_share_of_clock_ahead_leaves_room_after_its_silence(journal: SqlJournal, at: At) -> None:
-    shares = SqlShares(journal.database, "shop", "run 1", 60)
+    processes = SqlProcesses(journal.database, "shop", 60)
     at(AHEAD_S)
-    killed, left = Share("killed"), Share("left")
-    shares.enter([killed, left])
-    for share in (killed, left):
-        shares.beat(replace(share, parts=1))
-    shares.leave("left")
+    for name in ("killed", "left"):
+        processes.beat(name, None, Share(name, "run 1", 1), Advance())
+    processes.leave("left", None)
     # Of another host, whose processes cannot be seen here.
     with journal.database.begin() as connection:
-        for name, kept in SHARES.all(connection, "shop").items():
+        for name, kept in PROCESSES.all(connection, "shop").items():
             other = kept.holder.replace(socket.gethostname(), "another-host")
-            SHARES.put(connection, "shop", replace(kept, holder=other), name)
+            PROCESSES.put(connection, "shop", replace(kept, holder=other), name)
     at(0)
-    shares.enter([own := Share("own")])
-    assert shares.beat(own) == 0
+    own = ("own", None, Share("own", "run 1"), Advance())
+    assert processes.beat(*own).parts == 0
     at(WINDOW_S + 1)
-    assert shares.at_work() == 2
+    assert processes.at_work("run 1") == 2
     at(60 + WINDOW_S + 1)
-    assert (shares.at_work(), shares.beat(own)) == (0, 1)
+    assert (processes.at_work("run 1"), processes.beat(*own).parts) == (0, 1)
 
 
 def test_read_only_journal_of_clock_ahead_is_read(journal: SqlJournal, at: At, tmp_path: Path) -> None:

@@ -28,21 +28,24 @@ def journal(request: pytest.FixtureRequest) -> Iterator[SqlJournal]:
 
 
 def test_a_process_is_known_as_it_last_said_and_by_the_journal_s_clock(journal: SqlJournal) -> None:
-    processes = SqlProcesses(journal.database, "shop")
-    first, throttle = processes.beat(STATE, Advance())
-    assert (throttle, first.since, first.alive_at) == (AS_SET, first.alive_at, first.since)
-    second, _ = processes.beat(replace(first, done=6), Advance())
-    assert (second.id, second.since) == (first.id, first.since)
+    processes = SqlProcesses(journal.database, "shop", 30)
+    beat = processes.beat("one", STATE, None, Advance())
+    first = beat.state
+    assert first is not None
+    assert (beat.throttle, first.since, first.alive_at) == (AS_SET, first.alive_at, first.since)
+    second = processes.beat("one", replace(first, done=6), None, Advance()).state
+    assert second is not None
+    assert (first.id, second.id, second.since) == ("one", "one", first.since)
     operations = processes.read()
     assert list(operations.processes) == [second]
     assert 0 <= operations.now_s - second.alive_at < 120
-    assert list(SqlProcesses(journal.database, "other").read().processes) == []
-    processes.leave(second, Advance())
+    assert list(SqlProcesses(journal.database, "other", 30).read().processes) == []
+    processes.leave("one", Advance())
     assert list(processes.read().processes) == []
 
 
 def test_the_last_failure_of_each_kind_stays(journal: SqlJournal) -> None:
-    processes = SqlProcesses(journal.database, "shop")
+    processes = SqlProcesses(journal.database, "shop", 30)
     for reason in ("one", "two"):
         processes.failed(STATE, reason)
     processes.failed(replace(STATE, kind="backfill"), "three")
@@ -53,27 +56,27 @@ def test_the_last_failure_of_each_kind_stays(journal: SqlJournal) -> None:
 
 
 def test_what_is_not_named_stays_asked(journal: SqlJournal) -> None:
-    processes = SqlProcesses(journal.database, "shop")
+    processes = SqlProcesses(journal.database, "shop", 30)
     processes.ask("me", "INC-7", paused=True)
     asked = processes.ask("you", "", max_write_units=2**40)
     assert (asked.paused, asked.max_write_units, asked.who, asked.reason) == (True, 2**40, "you", "")
     assert processes.throttle() == asked
-    _, heard = processes.beat(STATE, Advance())
-    assert heard == asked
+    assert processes.beat("one", STATE, None, Advance()).throttle == asked
     assert not processes.ask("you", "", paused=False).paused
 
 
 def test_what_a_process_wrote_is_kept_by_the_minute(journal: SqlJournal) -> None:
-    processes = SqlProcesses(journal.database, "shop")
-    first, _ = processes.beat(STATE, Advance(items=3, write_units=4.5, lag_s=2.0))
-    processes.leave(first, Advance(items=2**40, write_units=9.5, lag_s=1.0))
+    processes = SqlProcesses(journal.database, "shop", 30)
+    first = processes.beat("one", STATE, None, Advance(items=3, write_units=4.5, lag_s=2.0)).state
+    assert first is not None
+    processes.leave("one", Advance(items=2**40, write_units=9.5, lag_s=1.0))
     *_, last = processes.minutes(first.since)
     assert (last.process, last.items, last.write_units, last.lag_s) == (first.id, 2**40, 9.5, 1.0)
     assert last.begun_at % 60 == 0
     assert first.since - 60 < last.begun_at <= first.since + 120
-    assert SqlProcesses(journal.database, "other").minutes(0) == []
+    assert SqlProcesses(journal.database, "other", 30).minutes(0) == []
     with journal.database.begin() as connection:
         old = record.update().where(record.c.kind == "progress")
         connection.execute(old.values(alive_at=last.begun_at - MINUTES_KEPT_S - 120))
-    processes.beat(STATE, Advance())
+    processes.beat("two", STATE, None, Advance())
     assert [minute.process == first.id for minute in processes.minutes(0)] == [False]

@@ -52,7 +52,7 @@ def claiming(made: Project) -> set[str]:
 
 
 def shares(made: Project) -> set[str]:
-    kept = in_journal(made, "SELECT id, value FROM migrator_record WHERE kind = 'share' AND id <> ''")
+    kept = in_journal(made, "SELECT id, value FROM migrator_record WHERE kind = 'process' AND id <> ''")
     return {str(name) for name, value in kept if not json.loads(str(value))["has_left"]}
 
 

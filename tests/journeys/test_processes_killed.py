@@ -45,7 +45,8 @@ def need_backfill_survives(made: Project, step: str) -> None:
     killing(made, STEPS[step])
     made.done("pace", str(made.job), "--pause")
     driver = tuned(made, processes=2).start("backfill", str(made.job), "--restart")
-    until(lambda: in_journal(made, "SELECT count(*) FROM migrator_record WHERE kind = 'process'") == [(2,)])
+    listed = "SELECT count(*) FROM migrator_record WHERE kind = 'process' AND value LIKE '%\"state\":{%'"
+    until(lambda: in_journal(made, listed) == [(2,)])
     made.done("pace", str(made.job), "--resume")
     _, err = driver.communicate(timeout=300)
     assert driver.returncode == 0, err

@@ -363,9 +363,9 @@ class Revising:
         }
 
     def _on_record(self, stack: ExitStack, stage: Backfill, run: Run) -> Backfill:
-        own = Share(stage.who, connections=taken_by(self.job, stage.options.workers))
-        signs, scope = signs_of(self.job.tuning), scope_of_run(run)
-        watched = Watched("backfill", self.session, signs, None, scope, own)
+        connections = taken_by(self.job, stage.options.workers)
+        own = Share(stage.who, scope_of_run(run), connections=connections)
+        watched = Watched("backfill", self.session, signs_of(self.job.tuning), None, own)
         return watched.open_backfill(stack, stage, 0 if self.bill is None else self.bill.estimate.rows)
 
     # ── entities that are gone ──

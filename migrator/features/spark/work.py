@@ -428,7 +428,7 @@ class Spark:
     def say_goodbye(self) -> None:
         """Before the cluster is closed, and after the job's lease was given back."""
         for run in self._runs:
-            wait_for_goodbyes(self.session.shares(scope_of_run(run)).at_work)
+            wait_for_goodbyes(partial(self.session.processes.at_work, scope_of_run(run)))
 
 
 def open_spark(

@@ -371,12 +371,22 @@ class Operations(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """What one process of a run takes of its budgets: one of so many `parts` of each, 0 for nothing yet; and so many
-    connections to the source, 0 for as many as it likes."""
+    """What one process takes of the budgets of `scope`: one of so many `parts` of each, 0 for nothing yet; and so many
+    connections to the source, 0 for as many as it likes. `scope`: a run, or a kind of processes."""
 
     id: str
+    scope: str
     parts: int = 0
     connections: int = 0
+
+
+class Beat(Struct, frozen=True):
+    """What the journal answers to a heartbeat. `parts`: by how many the process divides its budgets from now on, 0 if it
+    has no part yet."""
+
+    state: ProcessState | None
+    parts: int
+    throttle: Throttle
 
 
 # ── A change of a job from one revision of its mapping to another ──

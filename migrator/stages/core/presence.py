@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import time
 from collections import deque
@@ -11,7 +12,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import Protocol
 
-from migrator.journal.operations import SqlProcesses, SqlShares
+from migrator.journal.operations import SqlProcesses
 from migrator.mapping.model.instances import Advance, ProcessKind, ProcessState, Share
 from migrator.runtime.errors import MigratorError
 from migrator.runtime.logs import get_logger
@@ -21,9 +22,12 @@ from migrator.runtime.values import replace
 from migrator.stages.core.pace import Pace
 
 BEAT_S = 5.0
+WAITING_S = 0.5
+"""As BEAT_S, of a process that has no part of its budgets yet."""
 LATELY_S = 60.0
 """Rates are of this time."""
 _GOODBYE_S = 5.0
+_WAITS = "other processes have all write units, or rows a second; they make room within 20 s, 40 s where one was killed"
 _log = get_logger("presence")
 
 
@@ -37,19 +41,32 @@ def process_of(kind: ProcessKind) -> ProcessState:
     )
 
 
-class Presence:
-    """Use as a context manager around the work. A thread tells the journal how far the work is, and asks it in the same
-    transaction what the pace is to be; a journal that is away leaves the pace as it is.
+class Divided(Protocol):
+    """A limit that is divided. `is_set`: whether there is one just now."""
 
-    `also`: done with each heartbeat. A trouble of the work is kept as the last failure of its kind.
+    @property
+    def is_set(self) -> bool: ...
+
+    def share(self, parts: int) -> None: ...
+
+
+class Presence:
+    """Use as a context manager around the work. A thread stores in one transaction how far the work is and what it takes
+    of `limits`, and reads what it may take and what the pace is to be; if the journal is away, both stay as they are.
+
+    `state`: None for a process that `status` does not list, and that no operator slows down. `own`: as others know its
+    share; None if it spends nothing. `also`: called with each heartbeat. A trouble of the work is kept as the last failure
+    of its kind.
     """
 
     def __init__(
         self,
         processes: SqlProcesses,
-        state: ProcessState,
+        state: ProcessState | None,
+        own: Share | None,
+        limits: Sequence[Divided],
         pace: Pace,
-        advance: Callable[[], Advance],
+        advance: Callable[[], Advance] = Advance,
         *,
         clock: Callable[[], float] = time.monotonic,
         beat_s: float = BEAT_S,
@@ -57,13 +74,20 @@ class Presence:
     ) -> None:
         self.processes = processes
         self.state = state
+        self.own = own
+        self.limits = limits
         self.pace = pace
         self.advance = advance
         self.clock = clock
+        self._id = secrets.token_hex(8) if own is None else own.id
         self._seen: deque[tuple[float, Advance]] = deque()
         self._changed_at = clock()
         self._also = also
-        self._ticker = Ticker("presence", self.beat, _not_told, lambda: beat_s)
+        self._ticker = Ticker("presence", self.beat, _not_told, lambda: WAITING_S if self._waits else beat_s)
+
+    @property
+    def _waits(self) -> bool:
+        return self.own is not None and not self.own.parts
 
     def __enter__(self) -> Presence:
         """Raises: what the journal does where it cannot be asked: a paused job must not begin to write."""
@@ -73,22 +97,36 @@ class Presence:
 
     def __exit__(self, *ended: object) -> None:
         self._ticker.stop(_GOODBYE_S)
-        # What ended the work must not be hidden by a journal that is away.
+        # What ended the work must not be hidden by a journal that is away; the share runs out by itself.
         with suppress(MigratorError):
-            self.processes.leave(self.state, self.advance())
+            self.processes.leave(self._id, None if self.state is None else self.advance())
 
     def beat(self) -> None:
         """One heartbeat, now."""
-        trouble = self.state.trouble
-        advance = self.advance()
-        self.state, throttle = self.processes.beat(self._measured(advance), advance)
-        self.pace.obey(throttle)
-        if self.state.trouble and self.state.trouble != trouble:
-            with suppress(MigratorError):
-                self.processes.failed(self.state, self.state.trouble)
+        advance, before = self.advance(), self.state
+        measured = None if before is None else self._measured(before, advance)
+        beat = self.processes.beat(self._id, measured, self.own, advance)
+        if self.own is not None:
+            self._take(self.own, beat.parts)
+        self.state = state = beat.state
+        if before is not None and state is not None:
+            self.pace.obey(beat.throttle)
+            if state.trouble and state.trouble != before.trouble:
+                with suppress(MigratorError):
+                    self.processes.failed(state, state.trouble)
         self._also()
 
-    def _measured(self, advance: Advance) -> ProcessState:
+    def _take(self, own: Share, parts: int) -> None:
+        """From now on one of so many parts."""
+        if parts and parts != own.parts:
+            for limit in self.limits:
+                limit.share(parts)
+            _log.info("share_changed", parts=parts)
+        self.own = replace(own, parts=parts)
+        is_limited = any(limit.is_set for limit in self.limits)
+        self.pace.divide(parts, "" if parts or not is_limited else _WAITS)
+
+    def _measured(self, state: ProcessState, advance: Advance) -> ProcessState:
         now = self.clock()
         if self._seen and self._seen[-1][1].signs != advance.signs:
             self._changed_at = now
@@ -98,7 +136,7 @@ class Presence:
         then, before = self._seen[0]
         passed_s = max(now - then, 1e-3)
         return replace(
-            self.state,
+            state,
             done=advance.done,
             left=advance.left,
             rate=(advance.done - before.done) / passed_s,
@@ -110,67 +148,6 @@ class Presence:
 
 
 def _not_told(error: Exception) -> None:
-    """The next heartbeat comes in its time; `migrator status` shows the process as silent meanwhile."""
+    """The next heartbeat comes in its time; meanwhile `migrator status` shows the process as silent, and it takes what it
+    took."""
     _log.warning("process_not_told", reason=type(error).__name__)
-
-
-# ── A process's part of its run's budgets: write units and rows a second, divided among all that are at work on the run ──
-
-WAITING_S = 0.5
-"""As BEAT_S, of a process that has no part yet."""
-_WAITS = "other processes have all write units, or rows a second; they make room within 20 s, 40 s where one was killed"
-_log_of_shares = get_logger("shares")
-
-
-class Divided(Protocol):
-    """A limit that is divided. `is_set`: whether there is one just now."""
-
-    @property
-    def is_set(self) -> bool: ...
-
-    def share(self, parts: int) -> None: ...
-
-
-class RunBudget:
-    """Use as a context manager around the work. A thread tells the journal what this process takes; it takes less as soon
-    as another one has come, more when one has gone. `own`: as others know it."""
-
-    def __init__(self, shares: SqlShares, own: Share, limits: Sequence[Divided], pace: Pace) -> None:
-        self.shares = shares
-        self.own = own
-        self.limits = limits
-        self.pace = pace
-        self._ticker = Ticker(
-            "shares", self.beat, _share_not_told, lambda: BEAT_S if self.own.parts else WAITING_S
-        )
-
-    def __enter__(self) -> RunBudget:
-        """Raises: what the journal does where it cannot be asked."""
-        self.shares.enter([self.own])
-        self.beat()
-        self._ticker.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ticker.stop(_GOODBYE_S)
-        try:
-            self.shares.leave(self.own.id)
-        except MigratorError as error:
-            # What ended the work must not be hidden by a journal that is away; the share runs out by itself.
-            _share_not_told(error)
-
-    def beat(self) -> None:
-        """Takes what it may from now on."""
-        parts = self.shares.beat(self.own)
-        if parts and parts != self.own.parts:
-            for limit in self.limits:
-                limit.share(parts)
-            _log_of_shares.info("share_changed", parts=parts)
-        self.own = replace(self.own, parts=parts)
-        is_limited = any(limit.is_set for limit in self.limits)
-        self.pace.divide(parts, "" if parts or not is_limited else _WAITS)
-
-
-def _share_not_told(error: Exception) -> None:
-    """The next heartbeat comes in its time; meanwhile this process takes what it took."""
-    _log_of_shares.warning("share_share_not_told", reason=type(error).__name__)

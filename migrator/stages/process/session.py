@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from migrator.journal.operations import SqlShares
+from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
 from migrator.mapping.items.items import CompiledEntity
@@ -232,12 +232,12 @@ def with_connections(job: Job, connections: int) -> Job:
     return replace(job, source=source) if connections else job
 
 
-def left_to_join(job: Job, shares: SqlShares) -> int:
+def left_to_join(job: Job, processes: SqlProcesses, scope: str) -> int:
     """The connections of one that joins: what the others have left; 0 where there is no limit. Raises: SettingsError."""
     limit, least = job.source.max_connections, least_connections(job)
     if limit is None:
         return 0
-    taken = shares.connections_taken()
+    taken = processes.connections_taken(scope)
     if limit - taken < least:
         what = f"{job.path}: of source.max_connections {limit} the run's processes have {taken}, and this one needs {least}"
         raise SettingsError(f"{what}; raise the limit, or begin the run with fewer workers or processes")

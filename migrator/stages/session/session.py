@@ -20,7 +20,7 @@ from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.lease import JoinedLease, RunLease, is_doing, runs_as_they_stand
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
-from migrator.journal.operations import SqlProcesses, SqlShares
+from migrator.journal.operations import SqlProcesses
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.traces import SqlTraces
@@ -274,10 +274,6 @@ class JobSession:
         """The job's, to be held by a block. Raises: SettingsError there, where another run of the job is at work."""
         return RunLease(self.journal, self.job.name, doing=doing)
 
-    def shares(self, scope: str) -> SqlShares:
-        """The parts of the job's budgets that processes of `scope` have."""
-        return SqlShares(self.journal.database, self.job.name, scope, self.lifetimes.silent_s)
-
     def joined_lease(self) -> JoinedLease:
         """Of the process that has begun the run, which another one joins while it is held."""
         return JoinedLease(self.journal, self.job.name)
@@ -310,7 +306,7 @@ class JobSession:
 
     @property
     def processes(self) -> SqlProcesses:
-        return SqlProcesses(self.journal.database, self.job.name)
+        return SqlProcesses(self.journal.database, self.job.name, self.lifetimes.silent_s)
 
     @property
     def finding_groups(self) -> SqlFindingGroups:

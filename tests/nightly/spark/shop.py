@@ -46,9 +46,8 @@ def await_pages(made: Project, pages: int) -> None:
 def await_processes(made: Project, processes: int) -> None:
     """As many as there are slots work at the run; executors start one after the other."""
     ends_at = time.monotonic() + 600
-    while (
-        len(in_journal(made, "SELECT id FROM migrator_record WHERE kind = 'share' AND id <> ''")) < processes
-    ):
+    spends = "SELECT id FROM migrator_record WHERE kind = 'process' AND value LIKE '%\"scope\":\"run %'"
+    while len(in_journal(made, spends)) < processes:
         assert time.monotonic() < ends_at, "a process a slot"
         time.sleep(0.05)
 

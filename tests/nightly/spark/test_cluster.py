@@ -134,5 +134,5 @@ def test_a_cluster_whose_executors_die_ends_the_run_whole(
     assert driver.returncode == 0, err[-3000:]
     assert re.search(r'"refused": 0', out)
     need_whole(made)
-    kept = in_journal(made, "SELECT value FROM migrator_record WHERE kind = 'share' AND id <> ''")
+    kept = in_journal(made, "SELECT value FROM migrator_record WHERE kind = 'process' AND id <> ''")
     assert sum('"has_left":false' in str(value) for (value,) in kept) <= 1

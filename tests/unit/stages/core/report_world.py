@@ -128,7 +128,7 @@ class World:
             SqlFindingGroups(self.journal.database),
             self.evidence,
             self.phases,
-            SqlProcesses(self.journal.database, "shop").minutes,
+            SqlProcesses(self.journal.database, "shop", 30).minutes,
         )
         around = ReportContext(
             "shop",

@@ -21,7 +21,7 @@ from tests.support_journal_file import journal_in_file
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[SqlProcesses]:
     with closing(journal_in_file(tmp_path / "journal.db")) as journal:
-        yield SqlProcesses(journal.database, "shop")
+        yield SqlProcesses(journal.database, "shop", 30)
 
 
 class Work:
@@ -32,7 +32,7 @@ class Work:
         pace = Pace(WriteLimit(None))
         clock = lambda: self.now  # noqa: E731
         self.presence = Presence(
-            *(processes, process_of("backfill"), pace, lambda: self.at), clock=clock, beat_s=3600
+            *(processes, process_of("backfill"), None, (), pace, lambda: self.at), clock=clock, beat_s=3600
         )
 
     def goes_on(self, seconds: float, done: int, left: int, trouble: str = "") -> None:
