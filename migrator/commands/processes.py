@@ -21,7 +21,7 @@ from migrator.cli.command_line import ENGINES
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.results import Sample
 from migrator.runtime.errors import DIFFERENT, INTERRUPTED
-from migrator.runtime.logs import get_logger
+from migrator.runtime.logs import get_logger, noting
 from migrator.runtime.retry import nap
 from migrator.runtime.system import Ticker
 from migrator.settings.job import Job
@@ -78,7 +78,7 @@ class Children:
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._threads: list[Thread] = []
         self._over = Event()
-        self._ticker = Ticker("children", self._look, _not_looked, lambda: _LOOK_S)
+        self._ticker = Ticker("children", self._look, noting(_log, "processes_not_seen"), lambda: _LOOK_S)
 
     def __enter__(self) -> Children:
         for part in self.parts:
@@ -213,10 +213,6 @@ class Others(Struct, frozen=True):
             self.session.processes.ended(who)
 
         return stack.enter_context(Children(words, self.parts, stop, gone, again=again))
-
-
-def _not_looked(error: Exception) -> None:
-    _log.warning("processes_not_seen", reason=type(error).__name__)
 
 
 # ── `--engine`: what a cluster works, which a feature opens ──

@@ -63,6 +63,11 @@ class _Room:
         return getattr(_bound_logger(self._name), method)
 
 
+def noting(log: FilteringBoundLogger, event: str) -> Callable[[Exception], None]:
+    """What a thread does with an error that the next call may not have: its type is logged."""
+    return lambda error: log.warning(event, reason=type(error).__name__)
+
+
 def name_job(job: str) -> None:
     """Nothing; each line of this process names the job from now on."""
     _jobs[job] = None

@@ -26,7 +26,7 @@ from migrator.runtime.errors import (
     SettingsError,
     TwinRowsError,
 )
-from migrator.runtime.logs import get_logger
+from migrator.runtime.logs import get_logger, noting
 from migrator.runtime.system import Ticker
 from migrator.runtime.values import replace
 from migrator.settings.job import Job
@@ -261,13 +261,8 @@ def _idle_watch(process: _Process) -> Ticker:
                 _close(None)
         ticker.end()
 
-    ticker = Ticker("executor", look, _not_looked, lambda: _LOOK_S)
+    ticker = Ticker("executor", look, noting(_log, "idle_not_seen"), lambda: _LOOK_S)
     return ticker
-
-
-def _not_looked(error: Exception) -> None:
-    """The next look comes in its time."""
-    _log.warning("idle_not_seen", reason=type(error).__name__)
 
 
 # ── Whether an executor can work: asked before anything starts ──

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from migrator.mapping.model.instances import AS_SET, Throttle
 from migrator.runtime.errors import MigratorError
-from migrator.runtime.logs import get_logger
+from migrator.runtime.logs import get_logger, noting
 from migrator.runtime.system import Ticker
 
 LOOK_S = 1.0
@@ -72,7 +72,7 @@ class Pace:
 
     def __post_init__(self) -> None:
         self._own_units = self.limit.units_at_most
-        self._ticker = Ticker("pace", self.look, _not_asked, lambda: LOOK_S)
+        self._ticker = Ticker("pace", self.look, noting(_log, "source_not_asked"), lambda: LOOK_S)
 
     def __enter__(self) -> Pace:
         """Raises: SourceError where the source does not say what it is to be asked: the job file asks for it."""
@@ -164,8 +164,3 @@ class Pace:
                 self._held_before_s += held_s
                 self._held_since = None
                 _log.warning("process_goes_on", held_s=round(held_s, 1))
-
-
-def _not_asked(error: Exception) -> None:
-    """The next look comes in its time."""
-    _log.warning("source_not_asked", reason=type(error).__name__)

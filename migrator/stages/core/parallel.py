@@ -18,7 +18,7 @@ from migrator.mapping.model.edges import ItemStore, ScanPage
 from migrator.mapping.model.journal import Page, Run, SegmentState, Tally
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.runtime.errors import Interrupted, MigratorError
-from migrator.runtime.logs import get_logger
+from migrator.runtime.logs import get_logger, noting
 from migrator.runtime.system import Ticker
 
 # ── Parallel work with a limited number of pieces under way ──
@@ -99,7 +99,9 @@ class PageClaims:
         self.run = run
         self.who = who
         self.stop = stop
-        self._ticker = Ticker("pages", self._renew, _not_renewed, lambda: LEASE_S / _BEATS)
+        self._ticker = Ticker(
+            "pages", self._renew, noting(_log, "pages_not_renewed"), lambda: LEASE_S / _BEATS
+        )
 
     def __enter__(self) -> PageClaims:
         self._ticker.start()
@@ -147,11 +149,6 @@ class PageClaims:
 
     def _renew(self) -> None:
         self.journal.renew_pages(self.run, self.who, LEASE_S)
-
-
-def _not_renewed(error: Exception) -> None:
-    """A page that another process claims meanwhile is worked twice and checkpointed once."""
-    _log.warning("pages_not_renewed", reason=type(error).__name__)
 
 
 # ── A walk over the whole table, several segments in parallel: used by verify, undo, strip and forget ──

@@ -15,7 +15,7 @@ from typing import Protocol
 from migrator.journal.operations import SqlProcesses
 from migrator.mapping.model.instances import Advance, ProcessKind, ProcessState, Share
 from migrator.runtime.errors import MigratorError
-from migrator.runtime.logs import get_logger
+from migrator.runtime.logs import get_logger, noting
 from migrator.runtime.retry import tried_now
 from migrator.runtime.system import Ticker, birth, visible_processes
 from migrator.runtime.values import replace
@@ -83,7 +83,12 @@ class Presence:
         self._seen: deque[tuple[float, Advance]] = deque()
         self._changed_at = clock()
         self._also = also
-        self._ticker = Ticker("presence", self.beat, _not_told, lambda: WAITING_S if self._waits else beat_s)
+        self._ticker = Ticker(
+            "presence",
+            self.beat,
+            noting(_log, "process_not_told"),
+            lambda: WAITING_S if self._waits else beat_s,
+        )
 
     @property
     def _waits(self) -> bool:
@@ -145,9 +150,3 @@ class Presence:
             held=self.pace.held,
             trouble=advance.trouble or tried_now(),
         )
-
-
-def _not_told(error: Exception) -> None:
-    """The next heartbeat comes in its time; meanwhile `migrator status` shows the process as silent, and it takes what it
-    took."""
-    _log.warning("process_not_told", reason=type(error).__name__)

@@ -15,7 +15,7 @@ from migrator.mapping.model.instances import Lifetimes, Revisions
 from migrator.mapping.model.live import ConditionalStore, Writer, WriterKind, Writers
 from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign
 from migrator.runtime.errors import MigratorError, OldRevisionError, SettingsError, StoppedError
-from migrator.runtime.logs import get_logger
+from migrator.runtime.logs import get_logger, noting
 from migrator.runtime.system import Forked, Ticker, tell_of_forks
 from migrator.stages.live.refresh import TOMBSTONE_DAYS, RestoredError
 
@@ -166,7 +166,9 @@ class WriterHeartbeats(Forked):
     def _begin_anew(self) -> None:
         self._here: list[WriterLease] = []
         self._lock = Lock()
-        self._ticker = Ticker("heartbeat", self._renew, _not_renewed, lambda: self.lifetimes.beat_s)
+        self._ticker = Ticker(
+            "heartbeat", self._renew, noting(_log, "heartbeat_not_given"), lambda: self.lifetimes.beat_s
+        )
 
     def __enter__(self) -> WriterHeartbeats:
         self._ticker.start()
@@ -236,11 +238,6 @@ class WriterHeartbeats(Forked):
             # The journal may come back in time; check() stops the writer when it does not.
             with suppress(MigratorError):
                 writer_lease.beat()
-
-
-def _not_renewed(error: Exception) -> None:
-    """A writer whose heartbeats go on failing is stopped by check()."""
-    _log.warning("heartbeat_not_given", reason=type(error).__name__)
 
 
 def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetimes) -> None:
