@@ -6,12 +6,10 @@ how much time has passed, so that setting a host's clock ends no lease and keeps
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from msgspec import Struct
 
@@ -22,9 +20,9 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.durations import moment
 from migrator.mapping.model.journal import Run
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
-from migrator.runtime.logs import get_logger
+from migrator.runtime.logs import get_logger, noting
 from migrator.runtime.retry import running_s
-from migrator.runtime.system import Ticker, birth, is_alive, namespace
+from migrator.runtime.system import Ticker, birth, is_alive, visible_processes
 from migrator.runtime.values import replace
 
 LIFE_S = 30.0
@@ -32,16 +30,40 @@ HEARTBEAT_S = 5.0
 _log = get_logger("lease")
 
 
+class Holder(Struct, frozen=True):
+    """A process, as others may tell whether it lives. `sees`, `born`: as an Instance's. `nonce`: of one lease. `doing`: what
+    others ask for by `is_doing`."""
+
+    host: str
+    pid: int
+    born: str
+    sees: str
+    nonce: str
+    doing: str = ""
+
+    @classmethod
+    def here(cls, doing: str = "") -> Holder:
+        pid = os.getpid()
+        return cls(socket.gethostname(), pid, birth(pid), visible_processes(), os.urandom(4).hex(), doing)
+
+    @property
+    def is_alive(self) -> bool:
+        """False only if it is known to be dead: a process that could be seen from here, and is gone."""
+        if (self.host, self.sees) != (socket.gethostname(), visible_processes()):
+            return True
+        return is_alive(self.pid, self.born)
+
+
 class Held(Struct, frozen=True):
     """A job's lease: by whom, since when, and for how long after `alive_at`, when it was last renewed."""
 
-    holder: str
+    holder: Holder
     since: float
     life_s: float
     alive_at: float
 
     def lives(self, now: float) -> bool:
-        return self.alive_at + self.life_s > now and is_holder_alive(self.holder)
+        return self.alive_at + self.life_s > now and self.holder.is_alive
 
 
 LEASES = Records[Held]("lease", Held)
@@ -66,9 +88,11 @@ class RunLease:
         self.life_s = life_s
         self.heartbeat_s = heartbeat_s
         self.clock = clock
-        self.holder = holder_here(doing)
+        self.holder = Holder.here(doing)
         self._valid_until = 0.0
-        self._ticker = Ticker("lease", self._renew, _not_renewed, lambda: self.heartbeat_s)
+        self._ticker = Ticker(
+            "lease", self._renew, noting(_log, "lease_not_renewed"), lambda: self.heartbeat_s
+        )
 
     def __enter__(self) -> RunLease:
         # A transaction of its own: the one that finds the lease held ends with an error.
@@ -118,11 +142,6 @@ class RunLease:
         self._valid_until = before + self.life_s
 
 
-def _not_renewed(error: Exception) -> None:
-    """The lease runs out if it goes on like this, and check() stops the run."""
-    _log.warning("lease_not_renewed", reason=type(error).__name__)
-
-
 class JoinedLease:
     """The lease that another process holds of the run that this one joins. Use as a context manager, as RunLease; `check`
     tells that the holder has given it back or lost it."""
@@ -130,18 +149,18 @@ class JoinedLease:
     def __init__(self, journal: SqlJournal, job: str, *, heartbeat_s: float = HEARTBEAT_S) -> None:
         self.journal = journal
         self.job = job
-        self.holder = ""
+        self.holder: Holder | None = None
         self._is_held = True
-        self._ticker = Ticker("lease", self._look, _not_renewed, lambda: heartbeat_s)
+        self._ticker = Ticker("lease", self._look, noting(_log, "lease_not_renewed"), lambda: heartbeat_s)
 
     def __enter__(self) -> JoinedLease:
         """Raises: SettingsError where nothing is to be joined, or not yet, or another host holds a journal's file."""
         holder = self._held_by()
-        if not holder:
+        if holder is None:
             raise SettingsError(
                 f"no run of job {self.job} is at work; {_ONE_HOST}, and without --join it begins"
             )
-        if self.journal.database.sqlite and json.loads(holder)["host"] != socket.gethostname():
+        if self.journal.database.sqlite and holder.host != socket.gethostname():
             raise SettingsError(f"the run of job {self.job} is at work on another host; {_ONE_HOST}")
         if not any(run.state == "running" for run in self.journal.runs(self.job)):
             raise SettingsError(f"nothing of job {self.job} can be joined yet: {_NOT_YET}")
@@ -162,21 +181,21 @@ class JoinedLease:
         with suppress(MigratorError):
             self._is_held = self._held_by() == self.holder
 
-    def _held_by(self) -> str:
+    def _held_by(self) -> Holder | None:
         return _living_holder(self.journal, self.job)
 
 
 def is_doing(journal: SqlJournal, job: str, doing: str) -> bool:
     """Whether a run that does this holds the job's lease now."""
     holder = _living_holder(journal, job)
-    return bool(holder) and json.loads(holder).get("doing") == doing
+    return holder is not None and holder.doing == doing
 
 
 def runs_as_they_stand(journal: SqlJournal, job: str, *, relays_work: bool = True) -> list[Run]:
     """The job's runs, oldest first. A run whose process could not record its end is interrupted, not running: the job's
     lease is free. Relays hold none; `relays_work`: whether one is at work."""
     runs = journal.runs(job)
-    is_held = any(run.state == "running" for run in runs) and bool(_living_holder(journal, job))
+    is_held = any(run.state == "running" for run in runs) and _living_holder(journal, job) is not None
 
     def works(run: Run) -> bool:
         return relays_work if run.identity.kind == "relay" else is_held
@@ -187,11 +206,10 @@ def runs_as_they_stand(journal: SqlJournal, job: str, *, relays_work: bool = Tru
     ]
 
 
-def _living_holder(journal: SqlJournal, job: str) -> str:
-    """'' for nobody who lives."""
+def _living_holder(journal: SqlJournal, job: str) -> Holder | None:
     with journal.database.begin(reads=True) as connection:
         held, now = LEASES.get(connection, job), seconds(connection)
-    return held.holder if held is not None and held.lives(now) else ""
+    return held.holder if held is not None and held.lives(now) else None
 
 
 _NOT_YET = (
@@ -209,29 +227,6 @@ def refuse_absent(location: JournalLocation, job: str) -> None:
         )
 
 
-def holder_here(doing: str = "") -> str:
-    """This process, as others may tell whether it lives, and what it does."""
-    return json.dumps(
-        {
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "born": birth(os.getpid()),
-            "namespace": namespace(),
-            "lease": os.urandom(4).hex(),
-            **({"doing": doing} if doing else {}),
-        }
-    )
-
-
-def is_holder_alive(holder: str) -> bool:
-    """False only when the holder is known to be dead: a process of this host and container that is gone."""
-    process: dict[str, Any] = json.loads(holder)
-    if (process["host"], process["namespace"]) != (socket.gethostname(), namespace()):
-        return True
-    return is_alive(process["pid"], process["born"])
-
-
-def _busy(job: str, holder: str, since: str) -> str:
-    process = json.loads(holder)
-    where = f"host {process['host']}, process {process['pid']}, since {since}"
+def _busy(job: str, holder: Holder, since: str) -> str:
+    where = f"host {holder.host}, process {holder.pid}, since {since}"
     return f"another run of job {job} is at work ({where}); wait for it, or stop it"

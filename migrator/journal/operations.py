@@ -9,7 +9,7 @@ from msgspec import Struct
 from sqlalchemy import Connection
 
 from migrator.journal.database import Database, repeatable, seconds
-from migrator.journal.lease import holder_here, is_holder_alive
+from migrator.journal.lease import Holder
 from migrator.journal.records import Records
 from migrator.mapping.model.instances import (
     AS_SET,
@@ -43,7 +43,7 @@ class _KnownProcess(Struct, frozen=True):
     ended at `alive_at`.
     """
 
-    holder: str
+    holder: Holder
     alive_at: float
     state: ProcessState | None = None
     share: Share = _NO_SHARE
@@ -129,7 +129,7 @@ class SqlProcesses:
     def _put(
         self, connection: Connection, id: str, state: ProcessState | None, share: Share, since: float
     ) -> None:
-        process = _KnownProcess(holder_here(), seconds(connection), state, share, since)
+        process = _KnownProcess(Holder.here(), seconds(connection), state, share, since)
         PROCESSES.put(connection, self.job, process, id)
 
     def _keep_minute(self, connection: Connection, id: str, advance: Advance) -> None:
@@ -182,7 +182,7 @@ class SqlProcesses:
             if process.share.scope != scope or process.alive_at <= now - lasts_s:
                 continue
             counted[id] = process
-            if id != own and not process.has_left and not is_holder_alive(process.holder):
+            if id != own and not process.has_left and not process.holder.is_alive:
                 counted[id] = process.left(now)
                 PROCESSES.put(connection, self.job, counted[id], id)
         return counted

@@ -181,14 +181,7 @@ def visible_processes() -> str:
         if os.readlink("/proc/self") != str(os.getpid()):
             return ""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {own_namespace}" if (own_namespace := namespace()) else ""
-    return ""
-
-
-def namespace() -> str:
-    """In which namespace of process numbers this one counts; '' where the system does not say."""
-    with suppress(OSError):
-        return os.readlink("/proc/self/ns/pid")
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
     return ""
 
 

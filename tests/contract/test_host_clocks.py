@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -51,7 +50,7 @@ def test_run_lease_of_clock_ahead_ends_after_one_life(
 ) -> None:
     at(AHEAD_S)
     other = RunLease(journal, "shop", heartbeat_s=3600)
-    other.holder = other.holder.replace(socket.gethostname(), "another-host")
+    other.holder = replace(other.holder, host="another-host")
     other._acquire()
     at(0)
     with pytest.raises(SettingsError):
@@ -152,7 +151,7 @@ def test_share_of_clock_ahead_leaves_room_after_its_silence(journal: SqlJournal,
     # Of another host, whose processes cannot be seen here.
     with journal.database.begin() as connection:
         for name, kept in PROCESSES.all(connection, "shop").items():
-            other = kept.holder.replace(socket.gethostname(), "another-host")
+            other = replace(kept.holder, host="another-host")
             PROCESSES.put(connection, "shop", replace(kept, holder=other), name)
     at(0)
     own = ("own", None, Share("own", "run 1"), Advance())

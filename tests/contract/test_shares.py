@@ -94,8 +94,8 @@ def test_one_that_is_known_to_be_dead_counts_as_if_it_had_left_and_a_silent_one_
         shares.beat(name)
     with journal.database.begin() as connection:
         kept = PROCESSES.all(connection, "shop")["dead"]
-        holder = kept.holder.replace('"born": "', '"born": "no')
-        PROCESSES.put(connection, "shop", replace(kept, holder=holder), "dead")
+        gone = replace(kept, holder=replace(kept.holder, born="1"))
+        PROCESSES.put(connection, "shop", gone, "dead")
     assert shares.beat("a", 3) == 3
     pass_by(journal, WINDOW_S + 1, "dead", "silent")
     assert shares.beat("a", 3) == 2
