@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, i
 from migrator.journal.database import Database, bring_back, reading, repeatable, seconds
 from migrator.journal.records import Records
 from migrator.journal.schema import source_mark
-from migrator.mapping.items.wire import read_key, write_key
+from migrator.mapping.items.wire import mark_of, write_keys
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.live import (
     LONGEST_WAIT_S,
@@ -160,7 +159,7 @@ class JournalMarks:
         self._insert(
             connection,
             [
-                {"root_entity": name, "root_key": key, "item_keys": _keys_text(keys), "changed_at": now}
+                {"root_entity": name, "root_key": key, "item_keys": write_keys(keys), "changed_at": now}
                 for (name, key), keys in roots.items()
             ],
         )
@@ -259,33 +258,7 @@ class JournalMarks:
         return connection.execute(of_id, [{"of_id": number} for number in sorted(ids)]).rowcount
 
     def _mark(self, row: Row[Any], now: float) -> Mark:
-        """Whatever it holds: one that cannot be read would keep all others from being taken."""
-        try:
-            keys, fault = _keys(row.item_keys), ""
-        except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
-            keys, fault = (), "what it says of item keys is damaged"
-        before, after = self._image(row, row.image_before), self._image(row, row.image_after)
-        return Mark(
-            id=row.id,
-            table=row.table_name,
-            before=before,
-            after=before if row.image_after == row.image_before else after,
-            root=None if row.root_entity is None else (row.root_entity, row.root_key),
-            keys=keys,
-            cursor=row.work_cursor,
-            tries=row.tries,
-            fault=fault,
-            age_s=max(0.0, now - row.changed_at),
-        )
+        def read(text: str | None) -> Image | None:
+            return None if text is None else self._read_image(row.table_name, text)
 
-    def _image(self, row: Row[Any], text: str | None) -> Image | None:
-        return None if text is None else self._read_image(row.table_name, text)
-
-
-def _keys_text(keys: Sequence[ItemKey]) -> str:
-    return json.dumps([write_key(key) for key in keys], ensure_ascii=False)
-
-
-def _keys(text: str) -> tuple[ItemKey, ...]:
-    read = (read_key(key) for key in json.loads(text))
-    return tuple(key for key in read if key is not None)
+        return mark_of(row, read, now - row.changed_at)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
 from msgspec import Struct
 
+from migrator.mapping.model.live import Image, Mark
 from migrator.mapping.model.table import (
     NESTING_LEVELS,
     READ_UNIT_BYTES,
@@ -35,6 +37,34 @@ def write_key(key: ItemKey | None) -> list[dict[str, str]] | None:
 def read_key(values: list[dict[str, str]] | None) -> ItemKey | None:
     """The key that `write_key` wrote."""
     return None if values is None else tuple(_read(value) for value in values)
+
+
+def write_keys(keys: Sequence[ItemKey]) -> str:
+    """The keys of a mark, as JSON."""
+    return json.dumps([write_key(key) for key in keys], ensure_ascii=False)
+
+
+def mark_of(row: Any, read_image: Callable[[str | None], Image | None], age_s: float) -> Mark:
+    """The mark that a row of a table of marks holds, whatever it holds: one that cannot be read would keep all others from
+    being taken."""
+    try:
+        read = map(read_key, json.loads(row.item_keys) if row.item_keys else ())
+        keys, fault = tuple(key for key in read if key is not None), ""
+    except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
+        keys, fault = (), "what it says of item keys is damaged"
+    before = read_image(row.image_before)
+    return Mark(
+        id=row.id,
+        table=row.table_name,
+        before=before,
+        after=before if row.image_after == row.image_before else read_image(row.image_after),
+        root=None if row.root_entity is None else (row.root_entity, row.root_key),
+        keys=keys,
+        cursor=row.work_cursor or "",
+        tries=row.tries,
+        fault=fault,
+        age_s=max(0.0, age_s),
+    )
 
 
 def _write(value: Any) -> dict[str, str]:

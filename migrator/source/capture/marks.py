@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.items.wire import read_key, write_key
+from migrator.mapping.items.wire import mark_of, write_keys
 from migrator.mapping.model.capture import MarkedBy
 from migrator.mapping.model.live import (
     LONGEST_WAIT_S,
@@ -181,7 +181,7 @@ class SqlMarks:
                 leased = self._listed(ddl, [row.id for row in rows], _LEASE)
                 connection.execute(leased, {"s": lease_s, "owner": self._owner})
             images = Images(self._capturing, connection, self._domains)
-            return [_mark(row, images) for row in rows], self._clock() - started
+            return [mark_of(row, images.read, float(row.age_s or 0)) for row in rows], self._clock() - started
 
         return self.writing.write("taking marks", work)
 
@@ -219,7 +219,7 @@ class SqlMarks:
             " VALUES (:entity, :key, :item_keys, {now})"
         )
         rows = [
-            {"entity": entity, "key": key, "item_keys": _keys_text(keys)}
+            {"entity": entity, "key": key, "item_keys": write_keys(keys)}
             for (entity, key), keys in roots.items()
         ]
         self._each("adding marks", statement, rows)
@@ -251,7 +251,7 @@ class SqlMarks:
             chosen = _text(_READ if free else _BROWSE, ddl)
             rows = connection.execute(chosen, {"begin": after + 1, "count": count}).all()
             images = Images(self._capturing, connection, self._domains)
-            return [_mark(row, images) for row in rows]
+            return [mark_of(row, images.read, float(row.age_s or 0)) for row in rows]
 
         return self.writing.look("looking at marks", work)
 
@@ -320,35 +320,6 @@ def _text(statement: str, ddl: Ddl) -> sa.TextClause:
     return sa.text(statement.replace("{mark}", ddl.mark).replace("{now}", ddl.now))
 
 
-def _mark(row: sa.Row[Any], images: Images) -> Mark:
-    """Whatever it holds: one that cannot be read would keep all others from being taken."""
-    try:
-        keys, fault = _keys(row.item_keys), ""
-    except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
-        keys, fault = (), "what it says of item keys is damaged"
-    before = images.read(row.image_before)
-    is_same = row.image_after == row.image_before
-    return Mark(
-        id=row.id,
-        table=row.table_name,
-        before=before,
-        after=before if is_same else images.read(row.image_after),
-        root=None if row.root_entity is None else (row.root_entity, row.root_key),
-        keys=keys,
-        cursor=row.work_cursor or "",
-        tries=row.tries,
-        fault=fault,
-        age_s=max(0.0, float(row.age_s or 0)),
-    )
-
-
-# ── item keys as JSON: each value under its DynamoDB type ──
-
-
-def _keys_text(keys: Sequence[ItemKey]) -> str:
-    return json.dumps([write_key(key) for key in keys], ensure_ascii=False)
-
-
 def _json(text: str) -> Any:
     """What the text says. Raises: ValueError."""
     try:
@@ -356,13 +327,6 @@ def _json(text: str) -> Any:
     except ValueError:
         # Half of a surrogate pair, and numbers that are no numbers of JSON.
         return json.loads(text)
-
-
-def _keys(text: str | None) -> tuple[ItemKey, ...]:
-    if not text:
-        return ()
-    read = (read_key(key) for key in _json(text))
-    return tuple(key for key in read if key is not None)
 
 
 # ── The counter of tickets in the source: `model.live.Tickets` by SQL ──
