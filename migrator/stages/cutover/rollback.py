@@ -10,11 +10,10 @@ from msgspec import Struct
 from migrator.mapping.items.items import project, stamp
 from migrator.mapping.model.edges import Control, ItemOwner
 from migrator.mapping.model.evidence import Line
-from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.live import Memory, Root, Tickets
 from migrator.mapping.model.rows import Unkept
 from migrator.mapping.model.shards import StreamRecord
-from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, TableDesign
+from migrator.mapping.model.table import Item, ItemKey, RowTree, TableDesign
 from migrator.runtime.errors import RefusedError
 from migrator.settings.job import CutoverSettings
 from migrator.source.dynamodb.reader import Check, Work
@@ -22,18 +21,10 @@ from migrator.stages.cutover.dependence import ours_lines
 from migrator.stages.cutover.evidence import Unknown, verdict
 from migrator.stages.live.refresh import drawn
 from migrator.stages.live.rounds import LiveEntity
+from migrator.stages.live.whole import PAGE_ROWS, PageReader
 from migrator.stages.reverse.daemon import ReverseStatus
 
 # ── Items that a service wrote itself become ours again: with the row that they are of, and a ticket ──
-
-
-PAGE_ROWS = 500
-
-
-class PageReader(Protocol):
-    def read_page(
-        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
-    ) -> list[RowTree]: ...
 
 
 class StoredItems(Protocol):

@@ -146,7 +146,8 @@ class Spellings(Struct, frozen=True):
                 for entity in entities
                 if entity.plan.loosely_typed
                 and any(column.kind.name in {*SPELLED, "number"} for column in entity.plan.key)
-                for tree in _all_rows(source, entity, page_rows)
+                for trees in pages_of(source, entity, page_rows)
+                for tree in trees
                 if (spelled := entity.source_key(tree)) != (key := row_key(entity, tree))
             }
         )
@@ -167,13 +168,14 @@ class Spellings(Struct, frozen=True):
         return written
 
 
-def _all_rows(source: PageReader, entity: CompiledEntity, page_rows: int) -> Iterator[RowTree]:
-    after, is_last = None, False
-    while not is_last:
-        trees = source.read_page(entity.plan, after, None, page_rows)
-        yield from trees
-        is_last = len(trees) < page_rows
-        after = None if is_last else entity.source_key(trees[-1])
+def pages_of(source: PageReader, entity: CompiledEntity, page_rows: int) -> Iterator[list[RowTree]]:
+    """All rows of the entity."""
+    after = None
+    while trees := source.read_page(entity.plan, after, None, page_rows):
+        yield trees
+        if len(trees) < page_rows:
+            return
+        after = entity.source_key(trees[-1])
 
 
 class SpelledRows(Struct, frozen=True):

@@ -39,6 +39,7 @@ from migrator.stages.reverse.stage import (
     WrittenTable,
     items_by_row,
     items_made,
+    pages_of,
     parents_first,
     row_key,
 )
@@ -170,22 +171,12 @@ class RowVerify:
         self.progress.entity_done(TABLE)
         for entity in self.entities:
             self.progress.entity_started(entity.name, 0, self.source.rows_expected(entity.plan))
-            for number, trees in enumerate(self._trees(entity)):
+            for number, trees in enumerate(pages_of(self.source, entity, self.page_rows)):
+                self._check()
                 self._rows[entity.name] += len(trees)
                 yield self._of_rows(entity, trees)
                 self.progress.page_done(entity.name, number, Tally(rows=len(trees)), 0)
             self.progress.entity_done(entity.name)
-
-    def _trees(self, entity: CompiledEntity) -> Iterator[list[RowTree]]:
-        after: SourceKey | None = None
-        while True:
-            self._check()
-            trees = self.source.read_page(entity.plan, after, None, self.page_rows)
-            if trees:
-                yield trees
-            if len(trees) < self.page_rows:
-                return
-            after = entity.source_key(trees[-1])
 
     def _of_rows(self, entity: CompiledEntity, trees: Sequence[RowTree]) -> Doubts:
         """Of a page of rows: those whose items are missing, or say something else of any row."""
