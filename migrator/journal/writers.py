@@ -23,6 +23,7 @@ from migrator.mapping.model.instances import (
     Newest,
     Revision,
     RevisionChange,
+    ServiceRegistry,
     Standing,
 )
 from migrator.mapping.model.live import Writer, WriterKind
@@ -141,13 +142,17 @@ class SqlInstances:
         self._forget(connection, [instance.id])
 
     def known(self) -> list[Instance]:
-        INSTANCES.bring_back_first(self.database, self.job)
-        known = INSTANCES.read_all(self.database, self.job).values()
-        return sorted(known, key=lambda instance: (instance.since, instance.id))
+        return list(self.registry(0).known)
 
-    def living(self, silent_s: float) -> list[Instance]:
-        known, now = self.known(), self.now_s()
-        return [instance for instance in known if instance.alive_at > now - silent_s]
+    def registry(self, gone_s: float) -> ServiceRegistry:
+        INSTANCES.bring_back_first(self.database, self.job)
+        return self._registry(gone_s)
+
+    @reading
+    def _registry(self, connection: Connection, gone_s: float) -> ServiceRegistry:
+        known = INSTANCES.all(connection, self.job).values()
+        oldest_first = sorted(known, key=lambda instance: (instance.since, instance.id))
+        return ServiceRegistry(tuple(oldest_first), seconds(connection), gone_s)
 
     def forget_silent(self, older_than_s: float) -> int:
         INSTANCES.bring_back_first(self.database, self.job)
@@ -160,10 +165,6 @@ class SqlInstances:
         silent = [name for name, instance in known.items() if instance.alive_at < long_ago]
         self._forget(connection, silent)
         return len(silent)
-
-    @reading
-    def now_s(self, connection: Connection) -> float:
-        return seconds(connection)
 
     def _forget(self, connection: Connection, ids: Collection[str]) -> None:
         CONFIRMED.delete(connection, self.job, *ids)
@@ -284,12 +285,10 @@ def _was_newest(connection: Connection, job: str, mapping: str) -> bool:
 
 
 class _Registered(Struct, frozen=True):
-    """`known`: meanings of all revisions that were ever the newest, by digest. `answers`: by pattern; what was compared
-    before an answer's `since` says nothing of it."""
+    """`known`: meanings of all revisions that were ever the newest, by digest."""
 
     newest: Newest
     known: Mapping[str, str]
-    answers: Mapping[str, Answered]
 
 
 REVISIONS = Records[_Registered]("revision", _Registered)
@@ -336,8 +335,9 @@ class SqlRevisions:
         if registered is None or before != "newest":
             self._register(connection, registered)
         else:
-            answers = self._answers(registered, registered.newest.since)
-            REVISIONS.put(connection, self.job, replace(registered, answers=answers))
+            answers = self._answers(registered.newest, registered.newest.since)
+            newest = replace(registered.newest, answers=answers)
+            REVISIONS.put(connection, self.job, replace(registered, newest=newest))
             keep_text(connection, self.job, self.own.mapping, self.own.text, NEVER)
         return before
 
@@ -391,14 +391,15 @@ class SqlRevisions:
         if before is not None:
             runs = select(func.coalesce(func.max(run.c.id), 0)).where(run.c.job == self.job)
             since, runs_before = seconds(connection), int(connection.execute(runs).scalar_one())
-        newest = Newest(replace(self.own, answers={}, text=""), since, runs_before)
+        answers = self._answers(None if before is None else before.newest, since)
+        newest = Newest(replace(self.own, answers={}, text=""), since, runs_before, answers)
         known = {self.own.digest: self.own.meaning} | ({} if before is None else dict(before.known))
-        registered = _Registered(newest, known, self._answers(before, since))
+        registered = _Registered(newest, known)
         REVISIONS.put(connection, self.job, registered)
         keep_text(connection, self.job, self.own.mapping, self.own.text, None)
         return registered
 
-    def _answers(self, before: _Registered | None, since: float) -> dict[str, Answered]:
+    def _answers(self, before: Newest | None, since: float) -> dict[str, Answered]:
         """An answer that is the same stays as old as it is; others are as old as the revision, with which items changed."""
         kept = {} if before is None else before.answers
         own = self.own.answers
@@ -419,12 +420,6 @@ def newest_of(database: Database, job: str) -> Newest | None:
     """The revision that the job's writers work by; None where none is registered."""
     registered = REVISIONS.read(database, job)
     return None if registered is None else registered.newest
-
-
-def answers_of(database: Database, job: str) -> Mapping[str, Answered]:
-    """By pattern, what its answer is made of by the newest revision."""
-    registered = REVISIONS.read(database, job)
-    return {} if registered is None else registered.answers
 
 
 def digests_of(database: Database, job: str) -> dict[str, str]:

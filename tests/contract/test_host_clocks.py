@@ -16,7 +16,7 @@ from migrator.journal.reverse import SqlStreamJournal
 from migrator.journal.runs import SqlJournal
 from migrator.journal.source_capture import JournalMarks
 from migrator.journal.writers import SqlInstances, SqlWriters
-from migrator.mapping.model.instances import Advance, Instance, ProcessState, ServiceRegistry, Share
+from migrator.mapping.model.instances import Advance, Instance, ProcessState, Share
 from migrator.mapping.model.journal import Page, RunIdentity
 from migrator.mapping.model.live import LONGEST_WAIT_S, Mark
 from migrator.mapping.model.shards import Shard
@@ -123,10 +123,9 @@ def test_instance_of_clock_ahead_is_gone_after_its_silence(journal: SqlJournal, 
     at(AHEAD_S)
     instances.enter(SERVICE)
     at(0)
-    assert len(instances.living(60)) == 1
+    assert len(instances.registry(60).living) == 1
     at(61)
-    assert instances.living(60) == []
-    registry = ServiceRegistry(tuple(instances.known()), instances.now_s(), 60)
+    registry = instances.registry(60)
     assert (registry.living, len(registry.silent), registry.replaced) == ([], 1, [])
     assert instances.forget_silent(60) == 1
 
@@ -171,7 +170,7 @@ def test_read_only_journal_of_clock_ahead_is_read(journal: SqlJournal, at: At, t
     copy.parent.mkdir()
     shutil.copy(tmp_path / "shop.db", copy)
     with read_only(copy.parent), closing(journal_in_file(copy)) as kept:
-        assert len(SqlInstances(kept.database, "shop").living(60)) == 1
+        assert len(SqlInstances(kept.database, "shop").registry(60).living) == 1
 
 
 def test_mark_put_back_by_clock_ahead_comes_after_the_longest_wait(journal: SqlJournal, at: At) -> None:

@@ -44,8 +44,9 @@ def test_an_instance_is_there_from_enter_to_leave_with_all_that_it_says(instance
     assert one.since == one.alive_at
     # The clock of a server on this machine is this machine's.
     assert abs(one.since - before) < 30
-    assert abs(instances.now_s() - before) < 30
-    assert instances.living(60) == [one, two] == instances.known()
+    registry = instances.registry(60)
+    assert abs(registry.now_s - before) < 30
+    assert registry.living == [one, two] == instances.known()
     instances.leave(one)
     instances.leave(one)
     assert instances.known() == [two]
@@ -88,7 +89,7 @@ def test_a_silent_instance_is_known_until_forgotten_and_not_living(instances: In
     silent, loud = instances.enter(SHOP), instances.enter(SHOP)
     silence(instances, silent)
     loud = instances.beat(loud)
-    assert instances.living(LONG_S / 2) == [loud]
+    assert instances.registry(LONG_S / 2).living == [loud]
     assert {one.id for one in instances.known()} == {silent.id, loud.id}
     assert instances.forget_silent(LONG_S * 2) == 0
     assert instances.forget_silent(LONG_S / 2) == 1

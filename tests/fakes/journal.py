@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from threading import RLock
 
-from migrator.mapping.model.instances import Instance, Standing
+from migrator.mapping.model.instances import Instance, ServiceRegistry, Standing
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import KeyRequest, Remembered, Root, Writer, WriterKind
 from migrator.mapping.model.table import ItemKey, item_key_text
@@ -247,18 +247,14 @@ class FakeInstances:
         with self._lock:
             return sorted(self.instances.values(), key=lambda instance: (instance.since, instance.id))
 
-    def living(self, silent_s: float) -> list[Instance]:
-        return [instance for instance in self.known() if instance.alive_at > self.clock() - silent_s]
+    def registry(self, gone_s: float) -> ServiceRegistry:
+        return ServiceRegistry(tuple(self.known()), self.clock(), gone_s)
 
     def forget_silent(self, older_than_s: float) -> int:
         registered, since = self.known(), self.clock() - older_than_s
         with self._lock:
             self.instances = {instance.id: instance for instance in registered if instance.alive_at >= since}
         return len(registered) - len(self.instances)
-
-    def now_s(self) -> float:
-        self._ask()
-        return self.clock()
 
     def _ask(self) -> None:
         if self.away is not None:

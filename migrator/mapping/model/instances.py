@@ -120,14 +120,11 @@ class Instances(Protocol):
     def known(self) -> list[Instance]:
         """All that have said no goodbye, the oldest first."""
 
-    def living(self, silent_s: float) -> list[Instance]:
-        """Those whose last heartbeat is younger than `silent_s`, the oldest first."""
+    def registry(self, gone_s: float) -> ServiceRegistry:
+        """The same at one moment. `gone_s`: after so long without a heartbeat an instance counts as gone."""
 
     def forget_silent(self, older_than_s: float) -> int:
         """How many were forgotten: those whose last heartbeat is older."""
-
-    def now_s(self) -> float:
-        """The journal's time, in seconds since 1970."""
 
 
 # ── Which revision of a job (its mapping, and the columns that it reads) writers are to work by ──
@@ -207,12 +204,14 @@ class Newest(Struct, frozen=True):
     """The revision that the job's writers work by. `since`: in seconds of the journal's clock, 0 of the first one.
 
     `runs_before`: the highest number of a run that was there when it became that; what such runs did is of no use where
-    an older revision became the newest again.
+    an older revision became the newest again. `answers`: by pattern; what was compared before an answer's `since` says
+    nothing of it.
     """
 
     revision: Revision
     since: float
     runs_before: int
+    answers: Mapping[str, Answered] = {}
 
 
 class Revisions(Protocol):

@@ -20,7 +20,7 @@ from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.evidence import Evidence, Line, PatternPhase, Phases, State
 from migrator.mapping.model.facts import EntityPlan
-from migrator.mapping.model.instances import Answered, Newest, Revision, ServiceRegistry
+from migrator.mapping.model.instances import Newest, Revision, ServiceRegistry
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Activity, ActivityCounts, Marks, MarksState, Writer, Writers
 from migrator.mapping.model.mapping import Pattern
@@ -54,9 +54,6 @@ class JobRecords(Protocol):
 
     def newest(self) -> Newest | None:
         """The revision that the job's writers work by; None where none is registered."""
-
-    def answers(self) -> Mapping[str, Answered]:
-        """By pattern, what its answer is made of by that revision."""
 
     def digests(self) -> Mapping[str, str]:
         """By the ids of the job's writers, the revisions that they work by."""
@@ -140,40 +137,32 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
         `is_paused`: whether services are expected not to write now, and so to leave no marks.
         """
-        evidence = self.records.evidence
-        now_s = evidence.now_s()
-        since_s = max(now_s - self.limits.evidence_max_age_s, self._answered_since_s(current.pattern))
+        registry, newest = self.records.service_registry(), self.records.newest()
+        since_s = registry.now_s - self.limits.evidence_max_age_s
+        since_s = max(since_s, _answered_since_s(newest, current.pattern))
         confirmed = self.records.phases.confirmed()
         return Facts(
             pattern=self._pattern(current.pattern),
             revision=self.checked.mapping.revision,
             answer=self._answers[current.pattern],
             phase=current,
-            now_s=now_s,
-            windows=evidence.windows(since_s, current.pattern),
-            service_registry=self.records.service_registry(),
+            now_s=registry.now_s,
+            windows=self.records.evidence.windows(since_s, current.pattern),
+            service_registry=registry,
             confirmed={
                 instance: versions.get(current.pattern, 0) for instance, versions in confirmed.items()
             },
             table_fault=_or_unknown(self._table_fault),
-            capture_fault=_or_unknown(lambda: self._capture_fault(is_paused=is_paused)),
+            capture_fault=_or_unknown(lambda: self._capture_fault(registry, is_paused=is_paused)),
             marks=_or_unknown(self._marks),
             relays=_or_unknown(self.relays),
-            verified=_or_unknown(lambda: self._verified(current.pattern, now_s)),
+            verified=_or_unknown(lambda: self._verified(current.pattern, newest, registry.now_s)),
         )
 
     @cached_property
     def _answers(self) -> Mapping[str, str]:
         """As windows hold them: by the mapping alone, whatever a process sees of the source."""
         return answer_digests(self.checked.mapping, ())
-
-    def _answered_since_s(self, pattern: str) -> float:
-        """When writers began to work by a revision whose items give this answer; earlier comparisons say nothing of them."""
-        answered = self.records.answers().get(pattern)
-        if answered is not None:
-            return answered.since
-        newest = self.records.newest()
-        return newest.since if newest is not None else 0.0
 
     def _pattern(self, name: str) -> Pattern:
         return self.checked.mapping.patterns[name]
@@ -182,14 +171,14 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         """What is wrong with the table, '' for nothing."""
         return _fault(lambda: self.table_id)
 
-    def _capture_fault(self, *, is_paused: bool) -> str:
+    def _capture_fault(self, registry: ServiceRegistry, *, is_paused: bool) -> str:
         """Why a change could leave no mark, '' where all do. `is_paused`: services are expected not to write now."""
         try:
             status = self.capture.need_captured(self._plans, self.installation)
         except (SettingsError, TargetError) as error:
             return str(error)
         wrong = status.unmarked()
-        if status.marked_by == "services" and not is_paused and not self.records.service_registry().marking:
+        if status.marked_by == "services" and not is_paused and not registry.marking:
             wrong.append("services are to mark changes, and no instance of one is alive")
         return "; ".join(wrong)
 
@@ -247,7 +236,6 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         """The facts about the whole job. Takes cutover.quiet seconds, in which nothing may change in `tables` (by default
         all tables that entities read). `unmarked`: tables that are read no more, whose changes may not be marks yet."""
         phases, names = self.records.phases.all(), self.checked.mapping.patterns
-        now_s = self.records.evidence.now_s()
         service_registry, unread = self.records.service_registry(), self._unread()
         looks = _or_unknown(lambda: self._looks(self.tables if tables is None else tables))
         # After the looks, which take a while: the other facts are read at their end.
@@ -261,7 +249,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
             apart_s=self.limits.quiet_s,
             marks=_or_unknown(now._marks),
             waiting=_or_unknown(lambda: now._waiting([*self.tables, *unmarked])),
-            verified=_or_unknown(lambda: now._verified(None, now_s)),
+            verified=_or_unknown(lambda: now._verified(None, self.records.newest(), service_registry.now_s)),
             tombstones=self._tombstones() if with_tombstones else None,
             revision=self.checked.mapping.revision,
             confirmed=self.records.phases.confirmed(),
@@ -297,9 +285,9 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
     # ── verify ──
 
-    def _verified(self, pattern: str | None, now_s: float) -> Verified | None:
+    def _verified(self, pattern: str | None, newest: Newest | None, now_s: float) -> Verified | None:
         """The last full verify; findings of the pattern's entities, of all where it is None."""
-        newest, identity = self.records.newest(), self._identity()
+        identity = self._identity()
         first = newest.runs_before if newest is not None else 0
         all_runs = self.records.journal.runs(self.job)
         runs = [run for run in all_runs if run.identity == identity and run.id > first]
@@ -331,6 +319,13 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         mapping = self.checked.mapping
         others = set(mapping.entities) - self.entities_of(pattern)
         return sum(finding.entity.partition("@")[0] not in others for finding in journal.findings(run))
+
+
+def _answered_since_s(newest: Newest | None, pattern: str) -> float:
+    """When writers began to work by a revision whose items give this answer; earlier comparisons say nothing of them."""
+    if newest is None:
+        return 0.0
+    return newest.answers[pattern].since if pattern in newest.answers else newest.since
 
 
 def _or_unknown(ask: Callable[[], _Found]) -> _Found | Unknown:

@@ -202,7 +202,8 @@ def need_unanswered(session: JobSession, tell: Tell, *, goes_back: bool, force: 
         _refuse_unfit(session, tell)
         phases = session.phases.all()
         answered = {name: phase.state for name, phase in phases.items() if phase.state.phase in ANSWERED}
-        known = session.answers()
+        newest = session.newest()
+        known = {} if newest is None else newest.answers
         refuse_changed(list(_changed(answered, known, revisions.own)), tell, force=force)
 
 

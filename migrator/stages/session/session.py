@@ -29,7 +29,6 @@ from migrator.journal.writers import (
     SqlInstances,
     SqlRevisions,
     SqlWriters,
-    answers_of,
     digests_of,
     newest_of,
 )
@@ -43,7 +42,7 @@ from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import ControlState
 from migrator.mapping.model.facts import EntityPlan
-from migrator.mapping.model.instances import Answered, Lifetimes, Newest, Revision, Revisions, ServiceRegistry
+from migrator.mapping.model.instances import Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.mapping.model.journal import Run
 from migrator.mapping.model.live import MARKS_COUNTED, ActivityCounts, Root, Tickets
 from migrator.mapping.model.mapping import Mapping as MappingModel
@@ -362,8 +361,7 @@ class JobSession:
 
     def service_registry(self) -> ServiceRegistry:
         """The instances of the job's services, as its journal knows them."""
-        instances = self.instances
-        known = ServiceRegistry(tuple(instances.known()), instances.now_s(), self.lifetimes.gone_s)
+        known = self.instances.registry(self.lifetimes.gone_s)
         return known.without(self.gone) if self.gone else known
 
     def runs_as_they_stand(self, *, relays_work: bool = True) -> list[Run]:
@@ -372,9 +370,6 @@ class JobSession:
 
     def newest(self) -> Newest | None:
         return newest_of(self.journal.database, self.job.name)
-
-    def answers(self) -> Mapping[str, Answered]:
-        return answers_of(self.journal.database, self.job.name)
 
     def digests(self) -> Mapping[str, str]:
         return digests_of(self.journal.database, self.job.name)
