@@ -31,7 +31,7 @@ from migrator.mapping.model.instances import Failure, Operations, ProcessState, 
 from migrator.mapping.model.journal import SCANS, Run
 from migrator.mapping.model.rows import Unkept
 from migrator.runtime.errors import MigratorError, SettingsError
-from migrator.runtime.system import is_alive, visible_processes
+from migrator.runtime.system import has_ended
 from migrator.runtime.values import asdict, replace
 from migrator.stages.live.capture import CAPTURED
 from migrator.stages.session.live import ONCE
@@ -296,7 +296,7 @@ def pace(
 
 
 def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json: bool) -> int:
-    at_work = sum(one.is_at_work for one in standings(operations, dead_here()))
+    at_work = sum(one.is_at_work for one in standings(operations, is_dead))
     if as_json:
         about = {"job": job, "throttle": asdict(throttle), "processes": at_work}
         print_json(about)
@@ -347,7 +347,7 @@ def look_at(session: JobSession) -> Look:
     operations, lag, journal = session.processes.read(), lag_of(session), session.journal
     waiting = None if lag.marks is None else lag.marks.waiting
     standing, ended_at = (
-        standings(operations, dead_here(), waiting),
+        standings(operations, is_dead, waiting),
         _ended_at(journal.runs(session.job.name)),
     )
     uncaptured, rows = _in_source(session, lag)
@@ -377,15 +377,9 @@ def _in_source(session: JobSession, lag: Lag) -> tuple[str, int | None]:
     return what if open_ else "", rows
 
 
-def dead_here() -> Callable[[ProcessState], bool]:
-    """Whether this machine knows that a process has ended."""
-    sees = visible_processes()
-
-    def is_dead(process: ProcessState) -> bool:
-        is_here = bool(process.born and process.sees) and process.sees == sees
-        return is_here and not is_alive(process.pid, process.born)
-
-    return is_dead
+def is_dead(process: ProcessState) -> bool:
+    """Whether this machine knows that the process has ended."""
+    return has_ended(process.sees, process.pid, process.born)
 
 
 class JobStatus(Struct, frozen=True):

@@ -185,6 +185,12 @@ def visible_processes() -> str:
     return ""
 
 
+def has_ended(sees: str, pid: int, born: str) -> bool:
+    """Whether a process that sees these processes and began at `born` is known to be gone; False also if that cannot be
+    seen from here."""
+    return bool(sees and born) and sees == visible_processes() and not is_alive(pid, born)
+
+
 def is_alive(pid: int, born: str) -> bool:
     """Whether the process that began at `born` is still there; True also where the system does not let us know."""
     began_at = birth(pid)

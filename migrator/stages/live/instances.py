@@ -16,7 +16,7 @@ from typing import Literal
 from migrator.mapping.model.instances import DUAL_WRITE, READ, Instance, InstanceMode, InstanceRole, Instances
 from migrator.runtime.errors import INTERRUPTED, STOPPED, MigratorError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
-from migrator.runtime.system import Ticker, birth, is_alive, tell_of_forks, visible_processes
+from migrator.runtime.system import Ticker, birth, has_ended, tell_of_forks, visible_processes
 from migrator.runtime.values import replace
 
 BEAT_S = 5.0
@@ -277,8 +277,7 @@ class Heartbeat:
             return
         self._struck_at = self.clock()
         for instance in self.instances.known():
-            is_here = bool(instance.sees and instance.born) and instance.sees == self.me.sees
-            if is_here and not is_alive(instance.pid, instance.born):
+            if has_ended(instance.sees, instance.pid, instance.born):
                 self.instances.leave(instance)
                 _log.info("instance_struck", instance=instance.id, process=instance.pid)
 
