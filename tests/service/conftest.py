@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.stages.live import service
 from tests.service.reading import ReadShop, open_read_shop
 from tests.service.shop import Shop, open_shop
 from tests.support_capture import ENGINES, new_sqlite
@@ -19,6 +20,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine_name" in metafunc.fixturenames:
         named = metafunc.definition.get_closest_marker("engines")
         metafunc.parametrize("engine_name", named.args if named else ENGINES)
+
+
+@pytest.fixture(autouse=True)
+def _patient_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the items of a commit may take longer than a service waits for them."""
+    monkeypatch.setattr(service, "LONGEST_S", 120.0)
 
 
 @pytest.fixture
