@@ -34,6 +34,11 @@ access_patterns:
     get: {key: ["C#{id}", META]}
     returns: [name]
     sql: SELECT name FROM customer WHERE id = :id
+  get_named:
+    params: {name: text}
+    get: {key: ["N#{name}", META]}
+    returns: [n]
+    sql: SELECT n FROM named WHERE name = :name
 """
 TABLES = (
     "CREATE TABLE customer (id integer PRIMARY KEY, name text)",
@@ -156,8 +161,9 @@ def test_every_command_ends_and_a_finding_names_the_row(shop: Shop) -> None:
         ["status", "--findings"],
         ["report"],
         ["look", "--pattern", "get_customer", "-p", "id=2"],
+        ["shadow", "replay", "--sample", "10", "--settle", "0"],
     ):
-        ended = run(words[0], job, *words[1:])
+        ended = run(*words, job)
         assert ended.code in (0, 1), (words, ended.err)
     shop.run("UPDATE customer SET name = 'e'", "DELETE FROM named WHERE n = 3")
     assert run("relay", "--once", job).code == 0
