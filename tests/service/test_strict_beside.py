@@ -20,7 +20,6 @@ from tests.forking import Python
 from tests.service.killed import before
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user
-from tests.service.conftest import SERVERS
 from tests.service.test_strict_kills import comes_to_rest
 
 pytestmark = [pytest.mark.slow, pytest.mark.engines("postgresql", "mariadb")]
@@ -102,7 +101,6 @@ def name_of(shop: Shop, number: int) -> str:
 # ── DynamoDB refuses ──
 
 
-@pytest.mark.engines(*SERVERS)
 @pytest.mark.parametrize("fault", ["unavailable", "throttle", "cut_before", "cut_after"])
 def test_a_write_that_dynamodb_does_not_take_is_rolled_back(shop: Shop, fault: str) -> None:
     with behind_a_proxy(shop) as faults, strict_service(shop) as sessions:
