@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from migrator.mapping.check.keys import result_kind, types_read
-from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.filters import kind_after, specs_of, takes_null
 from migrator.mapping.items.program import parts_of
 from migrator.mapping.model.facts import (
     Column,
@@ -213,8 +213,7 @@ def _paths(plan: EntityPlan, key: Iterable[str]) -> list[str]:
 
 
 def _expressions(plan: EntityPlan, item: ItemDesign) -> list[Expression]:
-    keys = [*item.key, *(value for entry in item.entries for value in entry.values)]
-    return [*keys, *plan.entity.attributes.values(), *item.attributes.values()]
+    return [*item.templates, *plan.entity.attributes.values(), *item.attributes.values()]
 
 
 def _value(plan: EntityPlan, path: str) -> RowValue:
@@ -262,7 +261,7 @@ def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType
     table = mapping.table
     # Without these there is no item: NULL fails its condition, or refuses the row.
     sure = {condition.path for condition in item.when if None not in (condition.allowed or ())}
-    sure |= {ref.paths[0] for template in item.key for ref in template.refs if not _takes_null(ref)}
+    sure |= {ref.paths[0] for template in item.key for ref in template.refs if not takes_null(ref)}
     return ItemType(
         item.type,
         plan.entity.name,
@@ -302,12 +301,9 @@ def attribute_kind(value: Expression, plan: EntityPlan, collection: str | None =
     if isinstance(value, Stored):
         return attribute_kind(value.value, plan, collection)
     if isinstance(value, Ref):
-        of_row = (
-            value if collection is None else Ref((f"{collection}.{value.paths[0]}",), None, value.filters)
-        )
-        whole = [FILTERS[used.name].moment for used in value.filters]
-        of_time = kind_of(of_row.paths[0], plan) if all(whole) and value.format is None else None
-        return of_time or result_kind(of_row if value.format is None else value, plan)
+        kind = kind_of(".".join(filter(None, (collection, value.paths[0]))), plan)
+        is_whole = all(spec.moment for spec in specs_of(value))
+        return (kind if is_whole else None) or kind_after(kind, value)
     return result_kind(value, plan)
 
 
@@ -329,20 +325,12 @@ def _required(plan: EntityPlan, value: Expression, sure: set[str]) -> bool:
 
 def _set(plan: EntityPlan, ref: Ref, sure: set[str]) -> bool:
     """Whether the reference has a value in every row."""
-    if _takes_null(ref):
+    if takes_null(ref):
         return True
     alias, _, _ = ref.paths[0].partition(".")
     if alias in plan.entity.lists:
-        return all(FILTERS[used.name].gives.name == "integer" for used in ref.filters if _combines(used.name))
+        return all(spec.gives.name == "integer" for spec in specs_of(ref) if spec.of_list)
     return all(path in sure or not _nullable(plan, path) for path in ref.paths)
-
-
-def _takes_null(ref: Ref) -> bool:
-    return any(FILTERS[used.name].null for used in ref.filters)
-
-
-def _combines(name: str) -> bool:
-    return FILTERS[name].of_list
 
 
 # ── patterns ──

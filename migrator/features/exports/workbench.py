@@ -16,7 +16,7 @@ from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.wire import encode_item
 from migrator.mapping.language.redaction import Redaction, mask
 from migrator.mapping.model.facts import Column, EntityPlan, Kind
-from migrator.mapping.model.mapping import Ref, Template
+from migrator.mapping.model.mapping import Template
 from migrator.mapping.model.table import Index, Item, KeyAttribute, RowTree, TableDesign
 from migrator.runtime.errors import RowError, SettingsError
 
@@ -140,11 +140,8 @@ def alias_of(template: Template) -> str:
 
     A name of capitals alone keeps its braces: a facet's PROFILE is a text that all its items share.
     """
-    if len(template.parts) == 1 and isinstance(ref := template.parts[0], Ref):
-        path = ref.paths[0]
-        if ref == Ref((path,)) and path.isidentifier() and not path.isupper():
-            return path
-    return template.source
+    path = template.sole.column if template.sole else ""
+    return path if path.isidentifier() and not path.isupper() else template.source
 
 
 def _of_item(table: TableDesign, item: ItemType) -> list[str]:
@@ -191,8 +188,7 @@ def real(
     for row in rows:
         _add(found, entity, row, table)
     for design in entity.plan.entity.items:
-        templates = [*design.key, *(value for entry in design.entries for value in entry.values)]
-        if any(redaction.hides_key(entity.plan, template) for template in templates):
+        if any(redaction.hides_key(entity.plan, template) for template in design.templates):
             found.pop(design.type, None)
         hidden = redaction.hidden(entity.plan, design)
         keys = {

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from migrator.mapping.items.changes import captured_name
-from migrator.mapping.items.filters import FILTERS, unit_of
+from migrator.mapping.items.filters import specs_of, unit_of
 from migrator.mapping.language.redaction import mask, masked_keys, redaction_of
 from migrator.mapping.model.facts import (
     CollectionPlan,
@@ -139,7 +139,7 @@ def is_bucketed(forms: Sequence[Form]) -> bool:
 def has_time(forms: Sequence[Form]) -> bool:
     """Whether the items of a partition are in the order of a time."""
     refs = (ref for form in forms if form is not None for ref in form.refs)
-    return any(FILTERS[used.name].writes_time for ref in refs for used in ref.filters)
+    return any(spec.writes_time for ref in refs for spec in specs_of(ref))
 
 
 # ── keys as they may be shown ──

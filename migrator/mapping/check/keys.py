@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from migrator.mapping.check.patterns import key_templates
 from migrator.mapping.check.values import key_facts
-from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.filters import FILTERS, kind_after, specs_of
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.model.facts import Alike, Column, EntityPlan, Kind, attributes_of, column_of, kind_of
@@ -95,11 +95,11 @@ def _type_faults(place: Place, plan: EntityPlan, document: Document) -> Iterator
         if any(kind is not None and kind.name == "binary" for kind in kinds):
             yield document.fault(at, "bytes have no text; use |hash, or a key of type binary")
         return
-    if len(template.parts) != 1 or not isinstance(template.parts[0], Ref):
+    if template.sole is None:
         what = f"{attribute.name} is a {attribute.type} key: it takes one value in braces and nothing else"
         yield document.fault(at, what)
         return
-    kind = result_kind(template.parts[0], plan)
+    kind = result_kind(template.sole, plan)
     if kind is not None and kind.name not in _OF_TYPE[attribute.type]:
         yield document.fault(at, f"{attribute.name} is a {attribute.type} key; this value is {kind.name}")
 
@@ -135,10 +135,7 @@ def result_kind(value: Expression, plan: EntityPlan) -> Kind | None:
         return Kind(kinds[type(value.value)]) if type(value.value) in kinds else None  # type: ignore[arg-type]
     if not isinstance(value, Ref):
         return None
-    kind = kind_of(value.paths[0], plan)
-    for spec in (FILTERS[used.name] for used in value.filters):
-        kind = kind if spec.same_kind else spec.gives
-    return Kind("text") if value.format is not None and not value.filters else kind
+    return kind_after(kind_of(value.paths[0], plan), value)
 
 
 def _length_warnings(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fault]:
@@ -150,7 +147,7 @@ def _length_warnings(place: Place, plan: EntityPlan, document: Document) -> Iter
             continue
         kind, column = kind_of(part.paths[0], plan), column_of(part.paths[0], plan)
         plain = kind is not None and kind.name == "text" and part.format is None
-        specs = [FILTERS[used.name] for used in part.filters]
+        specs = specs_of(part)
         kept = all(spec.width == "given" and not spec.of_list for spec in specs)
         widest = _BYTES_A_CHARACTER if column is None else column.widest
         most += (kind.length or 0) * widest if kind is not None and plain and kept else 0
@@ -163,7 +160,7 @@ def _unpadded(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fa
     at, _, template, _ = place
     for ref in template.refs:
         kind = kind_of(ref.paths[0], plan)
-        specs = [FILTERS[used.name] for used in ref.filters]
+        specs = specs_of(ref)
         bare = ref.format is None and all(spec.same_kind or spec.holds_list for spec in specs)
         if kind is not None and kind.name in _NUMBERS and bare:
             name = ref.paths[0]
@@ -229,7 +226,7 @@ def _of_params(
 
 def _missing(ref: Ref, column: Column | None) -> list[Alike]:
     """Differences between texts that the column ignores and the key does not. A map refuses values that it does not list."""
-    specs = [FILTERS[used.name] for used in ref.filters]
+    specs = specs_of(ref)
     if column is None or column.kind.name not in _TEXTS or any(spec.of_map for spec in specs):
         return []
     return [alike for alike in column.alike if all(spec.mends != alike for spec in specs)]

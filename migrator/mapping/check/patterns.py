@@ -8,7 +8,7 @@ from collections.abc import Mapping as Dict
 from itertools import chain, pairwise
 
 from migrator.mapping.check.values import is_closed
-from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.filters import FILTERS, kind_after, specs_of, takes_null
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts
 from migrator.mapping.model.mapping import (
@@ -106,7 +106,7 @@ def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
                 return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; '{path}' is {given.name}"
             if given.name == "binary" and not spec.of_bytes:
                 return f"the filter '{used.name}' takes text; '{path}' is binary"
-            given = given if spec.same_kind else spec.gives
+            given = spec.after(given)
     return ""
 
 
@@ -130,12 +130,7 @@ def _wired_as(value: Expression, types: dict[str, Kind]) -> str:
         return {"str": "S", "int": "N", "Decimal": "N", "bool": "BOOL", "bytes": "B"}.get(given, given)
     if not isinstance(value, Ref) or any(path not in types for path in value.paths):
         return ""
-    if value.format is not None:
-        return "S"
-    kind = types[value.paths[0]]
-    for used in value.filters:
-        kind = kind if FILTERS[used.name].same_kind else FILTERS[used.name].gives
-    return _WIRED.get(kind.name, "S")
+    return _WIRED.get(kind_after(types[value.paths[0]], value).name, "S")
 
 
 def _filter_fault(comparison: FilterCondition, wired: Sequence[str]) -> str:
@@ -153,7 +148,7 @@ def _filter_fault(comparison: FilterCondition, wired: Sequence[str]) -> str:
 def _key_fault(attribute: KeyAttribute, template: Template, operator: str) -> str:
     if attribute.type == "text":
         return ""
-    if len(template.parts) != 1 or not isinstance(template.parts[0], Ref):
+    if template.sole is None:
         return f"{attribute.name} is a {attribute.type} key: it takes one value in braces"
     if operator == "begins_with" and attribute.type == "number":
         return f"{attribute.name} is a number key: it has no beginning; write ge, gt, le, lt or between"
@@ -320,7 +315,7 @@ def _closed(prefix: Template, separator: str) -> bool:
     if isinstance(last, str):
         return last.endswith(separator)
     # Of texts of one width none is the beginning of another.
-    return FILTERS[last.filters[-1].name].width == "fixed" if last.filters else last.format is not None
+    return specs_of(last)[-1].width == "fixed" if last.filters else last.format is not None
 
 
 _UPPER = frozenset({"between", "le", "lt"})
@@ -334,7 +329,7 @@ def _sort_fault(condition: SortCondition, stored: Sequence[Form]) -> str:
         fits = any(same_forms(condition.values, (form,)) for form in stored)
         return "" if fits else "no item of this partition has such a sort key"
     for value in condition.values:
-        begin = value.parts[0] if value.parts and isinstance(value.parts[0], str) else ""
+        begin = value.beginning
         upper = condition.operator in _UPPER and value is condition.values[-1]
         if not any(_compatible(begin, form) or (upper and _closes(begin, form)) for form in stored):
             return f"no sort key of this partition begins with '{begin}'"
@@ -356,8 +351,7 @@ def _closes(bound: str, stored: Form) -> bool:
 
 
 def _literal(stored: Form) -> str:
-    parts = stored.parts if stored else ()
-    return parts[0] if parts and isinstance(parts[0], str) else ""
+    return stored.beginning if stored else ""
 
 
 def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | None) -> bool:
@@ -540,17 +534,11 @@ def sparse_keys(
             if plan is None or part.type not in ("", key.item.type):
                 continue
             forms = [form for form in (*key.partition, *key.sort) if form is not None]
-            filled = {
-                path for form in forms for ref in form.refs for path in ref.paths if _gives_for_null(ref)
-            }
+            filled = {path for form in forms for ref in form.refs for path in ref.paths if takes_null(ref)}
             for column in plan.table.columns:
                 asked = (plan.table.name, column.name) in said.filters
                 if column.nullable and column.name in _named(forms) - filled and not asked:
                     yield name, index.name, plan.table, column
-
-
-def _gives_for_null(ref: Ref) -> bool:
-    return any(FILTERS[used.name].null for used in ref.filters)
 
 
 class _Own:
@@ -650,11 +638,11 @@ def _in_order(index: Index, key: StoredKey, term: OrderTerm, column: str) -> boo
         ref for _, form in forms if form is not None for ref in form.refs
     ]
     for ref in refs:
-        filters = [used.name for used in ref.filters]
+        filters = {used.name for used in ref.filters}
         sql = [key.entity.computed[path].sql for path in ref.paths if path in key.entity.computed]
-        is_written = term.is_column and column in ref.paths and all(name in filters for name in term.filters)
+        is_written = term.is_column and column in ref.paths and filters >= set(term.filters)
         if is_written or any(_is_one(text, term, column) for text in sql):
-            return any(FILTERS[name].order == "reversed" for name in filters)
+            return any(spec.order == "reversed" for spec in specs_of(ref))
     return None
 
 

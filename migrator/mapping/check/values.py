@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT
+from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT, specs_of
 from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.language.document import Document
@@ -188,7 +188,7 @@ def _ref_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
         if what:
             return what
         spec = FILTERS[used.name]
-        given = given if spec.same_kind else spec.gives
+        given = spec.after(given)
         fixed = spec.order != "lost" and (spec.width == "fixed" or (fixed and spec.width == "given"))
     # Of a key the type of its attribute decides.
     if given.name == "binary" and reference.in_text and not isinstance(reference.at[-1], int):
@@ -262,11 +262,7 @@ def _given_back(ref: Ref, plan: EntityPlan) -> str:
         for collection in plan.collections
         if collection.collection.kind == "climb"
     }
-    return (
-        name
-        if alias in climbs and any(FILTERS[used.name].holds_list for used in ref.filters)
-        else ref.paths[0]
-    )
+    return name if alias in climbs and any(spec.holds_list for spec in specs_of(ref)) else ref.paths[0]
 
 
 def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
@@ -449,9 +445,8 @@ def _form(template: Template, plan: EntityPlan | None, separator: str) -> _Form:
     # Of several characters, half of a separator may stand in a value: only single ones can be counted.
     counted = sum(part.count(separator) for part in parts if isinstance(part, str))
     separators = counted if closed and len(separator) == 1 else None
-    if parts and isinstance(parts[0], str):
-        return _Form(parts[0], len(parts) > 1, separators)
-    return _Form("", bool(parts), separators)
+    begin = template.beginning
+    return _Form(begin, len(parts) > bool(begin), separators)
 
 
 def _apart(form: _Form, other_form: _Form) -> bool:

@@ -23,7 +23,7 @@ from migrator.mapping.inverse.values import (
     text_kept,
     text_reader,
 )
-from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds
+from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds, specs_of
 from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Filter, Ref
@@ -274,7 +274,7 @@ def width_of(ref: Ref, kind: Kind | None, *, loosely_typed: bool) -> int | None:
     filters = [used for used in ref.filters if used.name not in _KEEPING]
     if ref.format is not None:
         return None if filters else int(ref.format.lstrip("0").rstrip("df").split(".")[0])
-    odd_texts = any(FILTERS[used.name].undecodable for used in ref.filters)
+    odd_texts = any(spec.undecodable for spec in specs_of(ref))
     if kind is None or len(filters) > 1 or odd_texts:
         return None
     if not filters:

@@ -14,7 +14,7 @@ from migrator.mapping.check.values import is_closed
 from migrator.mapping.inverse.filters import day_of, ends_in_path, undone, width_of
 from migrator.mapping.inverse.scope import Scope, always, decided_by
 from migrator.mapping.inverse.values import Loss, Reading
-from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.filters import specs_of
 from migrator.mapping.model.facts import Column, EntityPlan, attributes_of
 from migrator.mapping.model.mapping import (
     Condition,
@@ -223,7 +223,7 @@ def _read_as(
         ref, column.kind, scope.around, nullable=column.nullable, loosely_typed=scope.plan.loosely_typed
     )
     reading = read.of_text if text else read.of_attribute
-    if any(FILTERS[used.name].holds_list for used in ref.filters):
+    if any(spec.holds_list for spec in specs_of(ref)):
         lost = Loss("many", "behind path nothing says which part is the row's own")
         reading = _last_of_path(reading, scope.around.separator) if ends_in_path(ref) else lost
     if isinstance(reading, Loss):

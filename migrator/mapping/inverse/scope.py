@@ -8,7 +8,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from migrator.mapping.inverse.filters import may_be_missing
-from migrator.mapping.items.filters import FILTERS, FilterContext
+from migrator.mapping.items.filters import FilterContext, specs_of, takes_null
 from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
@@ -56,7 +56,7 @@ class Scope(Struct, frozen=True, dict=True):
             return None
         path = ref.paths[0]
         if (climbed := self._climbed(path)) is not None:
-            return climbed if any(FILTERS[used.name].holds_list for used in ref.filters) else None
+            return climbed if any(spec.holds_list for spec in specs_of(ref)) else None
         if (column := self.table.column(path)) is not None:
             return None if column.sql else path
         return self._referring.get(path)
@@ -89,7 +89,7 @@ class Scope(Struct, frozen=True, dict=True):
 
     def may_be_null(self, ref: Ref) -> bool:
         """Whether the reference's value can be a NULL."""
-        if _takes_null(ref):
+        if takes_null(ref):
             return False
         return any(self._path_may_be_null(path, ref) for path in ref.paths)
 
@@ -114,15 +114,11 @@ class Scope(Struct, frozen=True, dict=True):
 def filled_by(plan: EntityPlan, design: ItemDesign) -> frozenset[str]:
     """Paths that are no NULL where there is an item: a NULL in a base key refuses the row, and conditions leave it out."""
     slots = {slot.path for slot in plan.slots}
-    refs = [ref for template in design.key for ref in template.refs if not _takes_null(ref)]
+    refs = [ref for template in design.key for ref in template.refs if not takes_null(ref)]
     named = {path for ref in refs for path in ref.paths}
     named |= {one.path for one in design.when if one.allowed is None or None not in one.allowed}
     named |= {column.name for column, allowed in plan.where if allowed is None or None not in allowed}
     return frozenset(named & slots)
-
-
-def _takes_null(ref: Ref) -> bool:
-    return any(FILTERS[used.name].null for used in ref.filters)
 
 
 def _declared(table: TableFacts, parent: TableFacts, on: Sequence[tuple[str, str]]) -> ForeignKey | None:

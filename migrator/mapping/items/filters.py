@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal
+from functools import reduce
+from typing import Any, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from migrator.mapping.items.geo import PRECISIONS, cell, cells_around
 from migrator.mapping.items.scalars import moment_of
 from migrator.mapping.items.values import json_text
 from migrator.mapping.model.facts import Alike, Kind, KindName
-from migrator.mapping.model.mapping import Filter
+from migrator.mapping.model.mapping import Filter, Ref
 from migrator.mapping.model.table import CLIMB_LEVELS
 from migrator.runtime.errors import RowError
 from migrator.runtime.values import replace
@@ -123,6 +124,9 @@ class Way(Struct, frozen=True):
     texts: Callable[[str, Sequence[Any]], list[str]]
 
 
+_Kind = TypeVar("_Kind", Kind, Kind | None)
+
+
 class FilterSpec(Struct, frozen=True):
     """All that is known of a filter; nothing else knows one by its name. `make(args, surroundings)` gives the function
     of decoded values.
@@ -183,6 +187,26 @@ class FilterSpec(Struct, frozen=True):
     def holds_list(self) -> bool:
         """Whether each of a list's values stands in what it gives."""
         return self.of_list and self.injective
+
+    def after(self, kind: _Kind) -> _Kind | Kind:
+        """The kind of what it gives."""
+        return kind if self.same_kind else self.gives
+
+
+def specs_of(ref: Ref) -> list[FilterSpec]:
+    """What is known of each filter of the reference."""
+    return [FILTERS[used.name] for used in ref.filters]
+
+
+def takes_null(ref: Ref) -> bool:
+    """Whether a NULL gives the reference a value."""
+    return any(spec.null for spec in specs_of(ref))
+
+
+def kind_after(kind: _Kind, ref: Ref) -> _Kind | Kind:
+    """The kind of what the reference makes of a value of the kind."""
+    start = kind if ref.format is None else Kind("text")
+    return reduce(lambda given, spec: spec.after(given), specs_of(ref), start)
 
 
 def unit_of(used: Filter) -> str:

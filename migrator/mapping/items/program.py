@@ -441,11 +441,7 @@ class _Tuple:
 
     def plain_column(self, expression: Expression) -> int | None:
         """The place of the column that it is, as it is."""
-        if not isinstance(expression, Ref) or len(expression.paths) != 1:
-            return None
-        if expression.filters or expression.format is not None:
-            return None
-        place = self.places.columns.get(expression.paths[0])
+        place = self.places.columns.get(expression.column) if isinstance(expression, Ref) else None
         return place if place in self.kinds else None
 
     def text(self, template: Template) -> tuple[bytes | tuple[int, int], ...] | None:

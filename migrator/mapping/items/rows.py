@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from migrator.mapping.items import values
-from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds
+from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds, specs_of
 from migrator.mapping.items.scalars import NoFormError, Undecodable, of_column
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.items.values import Decoder, decoder, fitting, json_text
@@ -221,9 +221,9 @@ def compile_key(
     """A function giving a key attribute's value in the attribute's own type, None where a part is NULL."""
     if attribute.type == "text":
         return compile_text(template, places, around)
-    if len(template.parts) != 1 or not isinstance(template.parts[0], Ref):
+    if template.sole is None:
         raise ValueError(f"{attribute.name} is a {attribute.type} key: it takes one value in braces")
-    value = compile_ref(template.parts[0], places, around)
+    value = compile_ref(template.sole, places, around)
     accepted: tuple[type, ...] = (int, Decimal) if attribute.type == "number" else (bytes,)
 
     def typed(row: Row) -> Any:
@@ -251,7 +251,7 @@ def compile_ref(ref: Ref, places: Places, around: FilterContext) -> Compiled:
 def _list_ref(ref: Ref, rows: tuple[int, Places], name: str, around: FilterContext) -> Compiled:
     """One value of a list's: filters before the list filter work on each element, those behind it on its result."""
     index, inner = rows
-    cut = next(number for number, used in enumerate(ref.filters) if FILTERS[used.name].of_list)
+    cut = next(place for place, spec in enumerate(specs_of(ref)) if spec.of_list)
     element = compile_ref(Ref((name,), ref.format, ref.filters[:cut]), inner, around)
     combine = FILTERS[ref.filters[cut].name].make(ref.filters[cut].args, around)
     return _with_filters(

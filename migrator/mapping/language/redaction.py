@@ -169,8 +169,7 @@ _SEPARATOR = re.compile("(#)")
 def key_templates(mapping: MappingModel) -> tuple[Template, ...]:
     """The templates of all items' keys, of indexes too, that have constant text, those with the longest first."""
     designs = [item for entity in entities_of(mapping) for item in entity.items]
-    of_indexes = {form for design in designs for entry in design.entries for form in entry.values}
-    templates = of_indexes | {form for design in designs for form in design.key}
+    templates = {form for design in designs for form in design.templates}
     return tuple(sorted(filter(_constant, templates), key=lambda form: (-_constant(form), form.source)))
 
 

@@ -30,6 +30,11 @@ class Ref(Struct, frozen=True):
     filters: tuple[Filter, ...] = ()
     every: bool = False
 
+    @property
+    def column(self) -> str:
+        """The path of the one column that it is as it stands; '' if it has a format, filters or several columns."""
+        return self.paths[0] if len(self.paths) == 1 and self == Ref(self.paths) else ""
+
 
 class Template(Struct, frozen=True):
     """Text with references in it; always gives text. `source` is the text as it was written."""
@@ -40,6 +45,16 @@ class Template(Struct, frozen=True):
     @property
     def refs(self) -> tuple[Ref, ...]:
         return tuple(part for part in self.parts if isinstance(part, Ref))
+
+    @property
+    def sole(self) -> Ref | None:
+        """The reference that is all of it."""
+        return next(iter(self.refs), None) if len(self.parts) == 1 else None
+
+    @property
+    def beginning(self) -> str:
+        """The constant text before the first reference."""
+        return next((part for part in self.parts[:1] if isinstance(part, str)), "")
 
 
 class Const(Struct, frozen=True):
@@ -316,6 +331,11 @@ class ItemDesign(Struct, frozen=True):
     keep_except: tuple[str, ...] = ()
     attributes: Dict[str, Expression] = {}
     expiry: Expiry | None = None
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """Those of its keys, in the table and in indexes."""
+        return (*self.key, *(value for entry in self.entries for value in entry.values))
 
 
 class Version(Struct, frozen=True):

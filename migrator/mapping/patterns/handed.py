@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.filters import specs_of
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.facts import Kind, KindName
 from migrator.mapping.model.mapping import Part
@@ -76,7 +76,7 @@ def _kind(designs: Designs, part: Part, name: str) -> Kind | None:
 
 
 def _own_kind(column: Behind) -> Kind | None:
-    if column is None or not all(FILTERS[filter_.name].moment for filter_ in column[1].filters):
+    if column is None or not all(spec.moment for spec in specs_of(column[1])):
         return None
     return Kind(column[0].name, element=column[0].element, fields=column[0].fields)
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from migrator.mapping.items.filters import FILTERS, unit_of
+from migrator.mapping.items.filters import FILTERS, specs_of, unit_of
 from migrator.mapping.model.facts import EntityPlan, attributes_of
 from migrator.mapping.model.mapping import (
     Const,
@@ -123,8 +123,7 @@ def may_give(condition: SortCondition, stored: Form) -> bool:
 
 def _beginning(template: Template) -> tuple[str, bool]:
     """(the constant text that the template begins with, whether more follows)."""
-    first = template.parts[0] if template.parts and isinstance(template.parts[0], str) else ""
-    return first, len(template.parts) > (1 if first else 0)
+    return template.beginning, len(template.parts) > bool(template.beginning)
 
 
 def _at_least(begin: str, open_end: bool, bound: str) -> bool:
@@ -216,7 +215,7 @@ def _form(template: Template) -> list[object]:
 
 
 def _ref_form(ref: Ref) -> tuple[object, ...]:
-    specs = [FILTERS[used.name] for used in ref.filters]
+    specs = specs_of(ref)
     # What a filter makes of a whole list (a path, a depth) a pattern's parameter is, as it is stored.
     joined = [place for place, spec in enumerate(specs) if spec.of_list and not spec.same_kind]
     filters = ref.filters[joined[0] + 1 :] if joined else ref.filters
@@ -369,7 +368,7 @@ def _starred(ref: Ref, stored: Ref) -> Iterator[tuple[str, ParamSource]]:
 def _values(ref: Ref, stored: Ref, role: Role) -> Iterator[tuple[str, ParamSource]]:
     plain = _plain(stored)
     unit = next((bucket_unit for used in ref.filters if (bucket_unit := unit_of(used))), "")
-    falling = any(FILTERS[used.name].order == "reversed" for used in ref.filters)
+    falling = any(spec.order == "reversed" for spec in specs_of(ref))
     if role == "equal" and unit:
         role = "bucket"
     elif falling and role != "equal":
@@ -379,12 +378,12 @@ def _values(ref: Ref, stored: Ref, role: Role) -> Iterator[tuple[str, ParamSourc
 
 
 def _writes_time(ref: Ref) -> bool:
-    return any(FILTERS[used.name].writes_time for used in ref.filters)
+    return any(spec.writes_time for spec in specs_of(ref))
 
 
 def _plain(ref: Ref) -> Ref:
     """The reference without the filters that write text: a column, or one value chosen from a list."""
-    lists = [place for place, used in enumerate(ref.filters) if FILTERS[used.name].of_list]
+    lists = [place for place, spec in enumerate(specs_of(ref)) if spec.of_list]
     if not lists:
         return replace(ref, format=None, filters=())
     chosen = FILTERS[ref.filters[lists[0]].name].same_kind

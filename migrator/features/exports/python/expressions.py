@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.features.exports.python import values
-from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.filters import FILTERS, specs_of
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import (
@@ -292,7 +292,7 @@ class Code:
 
     def _of_list(self, ref: Ref, rows: Given, name: str) -> Piece:
         assert rows.children is not None
-        cut = next(number for number, used in enumerate(ref.filters) if FILTERS[used.name].of_list)
+        cut = next(place for place, spec in enumerate(specs_of(ref)) if spec.of_list)
         of_child = Code(rows.children, self.separator, self.maps, self.timezone)
         element = of_child.ref(Ref((name,), ref.format, ref.filters[:cut]))
         listed = Piece(f"[{element.guarded(element.code)} for child in {rows.code}]", element.kind)
@@ -313,7 +313,7 @@ class Code:
                 piece = self._in_place_of_null(piece, used)
                 continue
             code = self._called(used, piece.code)
-            kind = piece.kind if spec.same_kind else spec.gives
+            kind = spec.after(piece.kind)
             piece = Piece(code, kind, piece.guards)
             if spec.of_list and spec.gives.name != "integer":
                 # Its result may be None, so that it is bound to a name before it is looked at.

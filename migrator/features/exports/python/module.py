@@ -40,7 +40,6 @@ from migrator.features.exports.python.rows import (
     Record,
     RowCode,
     children_of,
-    is_bare,
     item_records,
     named_fields,
     names_of,
@@ -448,7 +447,7 @@ def _held(code: RowCode, attribute: Attribute, read: str) -> Iterator[tuple[str,
     """The row's value that an attribute holds as a whole, and what restores it."""
     value = attribute.expression
     got = f"{read}.get({literal(attribute.name)})"
-    if isinstance(value, Ref) and (is_bare(value) or _whole_enough(code.row, value)):
+    if isinstance(value, Ref) and (value.column or _whole_enough(code.row, value)):
         yield value.paths[0], restoring(code.row.value(value.paths[0]).kind, got)
     entries = children_of(attribute)
     for path, (called, fields) in code.names.children.items():

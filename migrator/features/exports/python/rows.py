@@ -365,12 +365,8 @@ def children_of(attribute: Attribute) -> Mapping[str, str] | None:
         return None
     entries = attribute.expression.attributes
     bare = {
-        value.paths[0]: name
+        value.column: name
         for name, value in entries.items()
-        if isinstance(value, Ref) and is_bare(value)
+        if isinstance(value, Ref) and value.column
     }
     return bare if len(bare) == len(entries) else None
-
-
-def is_bare(ref: Ref) -> bool:
-    return len(ref.paths) == 1 and ref.format is None and not ref.filters

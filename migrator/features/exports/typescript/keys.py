@@ -364,9 +364,7 @@ def _ref_of(attribute: Attribute) -> Ref:
 
 def _sole(template: Template) -> Ref | None:
     """The reference that a template is, where it is one and nothing is done to it."""
-    (first, *others) = template.parts or ("",)
-    is_sole = not others and isinstance(first, Ref) and not first.filters and not first.format
-    return first if is_sole and isinstance(first, Ref) and len(first.paths) == 1 else None
+    return template.sole if template.sole and template.sole.column else None
 
 
 # ── expressions ──
