@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel
-from migrator.mapping.items.filters import unit_of
+from migrator.mapping.items.filters import MOMENT, sample_of, specs_of
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind, KindName
 from migrator.mapping.model.mapping import Const, Ref, Template
@@ -39,7 +39,6 @@ _TEXTS: dict[KindName, str] = {
     "boolean": "(true|false)",
 }
 """What a value of a kind looks like in a template."""
-_BUCKETS = {"hour": r"\d{4}-\d{2}-\d{2}T\d{2}", "day": _DATE, "month": r"\d{4}-\d{2}", "year": r"\d{4}"}
 
 
 def json_schema(model: Model, head: Sequence[str]) -> str:
@@ -169,23 +168,11 @@ def _looks(row: RowModel, ref: Ref) -> str:
     if ref.format is not None and not ref.filters:
         width, decimals = format_width(ref.format)
         return rf"\d{{{width - decimals - 1}}}\.\d{{{decimals}}}" if decimals else rf"\d{{{width}}}"
-    last = ref.filters[-1] if ref.filters else None
-    if last is not None and (unit := unit_of(last)):
-        return _BUCKETS[unit]
-    if last is not None and last.name == "shard":
-        return rf"\d{{{len(str(int(last.args[0]) - 1))}}}"
-    if last is not None and last.name == "iso":
-        return _ISO[",".join(last.args)]
+    spec = specs_of(ref)[-1] if ref.filters else None
+    if spec is not None and spec.width == "fixed" and set(spec.alphabet) <= set(MOMENT):
+        digits = re.sub(r"\d+", lambda run: rf"\d{{{len(run[0])}}}", _literal(sample_of(ref.filters[-1])))
+        return digits + "Z?" * spec.moment
     kinds = {value.path: value.kind.name for value in row.values}
     plain = not ref.filters and len(ref.paths) == 1
     # A text may be empty between other parts of a key.
     return _TEXTS.get(kinds.get(ref.paths[0], "plain"), r"[\s\S]*") if plain else r"[\s\S]*"
-
-
-_ISO = {
-    "": rf"{_DATE}T\d{{2}}:\d{{2}}:\d{{2}}\.\d{{6}}Z?",
-    "s": rf"{_DATE}T\d{{2}}:\d{{2}}:\d{{2}}Z?",
-    "ms": rf"{_DATE}T\d{{2}}:\d{{2}}:\d{{2}}\.\d{{3}}Z?",
-    "basic": r"\d{8}T\d{6}Z?",
-    "ms,basic": r"\d{8}T\d{6}\.\d{3}Z?",
-}

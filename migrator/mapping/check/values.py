@@ -63,9 +63,8 @@ def nested_fault(path: str, kind: Kind, ref: Ref, *, text_wanted: bool) -> str:
         return ""
     for used in ref.filters:
         if FILTERS[used.name].nested:
-            if used.name != "json" or not _holds_bytes(kind):
-                return ""
-            return f"'{path}' is a {kind.name} with bytes in it, which have no JSON; use the column as it is"
+            what = f"'{path}' is a {kind.name} with bytes in it, which have no JSON; use the column as it is"
+            return what if _holds_bytes(kind) else ""
         if not FILTERS[used.name].null:
             return f"'{path}' is a {kind.name}; of the filters only json takes it, not '{used.name}'"
     return (

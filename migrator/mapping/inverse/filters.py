@@ -23,8 +23,9 @@ from migrator.mapping.inverse.values import (
     text_kept,
     text_reader,
 )
-from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds, specs_of
+from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds, sample_of, specs_of
 from migrator.mapping.items.rows import keeps_every_value
+from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Filter, Ref
 
@@ -43,7 +44,8 @@ def undone(ref: Ref, kind: Kind, around: FilterContext, *, nullable: bool, loose
     if ref.format is not None:
         value = both(after(value.of_text, partial(padded_text, ref.format, kind)))
     for place, used in enumerate(ref.filters):
-        if used.name == "text" and ref.format is None and keeps_every_value(ref.filters[: place + 1]):
+        spec = FILTERS[used.name]
+        if spec.undecodable and ref.format is None and keeps_every_value(ref.filters[: place + 1]):
             value = text_kept(value, kind, loosely_typed=loosely_typed)
         else:
             value = STEPS[used.name](used, value, kind, around, nullable)
@@ -136,14 +138,14 @@ def _fits(read: Reading, text: str) -> bool:
 _ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 
 
-def _escape(_: Filter, value: Undone, __: Kind, around: FilterContext, ___: bool) -> Undone:
+def _escape(used: Filter, value: Undone, _: Kind, around: FilterContext, __: bool) -> Undone:
     def unescaped(text: Any) -> str:
         text = text_itself(text)
         try:
             plain = _ESCAPED.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode(), text)
         except UnicodeDecodeError:
             raise ValueError("it is not escaped as migrator escapes") from None
-        if FILTERS["escape"].make((), around)(plain) != text:
+        if FILTERS[used.name].make((), around)(plain) != text:
             raise ValueError("it is not escaped as migrator escapes")
         return plain
 
@@ -181,7 +183,7 @@ def _iso(used: Filter, _: Undone, kind: Kind, __: FilterContext, ___: bool) -> U
         return both(
             Loss("cut", f"iso:{form} cuts the time to {'seconds' if not _DIGITS[form] else 'milliseconds'}")
         )
-    forward = FILTERS["iso"].make(used.args, FilterContext())
+    forward = FILTERS[used.name].make(used.args, FilterContext())
     return both(_moment_reader(kind, forward))
 
 
@@ -250,45 +252,30 @@ STEPS: dict[str, Step] = {
 
 # ── Texts that are always as long ──
 
-_WIDTHS = {
-    "date": 10,
-    "month": 7,
-    "year": 4,
-    "hash": 32,
-    "iso": 26,
-    "iso:s": 19,
-    "iso:ms": 23,
-    "iso:basic": 15,
-    "iso:ms,basic": 19,
-    "bucket:hour": 13,
-    "bucket:day": 10,
-    "bucket:month": 7,
-    "bucket:year": 4,
-}
-_KEEPING = frozenset({"desc", "lower", "upper", "text"})
-"""Filters whose text is as wide as what they are given."""
-
 
 def width_of(ref: Ref, kind: Kind | None, *, loosely_typed: bool) -> int | None:
     """Characters of the reference's text where they are always as many; None otherwise."""
-    filters = [used for used in ref.filters if used.name not in _KEEPING]
+    filters = [used for used in ref.filters if not FILTERS[used.name].keeps_width]
     if ref.format is not None:
-        return None if filters else int(ref.format.lstrip("0").rstrip("df").split(".")[0])
+        return None if filters else format_width(ref.format)[0]
     odd_texts = any(spec.undecodable for spec in specs_of(ref))
     if kind is None or len(filters) > 1 or odd_texts:
         return None
     if not filters:
         return {"uuid": 36, "date": 10}.get(kind.name)
-    used = filters[0]
-    width = _WIDTHS.get(":".join([used.name, *([",".join(used.args)] if used.args else [])]))
-    if used.name == "iso" and width is not None and kind.name == "timestamp":
-        return None if loosely_typed else width + kind.zone
-    return width
+    spec = FILTERS[filters[0].name]
+    if (
+        spec.width != "fixed"
+        or spec.values > 1
+        or (spec.moment and loosely_typed and kind.name == "timestamp")
+    ):
+        return None
+    return len(sample_of(filters[0], zone=kind.zone))
 
 
 def ends_in_path(ref: Ref) -> bool:
     """Whether the text ends in the row's own value, behind those of its ancestors."""
-    return ref.filters[-1].name == "path"
+    return specs_of(ref)[-1].holds_list
 
 
 def may_be_missing(ref: Ref) -> bool:

@@ -188,6 +188,11 @@ class FilterSpec(Struct, frozen=True):
         """Whether each of a list's values stands in what it gives."""
         return self.of_list and self.injective
 
+    @property
+    def keeps_width(self) -> bool:
+        """Whether its text is as wide as what it is given."""
+        return self.width == "given" and not self.null and not self.of_list
+
     def after(self, kind: _Kind) -> _Kind | Kind:
         """The kind of what it gives."""
         return kind if self.same_kind else self.gives
@@ -207,6 +212,12 @@ def kind_after(kind: _Kind, ref: Ref) -> _Kind | Kind:
     """The kind of what the reference makes of a value of the kind."""
     start = kind if ref.format is None else Kind("text")
     return reduce(lambda given, spec: spec.after(given), specs_of(ref), start)
+
+
+def sample_of(used: Filter, *, zone: bool = False) -> str:
+    """A text of a filter with `width` fixed. `zone`: of a time that has one."""
+    value = datetime(2000, 1, 1, tzinfo=UTC if zone else None)
+    return str(FILTERS[used.name].make(used.args, FilterContext())(value))
 
 
 def unit_of(used: Filter) -> str:

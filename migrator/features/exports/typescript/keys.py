@@ -11,7 +11,7 @@ from importlib import resources
 from msgspec import Struct
 
 from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel
-from migrator.mapping.items.filters import CHARACTERS, unit_of
+from migrator.mapping.items.filters import CHARACTERS, FILTERS, unit_of
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind, KindName
 from migrator.mapping.model.mapping import Condition, Filter, Ref, Template
@@ -431,21 +431,11 @@ def _of_list(
         width, decimals = format_width(ref.format)
         inner, of = f"padded(value, {width}, {decimals})", TEXT
     for number, used in enumerate(filters):
-        if used.name in _OF_LIST:
+        if FILTERS[used.name].of_list:
             texts = f"each({value}, (value) => {as_text(inner, of)})"
-            if used.name == "depth":
-                return f"({value} ?? []).length", Kind("integer"), filters[number + 1 :]
-            return _OF_LIST[used.name](texts, used, around), TEXT, filters[number + 1 :]
+            return _called(used, texts, around, value), FILTERS[used.name].gives, filters[number + 1 :]
         inner, of = _applied(used, inner, of, around)
     raise UnsayableError("a list of values")
-
-
-_OF_LIST: dict[str, Callable[[str, Filter, Around], str]] = {
-    "path": lambda texts, used, around: f"path({texts}, {quoted(around.separator)})",
-    "first": lambda texts, used, around: f"at({texts}, 1)",
-    "at": lambda texts, used, around: f"at({texts}, {used.args[0]})",
-    "depth": lambda texts, used, around: texts,
-}
 
 
 def as_text(value: str, kind: Kind) -> str:
@@ -466,31 +456,44 @@ def as_text(value: str, kind: Kind) -> str:
 
 
 def _applied(used: Filter, value: str, kind: Kind, around: Around) -> tuple[str, Kind]:
-    if used.name == "iso":
-        return f"iso({value}, {quoted(','.join(used.args))})", TEXT
-    if used.name in ("date", "month", "year", "bucket"):
-        return f"bucket({value}, {CHARACTERS[unit_of(used)]})", TEXT
-    if used.name == "epoch":
-        if around.timezone not in (None, "UTC"):
-            raise UnsayableError(f"epoch seconds of times in {around.timezone}")
-        return f"epoch({value})", Kind("integer")
-    if used.name == "map":
-        return f"mapped({as_text(value, kind)}, {around.maps[used.args[0]]})", TEXT
-    if used.name in _OF_TEXT:
-        if kind.name == "binary":
-            raise UnsayableError(f"the filter {used.name} of bytes")
-        return _OF_TEXT[used.name](as_text(value, kind), used.args, around), TEXT
-    raise UnsayableError(f"the filter {used.name}")
+    spec = FILTERS[used.name]
+    if spec.by_timezone and around.timezone not in (None, "UTC"):
+        raise UnsayableError(f"epoch seconds of times in {around.timezone}")
+    if used.name not in _CALLS or (kind.name == "binary" and not spec.of_map):
+        raise UnsayableError(f"the filter {used.name}{' of bytes' * (kind.name == 'binary')}")
+    return _called(used, value if spec.takes else as_text(value, kind), around), spec.gives
 
 
-_OF_TEXT: dict[str, Callable[[str, Sequence[str], Around], str]] = {
-    "text": lambda text, args, around: text,
-    "lower": lambda text, args, around: f"lower({text})",
-    "upper": lambda text, args, around: f"upper({text})",
-    "trim": lambda text, args, around: f"trimmed({text})",
-    "or": lambda text, args, around: f"({text} ?? {quoted(args[0])})",
-    "escape": lambda text, args, around: f"escaped({text}, {quoted(around.separator)})",
-    "hash": lambda text, args, around: f"hash({text})",
-    "shard": lambda text, args, around: f"shard({text}, {args[0]})",
-    "desc": lambda text, args, around: f"descending({text})",
+def _called(used: Filter, value: str, around: Around, of: str = "") -> str:
+    args = ",".join(used.args)
+    return _CALLS[used.name].format(
+        value,
+        args,
+        of=of,
+        map=around.maps.get(args),
+        quoted=quoted(args),
+        separator=quoted(around.separator),
+        characters=CHARACTERS.get(unit_of(used)),
+    )
+
+
+_CALLS = {
+    "iso": "iso({0}, {quoted})",
+    **dict.fromkeys(("date", "month", "year", "bucket"), "bucket({0}, {characters})"),
+    "epoch": "epoch({0})",
+    "map": "mapped({0}, {map})",
+    "text": "{0}",
+    "lower": "lower({0})",
+    "upper": "upper({0})",
+    "trim": "trimmed({0})",
+    "or": "({0} ?? {quoted})",
+    "escape": "escaped({0}, {separator})",
+    "hash": "hash({0})",
+    "shard": "shard({0}, {1})",
+    "desc": "descending({0})",
+    "path": "path({0}, {separator})",
+    "first": "at({0}, 1)",
+    "at": "at({0}, {1})",
+    "depth": "({of} ?? []).length",
 }
+"""By filter the call of a value, its text or a list's texts. {1}: the filter's argument; {of}: the list."""
