@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel
+from migrator.features.exports.model import Attribute, ItemType, Model, RowModel
 from migrator.mapping.items.filters import MOMENT, sample_of, specs_of
+from migrator.mapping.items.program import Key
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind, KindName
-from migrator.mapping.model.mapping import Const, Ref, Template
-from migrator.mapping.model.table import KeyAttribute, TableDesign
+from migrator.mapping.model.mapping import Const, Ref
+from migrator.mapping.model.table import TableDesign
 
 _DATE = r"\d{4}-\d{2}-\d{2}"
 _MOMENT = r"^\d{4}-?\d{2}-?\d{2}T\d{2}:?\d{2}:?\d{2}(\.\d{3,6})?Z?$"
@@ -78,12 +79,12 @@ def _pointer(name: str) -> str:
 
 
 def _item(table: TableDesign, row: RowModel, item: ItemType) -> dict[str, Any]:
-    properties: dict[str, Any] = {part.attribute.name: _key(row, part) for part in item.key}
+    properties: dict[str, Any] = {key.name: _key(row, key) for key in item.key}
     properties[table.type_attribute] = {"const": item.name}
     together: dict[str, list[str]] = {}
-    for index in item.indexes:
-        names = [part.attribute.name for part in index.parts]
-        properties |= {part.attribute.name: _key(row, part) for part in index.parts}
+    for entry in item.entries:
+        names = [key.name for key in entry.keys]
+        properties |= {key.name: _key(row, key) for key in entry.keys}
         together |= {name: [other for other in names if other != name] for name in names if len(names) > 1}
     properties |= {attribute.name: _attribute(attribute) for attribute in item.attributes}
     if item.expiry and table.ttl:
@@ -92,7 +93,7 @@ def _item(table: TableDesign, row: RowModel, item: ItemType) -> dict[str, Any]:
             "description": "When the item expires, in seconds since 1970.",
         }
     properties |= _own(table)
-    required = [part.attribute.name for part in item.key] + [table.type_attribute]
+    required = [key.name for key in item.key] + [table.type_attribute]
     required += [attribute.name for attribute in item.attributes if attribute.required]
     described = {"type": "object", "properties": properties, "required": list(dict.fromkeys(required))}
     if together:
@@ -145,13 +146,10 @@ def _kind(kind: Kind | None) -> Mapping[str, Any]:
 # ── keys ──
 
 
-def _key(row: RowModel, part: KeyPart) -> Mapping[str, Any]:
-    if part.attribute.type != "text":
-        return {"type": "number"} if part.attribute.type == "number" else _BASE64
-    return _template(row, part.attribute, part.template)
-
-
-def _template(row: RowModel, attribute: KeyAttribute, template: Template) -> Mapping[str, Any]:
+def _key(row: RowModel, key: Key) -> Mapping[str, Any]:
+    template = key.template
+    if key.attribute.type != "text":
+        return {"type": "number"} if key.attribute.type == "number" else _BASE64
     if not template.refs:
         return {"const": "".join(part for part in template.parts if isinstance(part, str))}
     pieces = (_literal(part) if isinstance(part, str) else _looks(row, part) for part in template.parts)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from migrator.mapping.check.keys import result_kind, types_read
 from migrator.mapping.items.filters import kind_after, specs_of, takes_null
-from migrator.mapping.items.program import parts_of
+from migrator.mapping.items.program import Entry, Key, parts_of
 from migrator.mapping.model.facts import (
     Column,
     EntityPlan,
@@ -32,12 +32,11 @@ from migrator.mapping.model.mapping import (
     Pattern,
     Ref,
     Stored,
-    Template,
     paths_in,
     uses_in,
 )
 from migrator.mapping.model.mapping import Mapping as MappingModel
-from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
+from migrator.mapping.model.table import Index, TableDesign
 from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.handed import kinds_for
 
@@ -54,22 +53,6 @@ class RowValue(Struct, frozen=True):
     nullable: bool
     origin: Origin
     children: tuple[RowValue, ...] = ()
-
-
-class KeyPart(Struct, frozen=True):
-    """A key attribute and what makes its value: literals, and references with their formats and filters."""
-
-    attribute: KeyAttribute
-    template: Template
-
-
-class IndexKey(Struct, frozen=True):
-    """An item's place in an index: attributes that are no key of the table's. The item is not in it, and has none of
-    them, where one of `when` does not hold or a value is NULL."""
-
-    index: Index
-    parts: tuple[KeyPart, ...]
-    when: tuple[Condition, ...]
 
 
 class Attribute(Struct, frozen=True):
@@ -91,13 +74,17 @@ class ItemType(Struct, frozen=True):
     """`name`: what the table's type attribute holds. `plain_keys`: of `attributes` those that are keys of an index."""
 
     name: str
-    entity: str
-    key: tuple[KeyPart, ...]
-    indexes: tuple[IndexKey, ...]
+    key: tuple[Key, ...]
+    entries: tuple[Entry, ...]
     attributes: tuple[Attribute, ...]
     plain_keys: frozenset[str]
     when: tuple[Condition, ...]
     expiry: Expiry | None
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Of the table and of indexes."""
+        return (*self.key, *(key for entry in self.entries for key in entry.keys))
 
 
 class RowModel(Struct, frozen=True):
@@ -258,28 +245,19 @@ def _nullable(plan: EntityPlan, path: str) -> bool:
 
 
 def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType:
-    table = mapping.table
+    parts = parts_of(mapping, plan, item)
     # Without these there is no item: NULL fails its condition, or refuses the row.
     sure = {condition.path for condition in item.when if None not in (condition.allowed or ())}
     sure |= {ref.paths[0] for template in item.key for ref in template.refs if not takes_null(ref)}
     return ItemType(
         item.type,
-        plan.entity.name,
-        _parts(table.key, item.key),
-        tuple(
-            IndexKey(index, _parts(index.own_attributes(table), entry.values), entry.when)
-            for entry in item.entries
-            if (index := table.asked(entry.index)) is not None
-        ),
+        parts.base,
+        parts.entries,
         tuple(_attribute(plan, name, value, sure) for name, value in attributes_of(plan, item).items()),
-        parts_of(mapping, plan, item).index_keys,
+        parts.index_keys,
         item.when,
         item.expiry,
     )
-
-
-def _parts(attributes: Sequence[KeyAttribute], templates: Sequence[Template]) -> tuple[KeyPart, ...]:
-    return tuple(KeyPart(*pair) for pair in zip(attributes, templates, strict=True))
 
 
 def _attribute(plan: EntityPlan, name: str, value: Expression, sure: set[str]) -> Attribute:
@@ -361,10 +339,7 @@ def _pattern(
 def _answered(table: TableDesign, items: Sequence[ItemType], name: str, restored: Kind | None) -> Answered:
     found = [attribute for item in items for attribute in item.attributes if attribute.name == name]
     # Of a table's or an index's key, its type attribute or its TTL.
-    keys = {part.attribute.name: part.attribute for item in items for part in item.key}
-    keys |= {
-        part.attribute.name: part.attribute for item in items for key in item.indexes for part in key.parts
-    }
+    keys = {key.name: key.attribute for item in items for key in item.keys}
     if not found and name in keys:
         kinds = {"text": Kind("text"), "number": Kind("number"), "binary": Kind("binary")}
         is_base = name in {attribute.name for attribute in table.key}

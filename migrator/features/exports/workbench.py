@@ -145,7 +145,7 @@ def alias_of(template: Template) -> str:
 
 
 def _of_item(table: TableDesign, item: ItemType) -> list[str]:
-    of_indexes = [part.attribute.name for key in item.indexes for part in key.parts]
+    of_indexes = [key.name for entry in item.entries for key in entry.keys]
     ttl = [table.ttl] if table.ttl and item.expiry else []
     return [table.type_attribute, *(attribute.name for attribute in item.attributes), *of_indexes, *ttl]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from migrator.mapping.check.patterns import key_templates
 from migrator.mapping.check.values import key_facts
 from migrator.mapping.items.filters import FILTERS, kind_after, specs_of
+from migrator.mapping.items.program import Key, base_key, entries_of
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.model.facts import Alike, Column, EntityPlan, Kind, attributes_of, column_of, kind_of
@@ -24,7 +25,6 @@ from migrator.mapping.model.mapping import (
     uses_in,
 )
 from migrator.mapping.model.table import (
-    PARTITION_KEY_BYTES,
     SORT_KEY_BYTES,
     TRANSACTION_ACTIONS,
     Index,
@@ -43,8 +43,8 @@ _OF_TYPE: dict[str, frozenset[str]] = {
 }
 _BYTES_A_CHARACTER = 4
 
-Place = tuple[Path, KeyAttribute, Template, int]
-"""Where a template stands, the key attribute that it fills, and the most bytes that this may take."""
+Place = tuple[Path, Key]
+"""Where a key's template stands, and the key."""
 
 
 def key_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
@@ -57,23 +57,18 @@ def key_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterat
             yield from _type_faults(place, plan, document)
             yield from _length_warnings(place, plan, document)
         for place in places:
-            if place[3] == SORT_KEY_BYTES and place[1].type == "text":
+            if place[1].limit == SORT_KEY_BYTES and place[1].attribute.type == "text":
                 yield from _unpadded(place, plan, document)
         yield from _plain_key_faults(mapping, plan, item, document, at)
 
 
 def key_places(mapping: Mapping, item: ItemDesign, at: Path) -> Iterator[Place]:
     """The key attributes of one item with their templates: the base key's first, then those of the indexes."""
-    limits = (PARTITION_KEY_BYTES, SORT_KEY_BYTES)
-    for number, (attribute, template) in enumerate(zip(mapping.table.key, item.key, strict=False)):
-        yield (*at, "key", number), attribute, template, limits[number]
-    indexes = {index.name: index for index in mapping.table.indexes}
-    for entry in item.entries:
-        index = indexes[entry.index]
-        own = index.own_attributes(mapping.table)
-        for number, (attribute, template) in enumerate(zip(own, entry.values, strict=True)):
-            limit = PARTITION_KEY_BYTES if attribute in index.partition else SORT_KEY_BYTES
-            yield (*at, entry.index, number), attribute, template, limit
+    for number, key in enumerate(base_key(mapping.table, item)):
+        yield (*at, "key", number), key
+    for entry in entries_of(mapping.table, item):
+        for number, key in enumerate(entry.keys):
+            yield (*at, entry.index, number), key
 
 
 def _ambiguities(
@@ -89,7 +84,8 @@ def _ambiguities(
 
 
 def _type_faults(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fault]:
-    at, attribute, template, _ = place
+    at, key = place
+    attribute, template = key.attribute, key.template
     if attribute.type == "text":
         kinds = [result_kind(ref, plan) for ref in template.refs]
         if any(kind is not None and kind.name == "binary" for kind in kinds):
@@ -139,9 +135,9 @@ def result_kind(value: Expression, plan: EntityPlan) -> Kind | None:
 
 
 def _length_warnings(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fault]:
-    at, attribute, template, limit = place
+    at, key = place
     most = 0
-    for part in template.parts:
+    for part in key.template.parts:
         if isinstance(part, str):
             most += len(part.encode())
             continue
@@ -151,14 +147,14 @@ def _length_warnings(place: Place, plan: EntityPlan, document: Document) -> Iter
         kept = all(spec.width == "given" and not spec.of_list for spec in specs)
         widest = _BYTES_A_CHARACTER if column is None else column.widest
         most += (kind.length or 0) * widest if kind is not None and plain and kept else 0
-    if most > limit:
-        what = f"{attribute.name} can take {most} bytes here; a row that takes more than {limit} is refused (|hash is short)"
+    if most > key.limit:
+        what = f"{key.name} can take {most} bytes here; a row that takes more than {key.limit} is refused (|hash is short)"
         yield document.fault(at, what, warning=True)
 
 
 def _unpadded(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fault]:
-    at, _, template, _ = place
-    for ref in template.refs:
+    at, key = place
+    for ref in key.template.refs:
         kind = kind_of(ref.paths[0], plan)
         specs = specs_of(ref)
         bare = ref.format is None and all(spec.same_kind or spec.holds_list for spec in specs)
@@ -189,7 +185,7 @@ def _of_items(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterato
     for item in plan.entity.items:
         at: Path = ("entities", plan.entity.written, "items", item.type)
         made: list[tuple[Path, Expression]] = [
-            (where, template) for where, _, template, _ in key_places(mapping, item, at)
+            (where, key.template) for where, key in key_places(mapping, item, at)
         ]
         plain = plain_keys(mapping, plan, item, at)
         made += [(where, value) for where, _, _, value in plain if isinstance(value, (Ref, Template))]

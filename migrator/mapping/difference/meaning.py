@@ -10,6 +10,7 @@ from functools import partial
 from msgspec import Struct
 
 from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.program import entries_of
 from migrator.mapping.language.plan import entities_of, references_of
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts, kept_columns
 from migrator.mapping.model.mapping import (
@@ -190,10 +191,11 @@ class _Meaning:
         yield BASE_KEY, self._templates(design.key)
         if design.when:
             yield WHEN, self._conditions(design.when)
-        for entry in design.entries:
-            meant, when = self._templates(entry.values), self._conditions(entry.when)
+        for entry in entries_of(self.mapping.table, design):
+            meant, when = self._templates([key.template for key in entry.keys]), self._conditions(entry.when)
             written = _beside(meant, when, " when ") if entry.when else meant
-            yield f"{ENTRY}{entry.index}", replace(written, form=f"{self._own(entry.index)} = {written.form}")
+            own = ", ".join(f"{key.name} {key.attribute.type}" for key in entry.keys)
+            yield f"{ENTRY}{entry.index}", replace(written, form=f"{own} = {written.form}")
         expiry = design.expiry
         if expiry is not None and self.mapping.table.ttl is not None:
             zone = self.mapping.timezone or "UTC"
@@ -201,13 +203,6 @@ class _Meaning:
             form += f" / {expiry.per_s}, 0 {expiry.zero}" if (expiry.per_s, expiry.zero) != (1, "") else ""
             yield TTL, Meant(form, f"{expiry.path} + {expiry.days} days" if expiry.days else expiry.path)
         yield from self._attributes(design)
-
-    def _own(self, index: str) -> str:
-        """The attributes that an entry of the index writes, with their types."""
-        table = self.mapping.table
-        designs = (design for design in table.indexes if design.name == index)
-        own = [attribute for design in designs for attribute in design.own_attributes(table)]
-        return ", ".join(f"{attribute.name} {attribute.type}" for attribute in own)
 
     def _attributes(self, design: ItemDesign) -> Iterator[tuple[str, Meant]]:
         values: dict[str, Expression] = {}

@@ -14,6 +14,7 @@ from migrator.mapping.inverse.given import Given, Lack, Where, given_by, given_b
 from migrator.mapping.inverse.scope import Scope, always, decided_by, linked
 from migrator.mapping.inverse.values import Loss, attribute_reader
 from migrator.mapping.items.filters import FilterContext
+from migrator.mapping.items.program import base_key
 from migrator.mapping.model.facts import EntityPlan, TableFacts
 from migrator.mapping.model.mapping import ItemDesign, Mapping, Ref
 from migrator.mapping.model.table import Item, TableDesign
@@ -73,11 +74,10 @@ def read_backwards(mapping: Mapping, scope: Scope, design: ItemDesign) -> Design
     plan = scope.plan
     found = list(given_by(mapping, scope, design))
     of, value = decided_by(design.when, scope) or ("", None)
-    keys = zip(mapping.table.key, design.key, strict=False)
     return DesignInverse(
         plan,
         design,
-        tuple((attribute.name, _literals(template.parts)) for attribute, template in keys),
+        tuple((key.name, _literals(key.template.parts)) for key in base_key(mapping.table, design)),
         tuple(one for one in found if isinstance(one, Given)),
         tuple(one for one in found if isinstance(one, Lack)),
         tuple(_lists(scope, design)),

@@ -15,6 +15,7 @@ from migrator.mapping.inverse.filters import day_of, ends_in_path, undone, width
 from migrator.mapping.inverse.scope import Scope, always, decided_by
 from migrator.mapping.inverse.values import Loss, Reading
 from migrator.mapping.items.filters import specs_of
+from migrator.mapping.items.program import base_key, entries_of
 from migrator.mapping.model.facts import Column, EntityPlan, attributes_of
 from migrator.mapping.model.mapping import (
     Condition,
@@ -80,12 +81,10 @@ def given_by(mapping: Mapping, scope: Scope, design: ItemDesign) -> Iterator[Giv
 
 def _flags(table: TableDesign, scope: Scope, design: ItemDesign) -> Iterator[Given]:
     """Booleans that decide whether the item is in an index."""
-    for entry in design.entries:
+    for entry in entries_of(table, design):
         of = decided_by(entry.when, scope)
-        refs = [ref for template in entry.values for ref in template.refs]
-        if of is not None and of[1] is not None and not any(map(scope.may_be_null, refs)):
-            index = next(index for index in table.indexes if index.name == entry.index)
-            yield Given(of[0], _flag(index.own_attributes(table)[0].name, of[1]))
+        if of is not None and of[1] is not None and not any(map(scope.may_be_null, entry.refs)):
+            yield Given(of[0], _flag(entry.keys[0].name, of[1]))
 
 
 def _flag(attribute: str, value: bool) -> Callable[[Any, Contents], bool]:
@@ -115,14 +114,12 @@ def _lists_in(where: Where, value: Expression) -> Iterator[tuple[Where, Each]]:
 def _places(table: TableDesign, plan: EntityPlan, design: ItemDesign) -> Iterator[_Place]:
     for name, value in attributes_of(plan, design).items():
         yield _Place((name,), value)
-    for attribute, template in zip(table.key, design.key, strict=False):
-        yield _Place((attribute.name,), template, typed=attribute.type != "text", must=True)
-    indexes = {index.name: index for index in table.indexes}
-    for entry in design.entries:
-        refs = tuple(ref for template in entry.values for ref in template.refs)
-        own = indexes[entry.index].own_attributes(table)
-        for attribute, template in zip(own, entry.values, strict=True):
-            yield _Place((attribute.name,), template, refs, entry.when, typed=attribute.type != "text")
+    for key in base_key(table, design):
+        yield _Place((key.name,), key.template, typed=key.attribute.type != "text", must=True)
+    for entry in entries_of(table, design):
+        for key in entry.keys:
+            typed = key.attribute.type != "text"
+            yield _Place((key.name,), key.template, entry.refs, entry.when, typed=typed)
 
 
 def _expiry(mapping: Mapping, scope: Scope, design: ItemDesign) -> Iterator[Given | Lack]:

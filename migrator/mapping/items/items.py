@@ -224,7 +224,7 @@ def _maker(
     base = compile_base_key(parts.base, places, around)
     fixed = {part.name: part.value for part in parts.rest if isinstance(part, Fixed)}
     (source_attribute,) = (part.name for part in parts.rest if isinstance(part, Source))
-    entries = [_entry(part, places, around) for part in parts.rest if isinstance(part, Entry)]
+    entries = [_entry(part, places, around) for part in parts.entries]
     attributes = [part for part in parts.rest if isinstance(part, Attribute)]
     expires = [_expiry(part, places, around) for part in parts.rest if isinstance(part, Expires)]
     steps = (*entries, _attributes(attributes, places, around), *_typed(attributes), *expires)

@@ -35,7 +35,6 @@ from migrator.mapping.model.mapping import (
     Each,
     Expiry,
     Expression,
-    IndexEntry,
     ItemDesign,
     Ref,
     Stored,
@@ -83,8 +82,13 @@ class Key(Struct, frozen=True):
 class Entry(Struct, frozen=True):
     """The key attributes of an index: all of them, or none where one is NULL or a condition does not hold."""
 
+    index: str
     keys: tuple[Key, ...]
     when: tuple[Condition, ...]
+
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        return tuple(ref for key in self.keys for ref in key.template.refs)
 
 
 class Attribute(Struct, frozen=True):
@@ -121,6 +125,10 @@ class ItemParts(Struct, frozen=True):
         return tuple(_names([*self.base, *self.rest]))
 
     @property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(part for part in self.rest if isinstance(part, Entry))
+
+    @property
     def index_keys(self) -> frozenset[str]:
         """Plain attributes that are keys of an index by their names."""
         return frozenset(part.name for part in self.rest if isinstance(part, Attribute) and part.key)
@@ -146,24 +154,30 @@ def parts_of(mapping: Mapped, plan: EntityPlan, design: ItemDesign) -> ItemParts
             Fixed(table.type_attribute, design.type),
             Fixed(table.revision_attribute, mapping.revision),
             Source(table.source_attribute),
-            *(_entry(table, entry) for entry in design.entries),
+            *entries_of(table, design),
             *_attributes(table, plan, design),
             *([Expires(table.ttl, design.expiry)] if design.expiry and table.ttl else []),
         ),
     )
 
 
-def _entry(table: TableDesign, entry: IndexEntry) -> Entry:
+def entries_of(table: TableDesign, design: ItemDesign) -> Iterator[Entry]:
     """Without the attributes of the table's own key."""
-    index = next(index for index in table.indexes if index.name == entry.index)
-    own = index.own_attributes(table)
-    limits = [PARTITION_KEY_BYTES if one in index.partition else SORT_KEY_BYTES for one in own]
-    return Entry(tuple(Key(*one) for one in zip(own, entry.values, limits, strict=True)), entry.when)
+    indexes = {index.name: index for index in table.indexes}
+    for entry in design.entries:
+        own = indexes[entry.index].own_attributes(table)
+        keys = zip(own, entry.values, map(indexes[entry.index].limit, own), strict=True)
+        yield Entry(entry.index, tuple(Key(*one) for one in keys), entry.when)
+
+
+def keys_of(table: TableDesign, design: ItemDesign) -> tuple[Key, ...]:
+    """Of the table and of the indexes that its items are in."""
+    return (*base_key(table, design), *(key for entry in entries_of(table, design) for key in entry.keys))
 
 
 def _attributes(table: TableDesign, plan: EntityPlan, design: ItemDesign) -> Iterator[Attribute]:
     keys = {
-        one.name: (one, PARTITION_KEY_BYTES if one in index.partition else SORT_KEY_BYTES)
+        one.name: (one, index.limit(one))
         # Of a name that is both, the sort key's limit, which is the smaller one, comes last.
         for index in sorted(table.indexes, key=lambda index: bool(index.sort))
         for one in index.own_attributes(table)

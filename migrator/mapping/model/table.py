@@ -104,6 +104,10 @@ class Index(Struct, frozen=True):
         base = {attribute.name for attribute in table.key}
         return tuple(attribute for attribute in self.attributes if attribute.name not in base)
 
+    def limit(self, attribute: KeyAttribute) -> int:
+        """The most bytes that a value of the key attribute may take."""
+        return PARTITION_KEY_BYTES if attribute in self.partition else SORT_KEY_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class TableDesign:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from migrator.mapping.items.program import keys_of
 from migrator.mapping.language.redaction import (
     hidden_by_pattern,
     integers_of,
@@ -81,14 +82,7 @@ class Showing:
 
     def key_forms(self, design: ItemDesign) -> dict[str, Template]:
         """Key attributes of the table and of its indexes, with their templates."""
-        forms = dict(zip((attribute.name for attribute in self.table.key), design.key, strict=True))
-        for entry in design.entries:
-            index = self.table.asked(entry.index)
-            assert index is not None
-            forms |= zip(
-                (attribute.name for attribute in index.own_attributes(self.table)), entry.values, strict=True
-            )
-        return forms
+        return {key.name: key.template for key in keys_of(self.table, design)}
 
     def key(self, text: str, row_key: str = "") -> str:
         """A key as JSON text (or a text with keys in it), masked. `row_key`: the key of its row."""

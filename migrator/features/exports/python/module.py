@@ -490,7 +490,7 @@ def _used(row: RowModel, path: str) -> bool:
 
 
 def _of_entries(item: ItemType) -> Iterator[Condition]:
-    return (condition for entry in item.indexes for condition in entry.when)
+    return (condition for entry in item.entries for condition in entry.when)
 
 
 def _expiring(row: RowModel) -> set[str]:
@@ -499,8 +499,7 @@ def _expiring(row: RowModel) -> set[str]:
 
 def _expressions(row: RowModel) -> Iterator[Expression]:
     for item in row.items:
-        yield from (part.template for part in item.key)
-        yield from (part.template for entry in item.indexes for part in entry.parts)
+        yield from (key.template for key in item.keys)
         yield from (attribute.expression for attribute in item.attributes)
 
 
@@ -701,7 +700,7 @@ def _attributes(model: Model) -> dict[str, str]:
     found: dict[str, dict[str, None]] = {}
     for item in (item for row in model.rows for item in row.items):
         names = found.setdefault(item.name, {})
-        names |= {part.attribute.name: None for entry in item.indexes for part in entry.parts}
+        names |= {key.name: None for entry in item.entries for key in entry.keys}
         names |= {attribute.name: None for attribute in item.attributes}
         names |= {ttl: None} if item.expiry and ttl else {}
     return {literal(type_): tuple_of(names) for type_, names in found.items()}

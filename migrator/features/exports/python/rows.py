@@ -10,9 +10,7 @@ from msgspec import Struct
 
 from migrator.features.exports.model import (
     Attribute,
-    IndexKey,
     ItemType,
-    KeyPart,
     Model,
     RowModel,
     RowValue,
@@ -30,9 +28,9 @@ from migrator.features.exports.python.expressions import (
     type_of,
 )
 from migrator.mapping.inverse.values import STORED
+from migrator.mapping.items.program import Entry, Key
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Condition, Each, Ref, paths_in
-from migrator.mapping.model.table import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Index, KeyAttribute
 
 _ORIGINS = {
     "parent": "of a joined row",
@@ -264,35 +262,32 @@ class RowCode:
             called = function_name(item.name)
             self.names.keys[item.name] = function = module.one(f"{called}_key")
             key, code = {}, self.code()
-            for part, limit in zip(item.key, (PARTITION_KEY_BYTES, SORT_KEY_BYTES), strict=False):
-                name = literal(part.attribute.name)
-                key[name] = f"_key({name}, {code.key(part.template, part.attribute)}, {limit})"
+            for part in item.key:
+                name = literal(part.name)
+                key[name] = f"_key({name}, {code.key(part.template, part.attribute)}, {part.limit})"
             doc = f"The key of an item of type {shown(item.name)}."
             yield Builder(function, self.arguments(item.key), doc, key, "", of_table=True)
-            for entry in item.indexes:
-                function = module.one(f"{called}_{function_name(entry.index.name)}")
-                self.names.indexes[item.name, entry.index.name] = function
+            for entry in item.entries:
+                function = module.one(f"{called}_{function_name(entry.index)}")
+                self.names.indexes[item.name, entry.index] = function
                 yield self._index_builder(function, entry)
 
-    def _index_builder(self, function: str, entry: IndexKey) -> Builder:
+    def _index_builder(self, function: str, entry: Entry) -> Builder:
         key, code = {}, self.code()
-        for part in entry.parts:
-            made, limit = (
-                code.key(part.template, part.attribute),
-                _limit(entry.index, part.attribute),
-            )
-            key[literal(part.attribute.name)] = f"({made}, {limit})"
-        doc = f"Its place in the index {shown(entry.index.name)}; None where it has none."
-        takes = self.arguments(entry.parts, entry.when)
+        for part in entry.keys:
+            made = code.key(part.template, part.attribute)
+            key[literal(part.name)] = f"({made}, {part.limit})"
+        doc = f"Its place in the index {shown(entry.index)}; None where it has none."
+        takes = self.arguments(entry.keys, entry.when)
         return Builder(function, takes, doc, key, self._conditions(entry.when, ""), of_table=False)
 
-    def arguments(self, parts: Sequence[KeyPart], when: Sequence[Condition] = ()) -> str:
+    def arguments(self, parts: Sequence[Key], when: Sequence[Condition] = ()) -> str:
         fields = [self._field(self.row.value(path)) for path in self.paths(parts, when)]
         return (
             f"*, {', '.join(f'{one.name}: {one.annotation}' for one in fields)}" if fields else ""
         )
 
-    def paths(self, parts: Sequence[KeyPart], when: Sequence[Condition] = ()) -> list[str]:
+    def paths(self, parts: Sequence[Key], when: Sequence[Condition] = ()) -> list[str]:
         """Values that a builder takes, by their paths, each once."""
         named = [
             *paths_in([part.template for part in parts]),
@@ -322,8 +317,8 @@ class RowCode:
     def _made(self, item: ItemType) -> Made:
         code, table = self.code("row."), self.model.table
         entries = [
-            self._call(self.names.indexes[item.name, entry.index.name], entry.parts, entry.when)
-            for entry in item.indexes
+            self._call(self.names.indexes[item.name, entry.index], entry.keys, entry.when)
+            for entry in item.entries
         ]
         attributes = {literal(one.name): self._attribute(code, one) for one in item.attributes}
         if item.expiry is not None and table.ttl is not None:
@@ -334,7 +329,7 @@ class RowCode:
             expires = seconds.guarded(f"_expires({seconds.code}, {item.expiry.days}, {zone}{told})")
             attributes[literal(table.ttl)] = expires
         plain_keys = [
-            f"{literal(attribute.name)}, {literal(attribute.type)}, {_limit(index, attribute)}"
+            f"{literal(attribute.name)}, {literal(attribute.type)}, {index.limit(attribute)}"
             for index in table.indexes
             for attribute in index.own_attributes(table)
             if attribute.name in item.plain_keys
@@ -350,13 +345,9 @@ class RowCode:
         except UnsaidError as error:
             raise UnsaidError(f"{shown(attribute.name)}: {error}") from None
 
-    def _call(self, function: str, parts: Sequence[KeyPart], when: Sequence[Condition] = ()) -> str:
+    def _call(self, function: str, parts: Sequence[Key], when: Sequence[Condition] = ()) -> str:
         fields = [self.names.fields[path] for path in self.paths(parts, when)]
         return f"{function}({', '.join(f'{name}=row.{name}' for name in fields)})"
-
-
-def _limit(index: Index, attribute: KeyAttribute) -> int:
-    return PARTITION_KEY_BYTES if attribute in index.partition else SORT_KEY_BYTES
 
 
 def children_of(attribute: Attribute) -> Mapping[str, str] | None:

@@ -10,8 +10,9 @@ from importlib import resources
 
 from msgspec import Struct
 
-from migrator.features.exports.model import Attribute, ItemType, KeyPart, Model, RowModel
+from migrator.features.exports.model import Attribute, ItemType, Model, RowModel
 from migrator.mapping.items.filters import CHARACTERS, FILTERS, unit_of
+from migrator.mapping.items.program import Key
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind, KindName
 from migrator.mapping.model.mapping import Condition, Filter, Ref, Template
@@ -255,18 +256,18 @@ def item_of(
     scope = _Scope(model, row, item)
     where = f"{row.entity.written}.items.{item.name}"
 
-    def made(part: KeyPart) -> Made:
+    def made(part: Key) -> Made:
         try:
             expression, used = scope.made(part, around)
         except UnsayableError as error:
-            refusals.add(f"{where}.{part.attribute.name}", str(error))
+            refusals.add(f"{where}.{part.name}", str(error))
             expression, used = "undefined", ()
-        return Made(part.attribute.name, KEY_TYPES[part.attribute.type], expression, used)
+        return Made(part.name, KEY_TYPES[part.attribute.type], expression, used)
 
     base = tuple(map(made, item.key))
     entries = tuple(
-        MadeEntry(tuple(map(made, key.parts)), " && ".join(map(scope.holds, key.when)) or "true")
-        for key in item.indexes
+        MadeEntry(tuple(map(made, entry.keys)), " && ".join(map(scope.holds, entry.when)) or "true")
+        for entry in item.entries
     )
     return Item(item, type_, keys, base, entries, scope.inputs)
 
@@ -278,19 +279,18 @@ class _Scope:
         self.row, self.item = row, item
         self.inputs: dict[str, Input] = {}
         self._table = model.table
-        keys = (*item.key, *(part for key in item.indexes for part in key.parts))
         self._names = {
             model.table.type_attribute,
             *(attribute.name for attribute in item.attributes),
-            *(part.attribute.name for part in keys),
+            *(part.name for part in item.keys),
         }
         self._sole: dict[str, str] = {}
-        for part in keys:
+        for part in item.keys:
             ref = _sole(part.template)
             if ref is not None and self._kind(ref.paths[0]).name in _SOLE[part.attribute.type]:
-                self._sole.setdefault(ref.paths[0], part.attribute.name)
+                self._sole.setdefault(ref.paths[0], part.name)
 
-    def made(self, part: KeyPart, around: Around) -> tuple[str, tuple[str, ...]]:
+    def made(self, part: Key, around: Around) -> tuple[str, tuple[str, ...]]:
         """The expression of a key attribute, and the names of its inputs. Raises: UnsayableError."""
         used: list[str] = []
 
