@@ -27,7 +27,7 @@ from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.language.plan import Reference, references_of
 from migrator.mapping.language.redaction import json_text
 from migrator.mapping.model.edges import Questions, Source
-from migrator.mapping.model.facts import Column, EntityPlan, TableFacts
+from migrator.mapping.model.facts import Column, EntityPlan, TableFacts, tables_of
 from migrator.runtime.errors import CLEAN, DIFFERENT, Fault, MigratorError, RowError, SettingsError
 from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
@@ -122,7 +122,7 @@ def _unpadded(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityP
 def _has_number(workload: Workload, plan: EntityPlan, path: str, condition: str) -> bool:
     """Whether a row of the table behind the path fulfils it; False if the path is not a column of numbers."""
     alias, _, name = path.rpartition(".")
-    tables = {"": plan.table} | {join.alias: join.table for join in plan.joins}
+    tables = tables_of(plan)
     column = tables[alias].column(name) if alias in tables else None
     if column is None or column.sql or column.kind.name not in ("integer", "number", "float"):
         return False

@@ -204,13 +204,13 @@ def _expressions(plan: EntityPlan, item: ItemDesign) -> list[Expression]:
 
 
 def _value(plan: EntityPlan, path: str) -> RowValue:
-    for collection in plan.collections:
-        if collection.collection.alias == path and collection.collection.is_list:
-            children = tuple(
-                RowValue(slot.path, slot.column.kind, slot.column.nullable or bool(slot.alias), "children")
-                for slot in collection.slots
-            )
-            return RowValue(path, Kind("list", element=Kind("map")), False, "children", children)
+    collected = plan.collected(path)
+    if collected is not None and collected.collection.is_list:
+        children = tuple(
+            RowValue(slot.path, slot.column.kind, slot.column.nullable or bool(slot.alias), "children")
+            for slot in collected.slots
+        )
+        return RowValue(path, Kind("list", element=Kind("map")), False, "children", children)
     column = column_of(path, plan) or plan.table.column(path)
     return RowValue(path, _known(plan, path, column), _nullable(plan, path), _origin(plan, path, column))
 
@@ -223,7 +223,7 @@ def _known(plan: EntityPlan, path: str, column: Column | None) -> Kind:
 def _origin(plan: EntityPlan, path: str, column: Column | None) -> Origin:
     if path in plan.transformed:
         return "transform"
-    if any(collection.collection.alias == path for collection in plan.collections):
+    if plan.collected(path) is not None:
         return "children"
     if column is not None and column.sql is not None:
         return "sql"
@@ -233,9 +233,9 @@ def _origin(plan: EntityPlan, path: str, column: Column | None) -> Origin:
 def _nullable(plan: EntityPlan, path: str) -> bool:
     if path in {column.name for column in plan.key}:
         return False
-    for collection in plan.collections:
-        if collection.collection.alias == path:
-            return collection.collection.kind not in ("count", "list", "climb")
+    collected = plan.collected(path)
+    if collected is not None:
+        return collected.collection.kind not in ("count", "list", "climb")
     own = plan.table.column(path)
     # Of a parent nothing is sure: it is joined by LEFT JOIN, and the foreign key may be NULL or not enforced.
     return own.nullable if own is not None else True

@@ -4,21 +4,16 @@ of the source it leaves out."""
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from migrator.mapping.items.changes import captured_name
 from migrator.mapping.items.filters import specs_of, unit_of
+from migrator.mapping.language.plan import TablePlace, columns_read, place_of, tables_read
 from migrator.mapping.language.redaction import mask, masked_keys, redaction_of
-from migrator.mapping.model.facts import (
-    CollectionPlan,
-    EntityPlan,
-    JoinPlan,
-    Slot,
-    TableFacts,
-    kept_columns,
-)
+from migrator.mapping.model.facts import EntityPlan, TableFacts, tables_of
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern, Template, paths_in
 from migrator.mapping.model.table import Index
@@ -114,7 +109,7 @@ def key_columns(mapping: MappingModel, plans: Sequence[EntityPlan]) -> list[KeyC
 
 def _columns_of(plan: EntityPlan) -> Iterator[tuple[str, tuple[str, str]]]:
     """(path, (table, column)) of what the row tree holds, lists aside."""
-    tables = {"": plan.table} | {join.alias: join.table for join in plan.joins}
+    tables = tables_of(plan)
     for slot in plan.slots:
         if slot.alias in tables and slot.column.sql is None:
             yield slot.path, (captured_name(tables[slot.alias]), slot.column.real)
@@ -192,54 +187,18 @@ class KeyMask(Struct, frozen=True):
 
 def unmapped_columns(plans: Sequence[EntityPlan]) -> dict[str, tuple[str, ...]]:
     """By table the columns, by their written names, that no entity reads of it."""
-    read: dict[str, set[str]] = {}
-    tables: dict[str, TableFacts] = {}
+    read = defaultdict[TablePlace, set[str]](set)
+    tables: dict[TablePlace, TableFacts] = {}
     for plan in plans:
-        for table, reals in _read(plan):
-            name = captured_name(table)
-            tables.setdefault(name, table)
-            read.setdefault(name, set()).update(reals)
+        tables |= tables_read(plan) | {place_of(table): table for table, _ in plan.changes}
+        for place, reals in columns_read(plan).items():
+            read[place] |= reals
+        for table, columns in plan.changes:
+            read[place_of(table)] |= set(columns)
     left = {
-        name: tuple(
-            column.name for column in table.columns if column.sql is None and column.real not in read[name]
+        captured_name(table): tuple(
+            column.name for column in table.columns if column.sql is None and column.real not in read[place]
         )
-        for name, table in sorted(tables.items())
+        for place, table in tables.items()
     }
-    return {name: columns for name, columns in left.items() if columns}
-
-
-def _read(plan: EntityPlan) -> Iterator[tuple[TableFacts, set[str]]]:
-    """(table, real names of its columns) that the plan reads, links among them."""
-    written = {column.name: column.real for column in plan.table.columns}
-    kept = {
-        written[name]
-        for design in plan.entity.items
-        for name in kept_columns(plan, design)
-        if name in written
-    }
-    own = {column.real for column in plan.key} | kept | {column.real for column, _ in plan.where}
-    own |= {theirs for collection in plan.collections for _, theirs in collection.link}
-    yield from _joined(plan.table, own, plan.joins, plan.slots)
-    for collection in plan.collections:
-        yield from _joined(collection.table, _of_child(collection), collection.joins, collection.slots)
-    yield from ((table, set(columns)) for table, columns in plan.changes)
-
-
-def _of_child(collection: CollectionPlan) -> set[str]:
-    reals = {own for own, _ in collection.link}
-    return reals | ({collection.column.real} if collection.column is not None else set())
-
-
-def _joined(
-    root: TableFacts, own: set[str], joins: Sequence[JoinPlan], slots: Sequence[Slot]
-) -> Iterator[tuple[TableFacts, set[str]]]:
-    tables = {"": root} | {join.alias: join.table for join in joins}
-    read: dict[str, set[str]] = {alias: set() for alias in tables}
-    read[""] |= own
-    for join in joins:
-        read[join.parent] |= {theirs for theirs, _ in join.on}
-        read[join.alias] |= {mine for _, mine in join.on}
-    for slot in slots:
-        if slot.alias in read:
-            read[slot.alias].add(slot.column.real)
-    yield from ((table, read[alias]) for alias, table in tables.items())
+    return {name: left[name] for name in sorted(left) if left[name]}

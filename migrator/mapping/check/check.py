@@ -28,14 +28,15 @@ from migrator.mapping.language.documents import TYPE_NAMES, facts_of, held_as, k
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.language.plan import entities_of, plan_entity
 from migrator.mapping.model.facts import (
+    CollectionPlan,
     Column,
     EntityPlan,
-    JoinPlan,
     SchemaFacts,
     TableFacts,
     column_of,
     kept_columns,
     kind_of,
+    tables_of,
 )
 from migrator.mapping.model.mapping import DocumentTable, Entity, Mapping, Pattern, Statement
 from migrator.mapping.model.table import (
@@ -95,7 +96,7 @@ def _statement_faults(
         is_answer = fault.where.startswith("entities.")
         yield document.fault((*at, "returns"), fault.what) if is_answer else fault
     if plan is not None:
-        yield from _join_faults(plan.table, plan.joins, document, (*at, "join"))
+        yield from _join_faults(plan, document, (*at, "join"))
 
 
 def _table_faults(name: str, table: DocumentTable, document: Document) -> Iterator[Fault]:
@@ -143,24 +144,22 @@ def _entity_faults(entity: Entity, mapping: Mapping, document: Document) -> Iter
 def document_plan_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
     """Links whose two sides can never be equal, and climbs that no key serves."""
     at: Path = ("entities", plan.entity.written)
-    yield from _join_faults(plan.table, plan.joins, document, (*at, "join"))
+    yield from _join_faults(plan, document, (*at, "join"))
     for collection in plan.collections:
         design = collection.collection
         word = "climb" if design.kind == "climb" else "collect"
         here: Path = (*at, word, design.alias)
         yield from _link_faults(collection.table, plan.table, collection.link, document, here)
-        yield from _join_faults(collection.table, collection.joins, document, (*here, "join"))
+        yield from _join_faults(collection, document, (*here, "join"))
         key = set(collection.table.primary_key)
         if word == "climb" and {theirs for _, theirs in collection.link} != key:
             what = f"ancestors are read by the key of {plan.table.name}, one after the other"
             yield document.fault(here, f"{what}; name the columns that hold {', '.join(sorted(key))}")
 
 
-def _join_faults(
-    root: TableFacts, joins: Sequence[JoinPlan], document: Document, at: Path
-) -> Iterator[Fault]:
-    tables = {"": root, **{join.alias: join.table for join in joins}}
-    for join in joins:
+def _join_faults(plan: EntityPlan | CollectionPlan, document: Document, at: Path) -> Iterator[Fault]:
+    tables = tables_of(plan)
+    for join in plan.joins:
         yield from _link_faults(tables[join.parent], join.table, join.on, document, (*at, join.alias))
 
 

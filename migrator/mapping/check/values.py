@@ -256,12 +256,9 @@ def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFa
 def _given_back(ref: Ref, plan: EntityPlan) -> str:
     """The path whose value an injective reference gives back: a climb's path ends in the row's own value."""
     alias, _, name = ref.paths[0].partition(".")
-    climbs = {
-        collection.collection.alias
-        for collection in plan.collections
-        if collection.collection.kind == "climb"
-    }
-    return name if alias in climbs and any(spec.holds_list for spec in specs_of(ref)) else ref.paths[0]
+    collected = plan.collected(alias)
+    is_climb = collected is not None and collected.collection.kind == "climb"
+    return name if is_climb and any(spec.holds_list for spec in specs_of(ref)) else ref.paths[0]
 
 
 def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:

@@ -247,8 +247,7 @@ class _Meaning:
         return self._column(None if self.plan is None else self.plan.table, path)
 
     def _in_list(self, collection: Collection, path: str) -> str:
-        plans = () if self.plan is None else self.plan.collections
-        plan = next((one for one in plans if one.collection.alias == collection.alias), None)
+        plan = None if self.plan is None else self.plan.collected(collection.alias)
         return f"{self._list(collection, plan)}.{self._of_child(collection, plan, path)}"
 
     def _list(self, collection: Collection, plan: CollectionPlan | None) -> str:

@@ -179,9 +179,9 @@ def _own_column(ref: Ref, scope: Scope) -> Column | None:
 
 def _of_climb(place: _Place, each: Each, scope: Scope) -> Iterator[Given | Lack]:
     """Of a climb's maps the last one is the row's own."""
-    plans = {one.collection.alias: one for one in scope.plan.collections}
-    if scope.collection is None and plans[each.collection].collection.kind == "climb":
-        own = Scope(scope.plan, scope.around, plans[each.collection])
+    collected = scope.plan.collected(each.collection) if scope.collection is None else None
+    if collected is not None and collected.collection.kind == "climb":
+        own = Scope(scope.plan, scope.around, collected)
         for name, value in each.attributes.items():
             yield from _gives(replace(place, where=(*place.where, -1, name), value=value), own)
 

@@ -64,8 +64,8 @@ class Scope(Struct, frozen=True, dict=True):
     def _climbed(self, path: str) -> str | None:
         """The column of a climb's rows, the last of which is the row itself."""
         alias, _, name = path.partition(".")
-        kinds = {one.collection.alias: one.collection.kind for one in self.plan.collections}
-        return name if self.collection is None and kinds.get(alias) == "climb" else None
+        collected = self.plan.collected(alias) if self.collection is None else None
+        return name if collected is not None and collected.collection.kind == "climb" else None
 
     @cached_property
     def _referring(self) -> dict[str, str]:
@@ -102,9 +102,8 @@ class Scope(Struct, frozen=True, dict=True):
             return may_be_missing(ref) or column is None or column.nullable
         if (own := self.table.column(path)) is not None:
             return own.nullable
-        for one in self.plan.collections if self.collection is None else ():
-            if one.collection.alias == alias:
-                return one.collection.kind != "count"
+        if self.collection is None and (collected := self.plan.collected(alias)) is not None:
+            return collected.collection.kind != "count"
         join = next((join for join in self._joins if join.alias == alias), None)
         joined = join.table.column(path.partition(".")[2]) if join else None
         key = None if join is None or join.parent else _declared(self.table, join.table, join.on)

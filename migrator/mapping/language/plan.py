@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ from migrator.mapping.model.facts import (
     SchemaFacts,
     Slot,
     TableFacts,
+    tables_of,
 )
 from migrator.mapping.model.mapping import (
     SCHEMA_PATH,
@@ -532,8 +533,9 @@ def columns_digest(revision: str, plans: Sequence[EntityPlan]) -> str:
     read = sorted(
         (plan.entity.name, place, real, _kind(columns[real]))
         for plan in plans
-        for place, columns in _tables(plan).items()
-        for real in _read(plan).get(place, ())
+        for place, table in tables_read(plan).items()
+        for columns in [_columns(table)]
+        for real in columns_read(plan).get(place, ())
         if real in columns
     )
     return hashlib.blake2b(json.dumps([revision, read]).encode(), digest_size=16).hexdigest()
@@ -541,12 +543,12 @@ def columns_digest(revision: str, plans: Sequence[EntityPlan]) -> str:
 
 def changes(plan: EntityPlan, now: SchemaFacts) -> list[Change]:
     """Columns of the plan's tables that differ from the plan."""
-    there = {_place(table): _columns(table) for table in now.tables.values()}
-    read = _read(plan)
+    there = {place_of(table): _columns(table) for table in now.tables.values()}
+    read = columns_read(plan)
     return [
         change
-        for place, columns in _tables(plan).items()
-        for change in _between(place, columns, there.get(place, {}), read.get(place, set()))
+        for place, table in tables_read(plan).items()
+        for change in _between(place, _columns(table), there.get(place, {}), read.get(place, set()))
     ]
 
 
@@ -564,47 +566,39 @@ def _between(
             yield Change(name, real, "is new", False)
 
 
-def _tables(plan: EntityPlan) -> dict[TablePlace, dict[str, Column]]:
-    """Each table of the plan with its columns by real name."""
-    joins = [*plan.joins, *(join for collection in plan.collections for join in collection.joins)]
-    tables = [
-        plan.table,
-        *(collection.table for collection in plan.collections),
-        *(join.table for join in joins),
-    ]
-    return {_place(table): _columns(table) for table in tables}
+def tables_read(plan: EntityPlan) -> dict[TablePlace, TableFacts]:
+    """Each table of the plan."""
+    return {place_of(table): table for one in plan.rows for table in tables_of(one).values()}
 
 
 def _columns(table: TableFacts) -> dict[str, Column]:
     return {column.real: column for column in table.columns if column.sql is None}
 
 
-def _read(plan: EntityPlan) -> dict[TablePlace, set[str]]:
+def columns_read(plan: EntityPlan) -> dict[TablePlace, set[str]]:
     """By table, the real names of the columns that the plan's SELECTs name."""
     columns: dict[TablePlace, set[str]] = {}
-
-    def add(table: TableFacts, reals: Iterable[str]) -> None:
-        columns.setdefault(_place(table), set()).update(reals)
-
-    def add_joined(root: TableFacts, joins: Sequence[JoinPlan], slots: Sequence[Slot]) -> None:
-        tables = {"": root, **{join.alias: join.table for join in joins}}
-        for join in joins:
-            add(tables[join.parent], (theirs for theirs, _ in join.on))
-            add(join.table, (ours for _, ours in join.on))
-        for slot in slots:
-            add(tables[slot.alias], [slot.column.real])
-
-    add_joined(plan.table, plan.joins, plan.slots)
-    add(plan.table, (column.real for column in (*plan.key, *(column for column, _ in plan.where))))
-    for collection in plan.collections:
-        add_joined(collection.table, collection.joins, collection.slots)
-        add(collection.table, (own for own, _ in collection.link))
-        add(plan.table, (roots for _, roots in collection.link))
-        add(collection.table, [collection.column.real] if collection.column else [])
+    for table, real in _columns_read(plan):
+        columns.setdefault(place_of(table), set()).add(real)
     return columns
 
 
-def _place(table: TableFacts) -> TablePlace:
+def _columns_read(plan: EntityPlan) -> Iterator[tuple[TableFacts, str]]:
+    for one in plan.rows:
+        tables = tables_of(one)
+        for join in one.joins:
+            yield from ((tables[join.parent], theirs) for theirs, _ in join.on)
+            yield from ((join.table, ours) for _, ours in join.on)
+        yield from ((tables[slot.alias], slot.column.real) for slot in one.slots)
+    yield from ((plan.table, column.real) for column in (*plan.key, *(column for column, _ in plan.where)))
+    for collection in plan.collections:
+        for own, roots in collection.link:
+            yield from ((collection.table, own), (plan.table, roots))
+        if collection.column is not None:
+            yield collection.table, collection.column.real
+
+
+def place_of(table: TableFacts) -> TablePlace:
     return (table.schema or "", table.real)
 
 

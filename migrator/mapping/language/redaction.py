@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from migrator.mapping.language.plan import entities_of
-from migrator.mapping.model.facts import CollectionPlan, EntityPlan, JoinPlan, Slot, TableFacts, kept_columns
+from migrator.mapping.model.facts import CollectionPlan, EntityPlan, TableFacts, kept_columns, tables_of
 from migrator.mapping.model.mapping import Expression, ItemDesign, Pattern, Template, paths_in
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Hidden
@@ -130,7 +130,7 @@ class _Hiding:
 
 
 def _places(plan: EntityPlan) -> dict[str, _Column]:
-    columns = dict(_slots(plan.table, plan.joins, plan.slots))
+    columns = dict(_slots(plan))
     for collection in plan.collections:
         columns |= _children(collection)
     return columns
@@ -138,17 +138,15 @@ def _places(plan: EntityPlan) -> dict[str, _Column]:
 
 def _children(plan: CollectionPlan) -> dict[str, _Column]:
     alias = plan.collection.alias
-    columns = {f"{alias}.{path}": column for path, column in _slots(plan.table, plan.joins, plan.slots)}
+    columns = {f"{alias}.{path}": column for path, column in _slots(plan)}
     if plan.column is not None:
         columns[alias] = _column(plan.table, plan.column.real)
     return columns
 
 
-def _slots(
-    table: TableFacts, joins: Sequence[JoinPlan], slots: Sequence[Slot]
-) -> Iterator[tuple[str, _Column]]:
-    tables = {"": table} | {join.alias: join.table for join in joins}
-    for slot in slots:
+def _slots(plan: EntityPlan | CollectionPlan) -> Iterator[tuple[str, _Column]]:
+    tables = tables_of(plan)
+    for slot in plan.slots:
         if slot.alias in tables:
             yield slot.path, _column(tables[slot.alias], slot.column.real)
 

@@ -240,15 +240,27 @@ class EntityPlan(Struct, frozen=True):
     """Tables behind the views that it reads, with the columns (by written name) that hold the root's key."""
 
     @property
+    def rows(self) -> tuple[EntityPlan | CollectionPlan, ...]:
+        """All that rows are read of: itself, and its collections."""
+        return (self, *self.collections)
+
+    def collected(self, alias: str) -> CollectionPlan | None:
+        return next((one for one in self.collections if one.collection.alias == alias), None)
+
+    @property
     def computed(self) -> tuple[ComputedSlot, ...]:
         """The columns that the entity's `columns` make, of its own table and of joined ones."""
-        tables = [("", self.table), *((join.alias, join.table) for join in self.joins)]
         return tuple(
             ComputedSlot(f"{alias}.{column.name}" if alias else column.name, alias, table, column)
-            for alias, table in tables
+            for alias, table in tables_of(self).items()
             for column in table.columns
             if column.sql is not None
         )
+
+
+def tables_of(plan: EntityPlan | CollectionPlan) -> dict[str, TableFacts]:
+    """The tables of which a row of the plan is joined, by alias; its own is ''."""
+    return {"": plan.table} | {join.alias: join.table for join in plan.joins}
 
 
 def kind_of(path: str, plan: EntityPlan) -> Kind | None:
@@ -256,10 +268,8 @@ def kind_of(path: str, plan: EntityPlan) -> Kind | None:
     column = column_of(path, plan)
     if column is not None:
         return column.kind
-    if any(
-        collection_plan.collection.alias == path and not collection_plan.collection.is_list
-        for collection_plan in plan.collections
-    ):
+    collected = plan.collected(path)
+    if collected is not None and not collected.collection.is_list:
         return Kind("integer")  # a count
     return Kind("plain") if path in plan.transformed else None
 
@@ -270,12 +280,10 @@ def column_of(path: str, plan: EntityPlan) -> Column | None:
         if slot.path == path:
             return slot.column
     alias, _, name = path.partition(".")
-    for collection_plan in plan.collections:
-        if collection_plan.collection.alias == path and not collection_plan.collection.is_list:
-            return collection_plan.column
-        if collection_plan.collection.alias == alias and collection_plan.collection.is_list:
-            return next((slot.column for slot in collection_plan.slots if slot.path == name), None)
-    return None
+    collected = plan.collected(alias)
+    if collected is not None and collected.collection.is_list:
+        return next((slot.column for slot in collected.slots if slot.path == name), None)
+    return collected.column if collected is not None and alias == path else None
 
 
 def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:

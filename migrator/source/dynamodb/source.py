@@ -15,10 +15,10 @@ from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
     EntityPlan,
-    JoinPlan,
     Lookup,
     SchemaFacts,
     TableFacts,
+    tables_of,
 )
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.results import Explained
@@ -378,7 +378,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
 
 def _found_by(plan: EntityPlan) -> Iterator[tuple[TableFacts, list[str]]]:
     """By which columns documents of which tables are found, for row trees and on the way back from a change."""
-    yield from _found_by_joins(plan.table, plan.joins)
+    yield from _found_by_joins(plan)
     for collection in plan.collections:
         yield collection.table, [ours for ours, _ in collection.link]
         # A climb goes up and down in one table, the root's own.
@@ -386,12 +386,12 @@ def _found_by(plan: EntityPlan) -> Iterator[tuple[TableFacts, list[str]]]:
             collection.table if collection.collection.kind == "climb" else plan.table,
             [theirs for _, theirs in collection.link],
         )
-        yield from _found_by_joins(collection.table, collection.joins)
+        yield from _found_by_joins(collection)
 
 
-def _found_by_joins(root: TableFacts, joins: Sequence[JoinPlan]) -> Iterator[tuple[TableFacts, list[str]]]:
-    tables = {"": root, **{join.alias: join.table for join in joins}}
-    for join in joins:
+def _found_by_joins(plan: EntityPlan | CollectionPlan) -> Iterator[tuple[TableFacts, list[str]]]:
+    tables = tables_of(plan)
+    for join in plan.joins:
         yield join.table, [own for _, own in join.on]
         yield tables[join.parent], [parent for parent, _ in join.on]
 

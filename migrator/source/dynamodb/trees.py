@@ -11,7 +11,15 @@ from msgspec import Struct
 
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.model.edges import WiredItem
-from migrator.mapping.model.facts import CollectionPlan, EntityPlan, JoinPlan, Lookup, Slot, TableFacts
+from migrator.mapping.model.facts import (
+    CollectionPlan,
+    EntityPlan,
+    JoinPlan,
+    Lookup,
+    Slot,
+    TableFacts,
+    tables_of,
+)
 from migrator.mapping.model.table import CLIMB_LEVELS, RowTree
 from migrator.source.dynamodb.finding import Finder, Values, reader_of
 from migrator.source.dynamodb.values import value_of
@@ -47,7 +55,7 @@ class Trees(Struct, frozen=True):
     def of(self, roots: Sequence[WiredItem]) -> list[RowTree]:
         """One tree for each root, in their order."""
         plan = self.plan
-        rows = self._joined(plan.table, plan.joins, roots)
+        rows = self._joined(plan, roots)
         parts = [self._collected(collection, roots) for collection in plan.collections]
         return [
             (*_cells(plan.slots, row), *(part[number] for part in parts)) for number, row in enumerate(rows)
@@ -56,11 +64,11 @@ class Trees(Struct, frozen=True):
     # ── parents ──
 
     def _joined(
-        self, table: TableFacts, joins: Sequence[JoinPlan], items: Sequence[WiredItem]
+        self, plan: EntityPlan | CollectionPlan, items: Sequence[WiredItem]
     ) -> list[dict[str, WiredItem | Undecodable | None]]:
         rows: list[dict[str, WiredItem | Undecodable | None]] = [{"": item} for item in items]
-        tables = {"": table, **{join.alias: join.table for join in joins}}
-        for join in joins:
+        tables = tables_of(plan)
+        for join in plan.joins:
             ours = tuple(parent for parent, _ in join.on)
             theirs = tuple(own for _, own in join.on)
             wanted = [_values(tables[join.parent], ours, row[join.parent]) for row in rows]
@@ -103,7 +111,7 @@ class Trees(Struct, frozen=True):
         self, collection: CollectionPlan, found: Mapping[Values, list[WiredItem]]
     ) -> dict[Values, tuple[RowTree, ...]]:
         items = [item for children in found.values() for item in children]
-        rows = iter(self._joined(collection.table, collection.joins, items))
+        rows = iter(self._joined(collection, items))
         order, key = _order_of(collection), _key_order_of(collection.table)
         lists: dict[Values, tuple[RowTree, ...]] = {}
         for values, children in found.items():
