@@ -11,9 +11,8 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import Clauses, OrderTerm, TableColumn
-from migrator.source.adapter.statement import quietly
 from migrator.source.sql.spelling import sqlglot_dialect
-from migrator.source.workload.reading import mark_of, marked
+from migrator.source.workload.reading import mark_of, marked, tree_of
 from migrator.source.workload.scope import column_named, table_named
 
 _FILTERS_OF: dict[type[exp.Expr], str] = {exp.Lower: "lower", exp.Upper: "upper", exp.Trim: "trim"}
@@ -25,11 +24,10 @@ _COARSER = (exp.Collate, exp.Date, exp.DateTrunc, exp.TimestampTrunc, exp.TsOrDs
 def clauses_of(sql: str, facts: SchemaFacts) -> Clauses | None:
     """None if the statement cannot be read."""
     text, names = marked(sql.strip().rstrip(";"), facts.dialect)
+    tree = tree_of(text, facts.dialect)
     try:
-        with quietly():
-            (tree,) = sqlglot_dialect(facts.dialect).parse(text)
-            scopes = traverse_scope(tree) if isinstance(tree, exp.Query) else []
-    except (SqlglotError, RecursionError, ValueError):
+        scopes = traverse_scope(tree) if isinstance(tree, exp.Query) else []
+    except (SqlglotError, RecursionError):
         return None
     return _Reader(facts, names, scopes).clauses() if scopes else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -11,7 +11,7 @@ from migrator.mapping.items.changes import captured_tables
 from migrator.mapping.model.capacity import FanOut, Spread
 from migrator.mapping.model.facts import Captured, EntityPlan, JoinPlan, Lookup, TableFacts
 from migrator.runtime.errors import SourceError
-from migrator.source.engines.connect import engine_of
+from migrator.source.sql.spelling import Speller
 from migrator.source.workload.statements import Ask
 
 _CLIMB = "its rows are found by going up and down a tree"
@@ -27,7 +27,7 @@ def fan_outs(
     Raises: what the source raises, but where a statement takes longer than allowed.
     """
     by_name = {plan.entity.name: plan for plan in plans}
-    counting = _Counting(ask, engine_of(dialect).sql.quote)
+    counting = _Counting(ask, Speller("", dialect).quoted)
     made = []
     for captured in captured_tables(plans).values():
         for lookup in captured.lookups:
@@ -66,7 +66,7 @@ class _Counting(Struct, frozen=True):
     """Groups rows of an entity by what joins them to a table."""
 
     ask: Ask
-    quote: str
+    quoted: Callable[[str], str]
 
     def counted(self, table: TableFacts, lookup: Lookup, plan: EntityPlan) -> list[tuple[float, float]]:
         """(rows of the entity, how many rows of the table are in so many), of all rows of the table."""
@@ -103,16 +103,13 @@ class _Counting(Struct, frozen=True):
         return columns[0] if len(columns) == 1 else f"CONCAT({', '.join(_with_commas(columns))})"
 
     def _alias(self, alias: str) -> str:
-        return self._quoted(f"migrator_{alias or 'root'}")
+        return self.quoted(f"migrator_{alias or 'root'}")
 
     def _column(self, alias: str, real: str) -> str:
-        return f"{self._alias(alias)}.{self._quoted(real)}"
+        return f"{self._alias(alias)}.{self.quoted(real)}"
 
     def _table(self, table: TableFacts) -> str:
-        return ".".join(map(self._quoted, filter(None, (table.schema, table.real))))
-
-    def _quoted(self, name: str) -> str:
-        return f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}"
+        return ".".join(map(self.quoted, filter(None, (table.schema, table.real))))
 
 
 def _with_commas(columns: Sequence[str]) -> Iterator[str]:

@@ -32,7 +32,7 @@ from migrator.runtime.values import replace
 from migrator.source.adapter.statement import quietly
 from migrator.source.engines.connect import engine_of
 from migrator.source.sql.gate import CheckedStatement
-from migrator.source.sql.spelling import sqlglot_dialect
+from migrator.source.sql.spelling import Speller, sqlglot_dialect
 from migrator.source.workload.scope import NoQuestion, Scope, conjuncts, joins_columns, scope_of
 
 # ── Numbers that a statement makes of a row's children: of each parent in the order of the number ──
@@ -127,14 +127,11 @@ def _counted(function: exp.Expr, scope: Scope) -> str | None:
 
 def _sql(facts: SchemaFacts, child: TableFacts, parent: TableFacts, total: Total) -> str:
     """One row for a parent that is there, and none for another one."""
-    quote = engine_of(facts.dialect).sql.quote
+    quoted = Speller("", facts.dialect).quoted
 
     def named(table: TableFacts, name: str) -> str:
         column = table.column(name)
         return quoted(name if column is None else column.real)
-
-    def quoted(name: str) -> str:
-        return quote + name.replace(quote, quote * 2) + quote
 
     what = "*" if total.column == ALL else f"children.{named(child, total.column)}"
     on = " AND ".join(
@@ -215,6 +212,16 @@ def marked(sql: str, dialect: str) -> tuple[str, tuple[str, ...]]:
     return "".join([*pieces, sql[done:]]), tuple(names)
 
 
+def tree_of(text: str, dialect: str) -> exp.Expr | None:
+    """The one statement of a text whose placeholders are marked; None if it cannot be read, or is not the only one."""
+    try:
+        with quietly():
+            (tree,) = sqlglot_dialect(dialect).parse(text)
+    except (SqlglotError, RecursionError, ValueError):
+        return None
+    return tree
+
+
 class _Reader:
     """Reads one statement."""
 
@@ -274,13 +281,8 @@ class _Reader:
         return text
 
     def _select(self, text: str) -> exp.Select:
-        try:
-            with quietly():
-                trees = sqlglot_dialect(self.facts.dialect).parse(text)
-        except (SqlglotError, RecursionError):
-            raise NoQuestion("unknown") from None
-        tree = trees[0] if len(trees) == 1 else None
-        if tree is None or not isinstance(tree, exp.Query):
+        tree = tree_of(text, self.facts.dialect)
+        if not isinstance(tree, exp.Query):
             raise NoQuestion("unknown")
         named = {cte.alias for cte in tree.find_all(exp.CTE)}
         tables = [table for table in tree.find_all(exp.Table) if table.name not in named]

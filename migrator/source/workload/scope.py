@@ -144,8 +144,13 @@ def _add_table(scope: Scope, table: exp.Expr, facts: SchemaFacts) -> str:
 
 
 def table_named(facts: SchemaFacts, table: exp.Table) -> TableFacts | None:
-    """The table of the source that a statement names."""
-    real = {known.real: known for known in facts.tables.values()}
+    """The table of the source that a statement names, in the schema that it names."""
+    schemas = (None, table.db.lower())
+    real = {
+        known.real: known
+        for known in facts.tables.values()
+        if not table.db or (known.schema and known.schema.lower()) in schemas
+    }
     named = folded(real, exp.to_identifier(table.this)) or folded(real, exp.to_identifier(table.name))
     return None if named is None else real[named]
 

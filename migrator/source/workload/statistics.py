@@ -8,7 +8,7 @@ from typing import Any
 
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import Figures, Span, Wanted
-from migrator.source.engines.connect import engine_of
+from migrator.source.sql.spelling import Speller
 from migrator.source.workload.statements import Ask
 
 
@@ -43,7 +43,7 @@ class _Measuring:
 
     def __init__(self, ask: Ask, facts: SchemaFacts, rows_exact: int) -> None:
         self._ask = ask
-        self._quote = engine_of(facts.dialect).sql.quote
+        self.quoted = Speller("", facts.dialect).quoted
         self._rows_exact = rows_exact
         self.rows: dict[str, int] = {}
         self.exact: set[str] = set()
@@ -105,9 +105,6 @@ class _Measuring:
 
     def _table(self, table: TableFacts) -> str:
         return self.quoted(table.real)
-
-    def quoted(self, name: str) -> str:
-        return f"{self._quote}{name.replace(self._quote, self._quote * 2)}{self._quote}"
 
 
 def _whole(value: Any) -> int | None:

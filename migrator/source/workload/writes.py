@@ -7,15 +7,13 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from migrator.mapping.items.changes import captured_name
 from migrator.mapping.model.capacity import Writes
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import Statement
-from migrator.source.adapter.statement import quietly
-from migrator.source.sql.spelling import sqlglot_dialect
-from migrator.source.workload.reading import LONGEST, first_word, marked
+from migrator.source.workload.reading import LONGEST, first_word, marked, tree_of
+from migrator.source.workload.scope import column_named, table_named
 
 _WRITING = frozenset({"insert", "update", "delete", "replace"})
 
@@ -51,36 +49,19 @@ def _change(statement: Statement, facts: SchemaFacts) -> _Change | None:
     if first_word(statement.sql) not in _WRITING or len(statement.sql) > LONGEST:
         return None
     text, _ = marked(statement.sql.strip().rstrip(";"), facts.dialect)
-    try:
-        with quietly():
-            trees = sqlglot_dialect(facts.dialect).parse(text)
-    except (SqlglotError, RecursionError):
-        return None
-    tree = trees[0] if len(trees) == 1 else None
+    tree = tree_of(text, facts.dialect)
     if not isinstance(tree, (exp.Insert, exp.Update, exp.Delete)):
         return None
     named = tree.find(exp.Table)
-    table = None if named is None else _table(named, facts)
+    table = None if named is None else table_named(facts, named)
     if table is None:
         return None
     return _Change(captured_name(table), tuple(_set_columns(tree, table)), statement.calls)
 
 
-def _table(named: exp.Table, facts: SchemaFacts) -> TableFacts | None:
-    return next(
-        (
-            table
-            for table in facts.tables.values()
-            if table.real.lower() == named.name.lower()
-            and (not named.db or table.schema is None or table.schema.lower() == named.db.lower())
-        ),
-        None,
-    )
-
-
 def _set_columns(tree: exp.Expression, table: TableFacts) -> list[str]:
     if not isinstance(tree, exp.Update):
         return []
-    reals = {column.real.lower(): column.real for column in table.columns}
-    sides = (part.this for part in tree.expressions if isinstance(part, exp.EQ))
-    return [reals[side.name.lower()] for side in sides if side.name.lower() in reals]
+    sides = (part.this.this for part in tree.expressions if isinstance(part, exp.EQ))
+    names = (side for side in sides if isinstance(side, exp.Identifier))
+    return [column.real for name in names if (column := column_named(table, name)) is not None]
