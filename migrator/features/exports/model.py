@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -102,6 +102,19 @@ class RowModel(Struct, frozen=True):
     values: tuple[RowValue, ...]
     items: tuple[ItemType, ...]
     version: tuple[str, str] | None
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Of the row, of its items, and of their places in indexes."""
+        of_items = [(item.when, *(entry.when for entry in item.entries)) for item in self.items]
+        return (*self.where, *(one for item in of_items for when in item for one in when))
+
+    @property
+    def expressions(self) -> Iterator[Expression]:
+        """All that its items are made of."""
+        for item in self.items:
+            yield from (key.template for key in item.keys)
+            yield from (attribute.expression for attribute in item.attributes)
 
     def value(self, path: str) -> RowValue:
         return next(value for value in self.values if value.path == path)

@@ -13,28 +13,19 @@ from uuid import UUID
 from migrator.features.exports.file import Definition
 from migrator.features.exports.model import ItemType, Model
 from migrator.mapping.items.items import CompiledEntity, items_for
-from migrator.mapping.items.wire import encode_item
+from migrator.mapping.items.wire import WIRE_TYPES, encode_item
 from migrator.mapping.language.redaction import Redaction, mask
 from migrator.mapping.model.facts import Column, EntityPlan, Kind
 from migrator.mapping.model.mapping import Template
 from migrator.mapping.model.table import Index, Item, KeyAttribute, RowTree, TableDesign
 from migrator.runtime.errors import RowError, SettingsError
+from migrator.settings.definition import TYPES
 
 VERSION = "3.0"
 SAMPLES = 2
 """Rows that each entity shows."""
 _ON_A_DAY = "Jan 01, 2020, 12:00 AM"
 """Instead of the day of the export: the same mapping makes the same file."""
-
-_TYPES = {"text": "S", "number": "N", "binary": "B"}
-_TYPES_OF_KINDS = {
-    **dict.fromkeys(("integer", "number", "float"), "N"),
-    **dict.fromkeys(("json", "map"), "M"),
-    **dict.fromkeys(("list", "set"), "L"),
-    "boolean": "BOOL",
-    "binary": "B",
-}
-"""Of all other kinds an item has a text."""
 
 
 def workbench_file(
@@ -91,7 +82,7 @@ def _refuse(table: TableDesign) -> None:
 def _keys(partition: Sequence[KeyAttribute], sort: Sequence[KeyAttribute]) -> dict[str, dict[str, str]]:
     named = [("PartitionKey", partition), ("SortKey", sort)]
     return {
-        name: {"AttributeName": attribute.name, "AttributeType": _TYPES[attribute.type]}
+        name: {"AttributeName": attribute.name, "AttributeType": TYPES[attribute.type]}
         for name, attributes in named
         for attribute in attributes
     }
@@ -153,12 +144,12 @@ def _of_item(table: TableDesign, item: ItemType) -> list[str]:
 def _attributes(model: Model) -> dict[str, str]:
     """Types of all attributes but the table's key; of an attribute that two item types have, the first one's."""
     table, found = model.table, {model.table.type_attribute: "S"}
-    in_indexes = {key.name: _TYPES[key.type] for index in table.indexes for key in index.attributes}
+    in_indexes = {key.name: TYPES[key.type] for index in table.indexes for key in index.attributes}
     for row in model.rows:
         for item in row.items:
             for attribute in item.attributes:
-                kind = attribute.kind.name if attribute.kind else "text"
-                found.setdefault(attribute.name, _TYPES_OF_KINDS.get(kind, "S"))
+                kind = attribute.kind or Kind("text")
+                found.setdefault(attribute.name, WIRE_TYPES.get(kind.name, "S"))
     found |= in_indexes | ({table.ttl: "N"} if table.ttl else {})
     return {name: type_ for name, type_ in found.items() if name not in {key.name for key in table.key}}
 

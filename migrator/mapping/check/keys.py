@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from migrator.mapping.check.patterns import key_templates
 from migrator.mapping.check.values import key_facts
-from migrator.mapping.items.filters import FILTERS, kind_after, specs_of
+from migrator.mapping.items.filters import FILTERS, NUMBERS, kind_after, specs_of
 from migrator.mapping.items.program import Key, base_key, entries_of
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.document import Document, Path
@@ -35,7 +35,6 @@ from migrator.runtime.errors import Fault
 
 # ── What is wrong, or risky, in the keys of one entity's items: ambiguity, length, order and type ──
 
-_NUMBERS = frozenset({"integer", "number", "float"})
 _OF_TYPE: dict[str, frozenset[str]] = {
     "text": frozenset({"text", "bits", "uuid", "date", "time", "timestamp", "plain"}),
     "number": frozenset({"integer", "number", "float", "plain"}),
@@ -158,7 +157,7 @@ def _unpadded(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fa
         kind = kind_of(ref.paths[0], plan)
         specs = specs_of(ref)
         bare = ref.format is None and all(spec.same_kind or spec.holds_list for spec in specs)
-        if kind is not None and kind.name in _NUMBERS and bare:
+        if kind is not None and kind.name in NUMBERS and bare:
             name = ref.paths[0]
             padded = f"{{{name_in_template(name)}:010}}"
             what = f"the number '{name}' is not padded, so 10 sorts before 9; write {padded}"

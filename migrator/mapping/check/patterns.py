@@ -8,7 +8,8 @@ from collections.abc import Mapping as Dict
 from itertools import chain, pairwise
 
 from migrator.mapping.check.values import is_closed
-from migrator.mapping.items.filters import FILTERS, kind_after, specs_of, takes_null
+from migrator.mapping.items.filters import FILTERS, NUMBERS, kind_after, specs_of, takes_null
+from migrator.mapping.items.wire import WIRE_TYPES
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts
 from migrator.mapping.model.mapping import (
@@ -21,6 +22,7 @@ from migrator.mapping.model.mapping import (
     Ref,
     SortCondition,
     Template,
+    paths_in,
     uses_in,
 )
 from migrator.mapping.model.questions import Clauses, OrderTerm, TableColumn
@@ -38,8 +40,6 @@ from migrator.mapping.patterns.param_sources import (
 from migrator.runtime.errors import Fault, did_you_mean
 
 # ── Whether the parameters of an access pattern are of types that its templates, filters and keys take ──
-
-_NUMBERS = frozenset({"integer", "number", "float"})
 
 
 def value_faults(pattern: Pattern, index: Index, document: Document) -> Iterator[Fault]:
@@ -97,7 +97,7 @@ def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
         if path not in types:
             continue  # the parser has said so
         kind = types[path]
-        if ref.format is not None and kind.name not in _NUMBERS:
+        if ref.format is not None and kind.name not in NUMBERS:
             return f"the format {ref.format} pads numbers; the parameter '{path}' is {kind.name}"
         given = Kind("text") if ref.format is not None else kind
         for used in ref.filters:
@@ -110,17 +110,6 @@ def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
     return ""
 
 
-_WIRED = {
-    "integer": "N",
-    "number": "N",
-    "float": "N",
-    "binary": "B",
-    "boolean": "BOOL",
-    "list": "L",
-    "map": "M",
-}
-
-
 def _wired_as(value: Expression, types: dict[str, Kind]) -> str:
     """DynamoDB's type of a filter's value, '' where it is not known."""
     if isinstance(value, Template):
@@ -130,7 +119,7 @@ def _wired_as(value: Expression, types: dict[str, Kind]) -> str:
         return {"str": "S", "int": "N", "Decimal": "N", "bool": "BOOL", "bytes": "B"}.get(given, given)
     if not isinstance(value, Ref) or any(path not in types for path in value.paths):
         return ""
-    return _WIRED.get(kind_after(types[value.paths[0]], value).name, "S")
+    return WIRE_TYPES.get(kind_after(types[value.paths[0]], value).name, "S")
 
 
 def _filter_fault(comparison: FilterCondition, wired: Sequence[str]) -> str:
@@ -158,7 +147,7 @@ def _key_fault(attribute: KeyAttribute, template: Template, operator: str) -> st
 def _near_faults(pattern: Pattern, document: Document) -> Iterator[Fault]:
     within = pattern.near.within_m if pattern.near else None
     types = {param.name: param.type for param in pattern.params}
-    if isinstance(within, str) and types.get(within, "number") not in _NUMBERS:
+    if isinstance(within, str) and types.get(within, "number") not in NUMBERS:
         at = ("access_patterns", pattern.name, "near", "within_m")
         yield document.fault(at, f"the parameter '{within}' must be a number of metres")
 
@@ -499,19 +488,12 @@ def question_warnings(
 ) -> Iterator[Fault]:
     """`clauses`: by pattern and part, those of its statement, of statements that could be read."""
     tables = {plan.entity.written: plan.table for plan in plans}
-    for (name, part_name), said in clauses.items():
-        pattern = mapping.patterns[name]
-        index = mapping.table.asked(pattern.index)
-        part = next((one for one in pattern.parts if one.name == part_name), None)
-        if index is None or part is None:
-            continue
-        reachable = reachable_keys(mapping, pattern, index)
-        keys = [key for key in reachable if part.type in ("", key.item.type)]
+    for pattern, part, index, keys, said in _asking(mapping, clauses):
         known = [tables.get(key.entity.written) for key in keys]
         # Columns of other tables have other names there, and are not looked at.
         table = known[0] if known and all(one is not None and one is known[0] for one in known) else None
         own = _Own(table.name, index, keys, table.primary_key) if table is not None else None
-        at = ("access_patterns", name, "sql", *([part_name] if part_name else []))
+        at = ("access_patterns", pattern.name, "sql", *([part.name] if part.name else []))
         warnings = [] if own is None else chain(_filtered(pattern, said, own), _ordered(pattern, said, own))
         for what in chain(warnings, _cut(pattern, part, said)):
             yield document.fault(at, what, warning=True)
@@ -523,22 +505,30 @@ def sparse_keys(
     """(pattern, index, table, column): the index holds no row with NULL in the column, which may be NULL, and the pattern's
     statement gives such a row. `clauses`: as for question_warnings."""
     by_entity = {plan.entity.written: plan for plan in plans}
+    for pattern, _, index, keys, said in _asking(mapping, clauses):
+        for key in keys if pattern.index else ():
+            plan = by_entity.get(key.entity.written)
+            if plan is None:
+                continue
+            refs = [ref for template in key.templates for ref in template.refs]
+            needed = set(paths_in(refs)) - {path for ref in refs for path in ref.paths if takes_null(ref)}
+            for column in plan.table.columns:
+                asked = (plan.table.name, column.name) in said.filters
+                if column.nullable and column.name in needed and not asked:
+                    yield pattern.name, index.name, plan.table, column
+
+
+def _asking(
+    mapping: Mapping, clauses: Dict[tuple[str, str], Clauses]
+) -> Iterator[tuple[Pattern, Part, Index, list[StoredKey], Clauses]]:
+    """Each statement's pattern, part and index, the keys of items that may be in the part, and the statement's clauses."""
     for (name, part_name), said in clauses.items():
         pattern = mapping.patterns[name]
         index = mapping.table.asked(pattern.index)
         part = next((one for one in pattern.parts if one.name == part_name), None)
-        if index is None or part is None or not pattern.index:
-            continue
-        for key in reachable_keys(mapping, pattern, index):
-            plan = by_entity.get(key.entity.written)
-            if plan is None or part.type not in ("", key.item.type):
-                continue
-            forms = [form for form in (*key.partition, *key.sort) if form is not None]
-            filled = {path for form in forms for ref in form.refs for path in ref.paths if takes_null(ref)}
-            for column in plan.table.columns:
-                asked = (plan.table.name, column.name) in said.filters
-                if column.nullable and column.name in _named(forms) - filled and not asked:
-                    yield name, index.name, plan.table, column
+        if index is not None and part is not None:
+            reachable = reachable_keys(mapping, pattern, index)
+            yield pattern, part, index, [key for key in reachable if part.type in ("", key.item.type)], said
 
 
 class _Own:
@@ -611,7 +601,7 @@ def _decides(pattern: Pattern, index: Index, key: StoredKey) -> set[str]:
     columns |= {name for one in entity.collections if one.kind == "climb" for name in one.by}
     for comparison in pattern.filters:
         made = {**entity.attributes, **item.attributes}.get(comparison.attribute)
-        columns |= _named([made]) if made is not None else {comparison.attribute}
+        columns |= set(paths_in([made])) if made is not None else {comparison.attribute}
     # A climb's columns are the table's own.
     climbs = {one.alias for one in entity.collections if one.kind == "climb"}
     columns |= {path.partition(".")[2] for path in columns if path.partition(".")[0] in climbs}
@@ -620,9 +610,8 @@ def _decides(pattern: Pattern, index: Index, key: StoredKey) -> set[str]:
 
 def _in_key(index: Index, key: StoredKey) -> set[str]:
     """Columns of which the item's key in the index is made; an attribute that the item keeps is called as its column."""
-    forms = zip(index.attributes, (*key.partition, *key.sort), strict=True)
-    kept = {attribute.name for attribute, form in forms if form is None}
-    return kept | _named([form for form in (*key.partition, *key.sort) if form is not None])
+    forms = zip(index.attributes, key.forms, strict=True)
+    return {attribute.name for attribute, form in forms if form is None} | set(paths_in(key.templates))
 
 
 def _computed_of(key: StoredKey, names: set[str]) -> set[str]:
@@ -633,11 +622,10 @@ def _computed_of(key: StoredKey, names: set[str]) -> set[str]:
 
 def _in_order(index: Index, key: StoredKey, term: OrderTerm, column: str) -> bool | None:
     """Whether the key has the term in reversed order; None if the term is not in the key."""
-    forms = list(zip(index.attributes, (*key.partition, *key.sort), strict=True))
-    refs = [ref for attribute, form in forms for ref in (Ref((attribute.name,)),) if form is None] + [
-        ref for _, form in forms if form is not None for ref in form.refs
+    plain = [
+        attribute.name for attribute, form in zip(index.attributes, key.forms, strict=True) if form is None
     ]
-    for ref in refs:
+    for ref in (*(Ref((name,)) for name in plain), *(ref for form in key.templates for ref in form.refs)):
         filters = {used.name for used in ref.filters}
         sql = [key.entity.computed[path].sql for path in ref.paths if path in key.entity.computed]
         is_written = term.is_column and column in ref.paths and filters >= set(term.filters)
@@ -650,7 +638,3 @@ def _is_one(sql: str, term: OrderTerm, column: str) -> bool:
     """Whether a computed column is the term, as far as its text shows."""
     words = re.findall(r"\w+", sql.lower())
     return words == re.findall(r"\w+", term.sql.lower()) or (term.is_column and column.lower() in words)
-
-
-def _named(expressions: Sequence[Expression]) -> set[str]:
-    return {path for expression in expressions for use in uses_in(expression) for path in use.ref.paths}

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT, specs_of
+from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT, NUMBERS, specs_of
 from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.language.document import Document
@@ -91,8 +91,6 @@ def row_key_fault(column: Column) -> str:
 
 
 # ── What is wrong with the values of an entity: types, formats and filters that do not fit each other ──
-
-_NUMBERS = frozenset({"integer", "number", "float"})
 
 
 def value_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
@@ -178,7 +176,7 @@ def _ref_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
     path = reference.path
     if what := nested_fault(path, kind, ref, text_wanted=reference.in_text):
         return what
-    if ref.format is not None and kind.name not in (*_NUMBERS, "plain"):
+    if ref.format is not None and kind.name not in (*NUMBERS, "plain"):
         return f"the format {ref.format} pads numbers; '{path}' is {kind.name}"
     given = Kind("text") if ref.format is not None else kind
     fixed = ref.format is not None or kind.name in ("date", "timestamp", "plain")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from migrator.mapping.check.keys import types_read
 from migrator.mapping.difference.meaning import (
     AS_WRITTEN,
     ATTRIBUTE,
@@ -17,7 +18,6 @@ from migrator.mapping.difference.meaning import (
 )
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern, Statement
-from migrator.mapping.patterns.param_sources import reachable_keys
 from migrator.runtime.values import replace
 
 ItemType = tuple[str, str]
@@ -83,10 +83,8 @@ def _both(
 
 def reached(mapping: MappingModel, pattern: Pattern) -> set[ItemType]:
     """The item types that the pattern's key can give; of those that it names, where it names some."""
-    index = mapping.table.asked(pattern.index)
-    named = {part.type for part in pattern.parts if part.type}
-    keys = () if index is None else reachable_keys(mapping, pattern, index)
-    return {(key.entity.written, key.item.type) for key in keys if not named or key.item.type in named}
+    read = types_read(mapping, pattern).items()
+    return {(entity, type_) for entity, types in read for type_ in types}
 
 
 def _lost(old: MappingModel, before: Pattern, new: MappingModel, after: Pattern) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ _NEXT: dict[str, Callable[[datetime], datetime]] = {
 
 _TIMES: frozenset[KindName] = frozenset({"timestamp", "date"})
 _DATES: frozenset[KindName] = frozenset({"date"})
-_NUMBERS: frozenset[KindName] = frozenset({"integer", "number", "float"})
+NUMBERS: frozenset[KindName] = frozenset({"integer", "number", "float"})
 _ANY: frozenset[KindName] = frozenset()
 DIGITS = "0123456789-."
 MOMENT = f"{DIGITS}:+TZ"
@@ -445,7 +445,7 @@ _ISO_WHOLE = {(): _TIMES, ("s",): _DATES, ("ms",): _DATES}
 _BUCKET = replace(_calendar("{0}", _bucket), args=(1, 1), check=_one_of(*UNITS))
 _GEOHASH = FilterSpec(
     _geohash,
-    _NUMBERS,
+    NUMBERS,
     args=(1, 1),
     values=2,
     alphabet="0123456789bcdefghjkmnpqrstuvwxyz",

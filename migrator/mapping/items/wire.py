@@ -10,6 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from migrator.mapping.items.filters import NUMBERS
+from migrator.mapping.model.facts import KindName
 from migrator.mapping.model.live import Image, Mark
 from migrator.mapping.model.table import (
     NESTING_LEVELS,
@@ -23,6 +25,15 @@ from migrator.mapping.model.table import (
     Value,
 )
 from migrator.runtime.errors import RowError
+
+WIRE_TYPES: dict[KindName, str] = {
+    **dict.fromkeys(NUMBERS, "N"),
+    **dict.fromkeys(("json", "map"), "M"),
+    **dict.fromkeys(("list", "set"), "L"),
+    "boolean": "BOOL",
+    "binary": "B",
+}
+"""DynamoDB's types of values by their kind; of all other kinds an item has a text."""
 
 # ──
 # An item's key as JSON, each value under its DynamoDB type: in checkpoints, marks and the journal's

@@ -42,6 +42,14 @@ class StoredKey(Struct, frozen=True):
     entity: Entity
     item: ItemDesign
 
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        return (*self.partition, *self.sort)
+
+    @property
+    def templates(self) -> list[Template]:
+        return [form for form in self.forms if form is not None]
+
 
 class _SameMapping:
     """A mapping as a key of a cache, by identity: mappings are not changed, and cannot be hashed."""
@@ -305,7 +313,7 @@ class _Pairing:
 
     def _pairs(self, attributes: Sequence[str]) -> Iterator[tuple[str, ParamSource]]:
         count = len(self.key.partition)
-        stored = zip(attributes, (*self.key.partition, *self.key.sort), strict=False)
+        stored = zip(attributes, self.key.forms, strict=False)
         forms = [self._form(name, form) for name, form in stored]
         for template, form in zip(self.pattern.key, forms[:count], strict=False):
             yield from _paired(template, form, "equal")

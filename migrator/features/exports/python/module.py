@@ -49,8 +49,6 @@ from migrator.features.exports.python.rows import (
 from migrator.mapping.items.filters import FILTERS, unit_of
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import (
-    Condition,
-    Expression,
     Filter,
     FilterCondition,
     Param,
@@ -470,37 +468,16 @@ def _whole_enough(row: RowModel, ref: Ref) -> bool:
     if len(ref.filters) != 1 or ref.format is not None or not FILTERS[ref.filters[0].name].moment:
         return False
     path, own = ref.paths[0], ref.filters[0]
-    conditions = [
-        *row.where,
-        *(one for item in row.items for one in (*item.when, *_of_entries(item))),
-    ]
-    if path in {condition.path for condition in conditions} or path in _expiring(row):
+    expiring = {item.expiry.path for item in row.items if item.expiry}
+    if path in {condition.path for condition in row.conditions} | expiring:
         return not own.args
-    uses = [use for value in _expressions(row) for use in uses_in(value) if path in use.ref.paths]
+    uses = [use for value in row.expressions for use in uses_in(value) if path in use.ref.paths]
     return not own.args or all(_no_finer(use.ref, own) for use in uses)
 
 
 def _used(row: RowModel, path: str) -> bool:
     """Whether anything but the items' time to live is made of the value."""
-    conditions = [
-        *row.where,
-        *(one for item in row.items for one in (*item.when, *_of_entries(item))),
-    ]
-    return path in {one.path for one in conditions} or path in set(paths_in(_expressions(row)))
-
-
-def _of_entries(item: ItemType) -> Iterator[Condition]:
-    return (condition for entry in item.entries for condition in entry.when)
-
-
-def _expiring(row: RowModel) -> set[str]:
-    return {item.expiry.path for item in row.items if item.expiry}
-
-
-def _expressions(row: RowModel) -> Iterator[Expression]:
-    for item in row.items:
-        yield from (key.template for key in item.keys)
-        yield from (attribute.expression for attribute in item.attributes)
+    return path in {one.path for one in row.conditions} or path in set(paths_in(row.expressions))
 
 
 def _no_finer(ref: Ref, own: Filter) -> bool:
