@@ -195,14 +195,13 @@ class EntityParser:
     def _version(self, form: language_forms.EntityForm) -> Version | None:
         if form.version is None:
             return None
-        as_form = isinstance(form.version, language_forms.VersionAsForm)
-        at = (*self.at, "version", "from") if as_form else (*self.at, "version")
-        column = (
-            form.version.from_ if isinstance(form.version, language_forms.VersionAsForm) else form.version
-        )
-        name = form.version.attribute if isinstance(form.version, language_forms.VersionAsForm) else column
+        at: Path = (*self.at, "version")
+        if isinstance(form.version, language_forms.VersionAsForm):
+            at, column, name = (*at, "from"), form.version.from_, form.version.attribute
+        else:
+            column = name = form.version
         ref = self.reader.value(column, at)
-        if not isinstance(ref, Ref) or ref != Ref(ref.paths[:1]) or "." in ref.paths[0]:
+        if not isinstance(ref, Ref) or not ref.column or "." in ref.column:
             self.reader.fault(at, "name one column of the row itself, without a filter")
             return None
         self._own_name(name, (*self.at, "version"))
@@ -212,7 +211,7 @@ class EntityParser:
             if name in attributes:
                 what = f"'{name}' stands in {place} too; leave it out there, every item has it"
                 self.reader.fault((*self.at, "version"), what)
-        return Version(name, ref.paths[0])
+        return Version(name, ref.column)
 
     def _own_name(self, name: str, at: Path) -> None:
         own = {*self.table.own_attributes, self.table.type_attribute, self.table.ttl}

@@ -372,12 +372,10 @@ def _calls_per_s(frequency: str | None) -> float | None:
 
 def _names(pattern: Pattern) -> set[str]:
     """Parameters that the pattern names, except those that stand alone as a value of its filter."""
-    conditions = [template for condition in pattern.sort for template in condition.values]
     filtering = [
         value for comparison in pattern.filters for value in comparison.values if isinstance(value, Template)
     ]
-    templates = [*pattern.key, *conditions, *filtering]
-    names = set(paths_in(templates))
+    names = set(paths_in([*pattern.templates, *filtering]))
     if pattern.near is not None:
         names |= set(pattern.near.origin)
         names |= {pattern.near.within_m} if isinstance(pattern.near.within_m, str) else set()

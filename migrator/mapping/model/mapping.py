@@ -253,6 +253,11 @@ class Pattern(Struct, frozen=True):
     calls_per_s: float | None = None
 
     @property
+    def templates(self) -> tuple[Template, ...]:
+        """Those of its key."""
+        return (*self.key, *(value for condition in self.sort for value in condition.values))
+
+    @property
     def star(self) -> Ref | None:
         """What is written with a `*` in the partition key, and so asked many times."""
         return next((ref for template in self.key for ref in template.refs if ref.every), None)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from migrator.mapping.model.facts import EntityPlan, Kind, attributes_of, kind_of
-from migrator.mapping.model.mapping import Expression, ItemDesign, Part, Ref
+from migrator.mapping.model.mapping import Expression, Part, Ref
 from migrator.runtime.values import replace
 
 Behind = tuple[Kind, Ref] | None
@@ -25,7 +25,7 @@ class Designs:
         self._columns: dict[tuple[str, str], set[Behind]] = defaultdict(set)
         for plan in plans:
             for item in plan.entity.items:
-                written = _written(plan, item)
+                written = attributes_of(plan, item)
                 for name in written:
                     self._having[name].append((plan, written))
                 for type_ in ("", item.type):
@@ -50,16 +50,11 @@ class Designs:
                 yield plan, written
 
 
-def _written(plan: EntityPlan, item: ItemDesign) -> Written:
-    return attributes_of(plan, item)
-
-
 def _column(plan: EntityPlan, expression: Expression) -> Behind:
     if not isinstance(expression, Ref) or len(expression.paths) != 1:
         return None
     kind = kind_of(expression.paths[0], plan)
     # A statement may already give the text that a filter makes; only for times can the two be told apart.
-    plain = not expression.filters and expression.format is None
-    if kind is None or not (plain or kind.name in _TIMES):
+    if kind is None or not (expression.column or kind.name in _TIMES):
         return None
     return kind, replace(expression, paths=("",))

@@ -252,10 +252,9 @@ class Requests:
 
 def _whole_key(table: TableDesign, render: Renderer) -> dict[str, Any]:
     """Empty where no item can have it."""
-    templates = [*render.pattern.key, *(condition.values[0] for condition in render.pattern.sort)]
     key = {
         attribute.name: render.set_key(template, attribute)
-        for attribute, template in zip(table.key, templates, strict=True)
+        for attribute, template in zip(table.key, render.pattern.templates, strict=True)
     }
     fits = all(_is_key(value, most) for value, most in zip(key.values(), _KEY_BYTES, strict=False))
     return key if fits else {}
@@ -264,7 +263,7 @@ def _whole_key(table: TableDesign, render: Renderer) -> dict[str, Any]:
 def _listed_keys(table: TableDesign, templates: Templates, params: Dict[str, Any]) -> list[dict[str, Any]]:
     """One key for each value of the list, in its order; a repeated key is requested once."""
     pattern = templates.pattern
-    used = set(paths_in(_key_templates(pattern)))
+    used = set(paths_in(pattern.templates))
     name = next(param.name for param in pattern.params if param.many and param.name in used)
     if params[name] is None:
         raise unset(pattern)
@@ -273,10 +272,6 @@ def _listed_keys(table: TableDesign, templates: Templates, params: Dict[str, Any
         if key := _whole_key(table, Renderer(templates, {**params, name: value})):
             keys.setdefault(tuple(key.values()), key)
     return list(keys.values())
-
-
-def _key_templates(pattern: Pattern) -> list[Template]:
-    return [*pattern.key, *(value for condition in pattern.sort for value in condition.values)]
 
 
 # ── query ───────────────────────────────────────────────────────────────────────────────────────

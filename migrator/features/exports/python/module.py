@@ -283,15 +283,12 @@ def _keys(model: Model, pattern: PatternModel, code: Code) -> str:
         made = _entries(code, zip(pattern.index.partition, asked.key, strict=True), "text")
         texts = '[""]' if star is None else _texts(star.filters[0].name, star.paths, pattern)
         return f"_keys_of(lambda text: {made}, {texts}, {PARTITION_KEY_BYTES})"
-    templates = [*asked.key, *(condition.values[0] for condition in asked.sort)]
     if asked.operation == "get":
-        return (
-            f"_keys_of(lambda _: {_entries(code, zip(table.key, templates, strict=True))}, [None])"
-        )
-    used = set(paths_in(templates))
+        return f"_keys_of(lambda _: {_entries(code, zip(table.key, asked.templates, strict=True))}, [None])"
+    used = set(paths_in(asked.templates))
     many = next(param.name for param in asked.params if param.many and param.name in used)
     of_element = _code(model, pattern, many)
-    made = _entries(of_element, zip(table.key, templates, strict=True))
+    made = _entries(of_element, zip(table.key, asked.templates, strict=True))
     return f"_keys_of(lambda child: {made}, _set({literal(many)}, p[{literal(many)}]))"
 
 

@@ -206,12 +206,11 @@ class _Writer:
     def keys(self) -> str:
         """What `get` and `batch_get` are answered with: items of whole keys."""
         pattern = self.pattern
-        templates = [*pattern.key, *(condition.values[0] for condition in pattern.sort)]
-        used = set(paths_in(templates))
+        used = set(paths_in(pattern.templates))
         self.many = next((param.name for param in pattern.params if param.many and param.name in used), "")
         fields = ", ".join(
             f"{property_(name.name)}: {self._key(template, name)}"
-            for name, template in zip(self.index.attributes, templates, strict=True)
+            for name, template in zip(self.index.attributes, pattern.templates, strict=True)
         )
         elements, given = (member("params", self.many), "each") if self.many else ('[""]', "")
         made = f"keysOf({elements}, ({given}) => ({{ {fields} }}))"
