@@ -10,7 +10,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from migrator.mapping.check.keys import atomic_faults, collation_warnings, key_faults
-from migrator.mapping.check.patterns import asked_faults, pattern_faults, return_faults
+from migrator.mapping.check.patterns import asked_faults, attribute_names, pattern_faults, return_faults
 from migrator.mapping.check.values import (
     key_doubt,
     meeting_items,
@@ -21,7 +21,7 @@ from migrator.mapping.check.values import (
     value_faults,
 )
 from migrator.mapping.items.items import CompiledEntity, compile_entity
-from migrator.mapping.items.program import parts_of
+from migrator.mapping.items.program import keys_of, parts_of
 from migrator.mapping.items.transforms import Transform
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.language.documents import TYPE_NAMES, facts_of, held_as, key_type
@@ -257,10 +257,9 @@ def _key_faults(table: TableDesign, document: Document) -> Iterator[Fault]:
     types: dict[str, str] = {}
     places = [((*_TABLE, "key"), table.key)]
     places += [((*_TABLE, "indexes", index.name, "key"), index.attributes) for index in table.indexes]
-    reserved = {table.type_attribute, table.ttl, *table.own_attributes}
     for at, attributes in places:
         for attribute in attributes:
-            if attribute.name in reserved:
+            if attribute.name in table.reserved:
                 yield document.fault(
                     at, f"'{attribute.name}' is written by migrator itself; choose another name"
                 )
@@ -338,15 +337,11 @@ def _projection_faults(mapping: Mapping, index: Index, document: Document, at: P
 def _attributes(mapping: Mapping) -> set[str] | None:
     """Every attribute that an item may have; None where `keep: all` means columns that only the source knows."""
     table = mapping.table
-    names = {*table.own_attributes, table.type_attribute} | ({table.ttl} if table.ttl else set())
-    names |= {attribute.name for index in table.indexes for attribute in index.attributes}
-    for entity in mapping.entities.values():
-        names |= entity.attributes.keys()
-        for item in entity.items:
-            if item.keep == "all":
-                return None
-            names |= item.attributes.keys() | set(item.keep if isinstance(item.keep, tuple) else ())
-    return names
+    of_indexes = {attribute.name for index in table.indexes for attribute in index.attributes}
+    designs = ((entity, item) for entity in mapping.entities.values() for item in entity.items)
+    of_items = [attribute_names(table, entity, item) for entity, item in designs]
+    known = [names for names in of_items if names is not None]
+    return set().union(table.reserved, of_indexes, *known) if len(known) == len(of_items) else None
 
 
 # ──
@@ -410,8 +405,10 @@ class Checked(Struct, frozen=True, dict=True):
         """Names of all that items of `read` may have."""
         table = self.mapping.table
         designs = [(plan, design) for plan in self.read_plans for design in plan.entity.items]
-        names = {name for plan, design in designs for name in parts_of(self.mapping, plan, design).names}
-        return frozenset(names | {*table.own_attributes, *([table.ttl] if table.ttl else [])})
+        names = frozenset(
+            name for plan, design in designs for name in parts_of(self.mapping, plan, design).names
+        )
+        return names | table.reserved
 
     @property
     def read_plans(self) -> tuple[EntityPlan, ...]:
@@ -562,13 +559,7 @@ class _EntityCheck:
         for item in self.plan.entity.items:
             at = (*self.at, "items", item.type, "keep")
             written = {**self.plan.entity.attributes, **item.attributes}
-            taken = _taken_names(table) | {
-                attribute.name
-                for entry in item.entries
-                for index in table.indexes
-                if index.name == entry.index
-                for attribute in index.attributes
-            }
+            taken = table.reserved | {key.name for key in keys_of(table, item)}
             for name in kept_columns(self.plan, item):
                 mend = f"leave it out with keep: {{except: [{name}]}}"
                 if name in taken and name not in item.attributes:
@@ -595,8 +586,3 @@ class _EntityCheck:
                     at,
                     f"'{item.expiry.path}' is {kind.name}; a TTL comes from a timestamp, a date or epoch seconds",
                 )
-
-
-def _taken_names(table: TableDesign) -> set[str]:
-    names = {*table.own_attributes, table.type_attribute, *(attribute.name for attribute in table.key)}
-    return names | ({table.ttl} if table.ttl else set())

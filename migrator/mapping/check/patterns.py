@@ -9,13 +9,16 @@ from itertools import chain, pairwise
 
 from migrator.mapping.check.values import is_closed
 from migrator.mapping.items.filters import FILTERS, NUMBERS, kind_after, specs_of, takes_null
+from migrator.mapping.items.program import keys_of
 from migrator.mapping.items.wire import WIRE_TYPES
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts
 from migrator.mapping.model.mapping import (
     Const,
+    Entity,
     Expression,
     FilterCondition,
+    ItemDesign,
     Mapping,
     Part,
     Pattern,
@@ -26,7 +29,7 @@ from migrator.mapping.model.mapping import (
     uses_in,
 )
 from migrator.mapping.model.questions import Clauses, OrderTerm, TableColumn
-from migrator.mapping.model.table import Index, KeyAttribute
+from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.mapping.patterns.param_sources import (
     Form,
     StoredKey,
@@ -433,24 +436,22 @@ class _Returns:
         return f"no item that the key gives has '{name}'{did_you_mean(name, set().union(*sure))}"
 
     def _attributes(self, key: StoredKey) -> set[str] | None:
-        """The attributes that the item may have; None where only the source could say."""
-        table, item = self.mapping.table, key.item
-        names = {*table.own_attributes, table.type_attribute, *(part.name for part in table.key)}
-        names |= {table.ttl} if table.ttl and item.expiry else set()
-        entered = {entry.index for entry in item.entries}
-        names |= {
-            attribute.name
-            for index in table.indexes
-            if index.name in entered
-            for attribute in index.attributes
-        }
-        names |= key.entity.attributes.keys() | item.attributes.keys()
-        if isinstance(item.keep, tuple):
-            return names | set(item.keep)
-        if item.keep == "all":
-            columns = self.columns.get(key.entity.name)
-            return None if columns is None else names | (columns - set(item.keep_except))
-        return names
+        columns = self.columns.get(key.entity.name)
+        return attribute_names(self.mapping.table, key.entity, key.item, columns)
+
+
+def attribute_names(
+    table: TableDesign, entity: Entity, item: ItemDesign, columns: set[str] | None = None
+) -> set[str] | None:
+    """Attributes that the item may have; None where only the source could say. `columns`: of its table, if known."""
+    names = {*table.own_attributes, table.type_attribute, *(key.name for key in keys_of(table, item))}
+    names |= {table.ttl} if table.ttl and item.expiry else set()
+    names |= entity.attributes.keys() | item.attributes.keys()
+    if isinstance(item.keep, tuple):
+        return names | set(item.keep)
+    if item.keep == "all":
+        return None if columns is None else names | (columns - set(item.keep_except))
+    return names
 
 
 def _unread(mapping: Mapping, document: Document) -> Iterator[Fault]:

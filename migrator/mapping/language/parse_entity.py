@@ -214,8 +214,7 @@ class EntityParser:
         return Version(name, ref.column)
 
     def _own_name(self, name: str, at: Path) -> None:
-        own = {*self.table.own_attributes, self.table.type_attribute, self.table.ttl}
-        if name in own | {attribute.name for attribute in self.table.key}:
+        if name in self.table.reserved | {attribute.name for attribute in self.table.key}:
             self.reader.fault(at, f"'{name}' is written by migrator itself; choose another name")
 
     def _values(self, forms: Dict[str, value_forms.ValueForm], at: Path) -> dict[str, Expression]:

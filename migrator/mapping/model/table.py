@@ -164,6 +164,11 @@ class TableDesign:
     def own_attributes(self) -> tuple[str, str, str]:
         return (self.source_attribute, self.ticket_attribute, self.revision_attribute)
 
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Attributes that only migrator writes, apart from keys."""
+        return frozenset({*self.own_attributes, self.type_attribute, *([self.ttl] if self.ttl else [])})
+
 
 # ── DynamoDB's limits ──
 #
