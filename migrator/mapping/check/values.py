@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -410,19 +409,17 @@ def _separated(template: Template, plan: EntityPlan, separator: str) -> bool:
     for part in template.parts:
         if isinstance(part, str):
             varying = 0 if separator in part else varying
-        elif _width(part, plan) == math.inf:
+        elif not _is_fixed(part, plan):
             varying += 1
             if varying > 1:
                 return False
     return True
 
 
-def _width(ref: Ref, plan: EntityPlan) -> float:
-    """Characters of the text of `ref` where they are always as many, else infinite."""
+def _is_fixed(ref: Ref, plan: EntityPlan) -> bool:
+    """Whether all texts of `ref` are as long."""
     kind = kind_of(ref.paths[0], plan)
-    if ref.format is not None and not ref.filters:
-        return float(ref.format.lstrip("0").rstrip("df").split(".")[0])
-    return 36.0 if kind is not None and kind.name == "uuid" and not ref.filters else math.inf
+    return not ref.filters and (ref.format is not None or (kind is not None and kind.name == "uuid"))
 
 
 class _Form(Struct, frozen=True):

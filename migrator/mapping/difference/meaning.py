@@ -9,6 +9,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from migrator.mapping.items.changes import captured_name
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.program import entries_of
 from migrator.mapping.language.plan import entities_of, references_of
@@ -178,7 +179,7 @@ class _Meaning:
 
     def _rows(self) -> Iterator[tuple[str, Meant]]:
         entity, plan = self.entity, self.plan
-        table = entity.table if plan is None else _place(plan.table)
+        table = entity.table if plan is None else captured_name(plan.table)
         key = entity.key if plan is None else tuple(column.real for column in plan.key)
         yield TABLE, Meant(table, entity.table)
         yield ROW_KEY, Meant(json.dumps(key), ", ".join(key) or "the table's primary key")
@@ -255,7 +256,7 @@ class _Meaning:
         if plan is None:
             of = f"{collection.table} by {collection.by} of {collection.of}"
         else:
-            of = f"{_place(plan.table)} by {sorted(plan.link)}"
+            of = f"{captured_name(plan.table)} by {sorted(plan.link)}"
         column = collection.column and self._column(_facts(plan), collection.column)
         order = [self._of_child(collection, plan, place) for place in collection.order_by]
         return f"[{collection.kind} {of} {column} {order} {collection.at_most} {collection.first}]"
@@ -277,7 +278,7 @@ class _Meaning:
         if plan is None:
             to = f"{join.table} {sorted(join.on)}" if join.table else ",".join(join.columns)
         else:
-            to = f"{_place(plan.table)} {sorted(plan.on)}"
+            to = f"{captured_name(plan.table)} {sorted(plan.on)}"
         return f"{self._join(joins, plans, join.parent)}>{to}"
 
     def _column(self, table: TableFacts | None, name: str) -> str:
@@ -287,10 +288,6 @@ class _Meaning:
 
 def _facts(plan: CollectionPlan | None) -> TableFacts | None:
     return None if plan is None else plan.table
-
-
-def _place(table: TableFacts) -> str:
-    return ".".join(filter(None, (table.schema, table.real)))
 
 
 def _beside(first: Meant, second: Meant, between: str) -> Meant:

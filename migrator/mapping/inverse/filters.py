@@ -98,11 +98,9 @@ def _or(used: Filter, value: Undone, _: Kind, __: FilterContext, nullable: bool)
 def _null_as(text: str, read: Reading | Loss) -> Reading | Loss:
     if isinstance(read, Loss):
         return read
-    try:
-        read(text)
-    except ValueError:
-        return lambda value: None if value == text else read(value)
-    return Loss("null", f"a NULL and '{text}' are one")
+    if _fits(read, text):
+        return Loss("null", f"a NULL and '{text}' are one")
+    return lambda value: None if value == text else read(value)
 
 
 def _map(used: Filter, value: Undone, _: Kind, around: FilterContext, __: bool) -> Undone:

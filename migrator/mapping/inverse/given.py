@@ -13,7 +13,7 @@ from msgspec import Struct
 from migrator.mapping.check.values import is_closed
 from migrator.mapping.inverse.filters import day_of, ends_in_path, undone, width_of
 from migrator.mapping.inverse.scope import Scope, always, decided_by
-from migrator.mapping.inverse.values import Loss, Reading
+from migrator.mapping.inverse.values import Loss, Reading, after
 from migrator.mapping.items.filters import specs_of
 from migrator.mapping.items.program import base_key, entries_of
 from migrator.mapping.model.facts import Column, EntityPlan, attributes_of
@@ -234,9 +234,7 @@ def _read_as(
 
 
 def _last_of_path(reading: Reading | Loss, separator: str) -> Reading | Loss:
-    if isinstance(reading, Loss):
-        return reading
-    return lambda text: reading(text.rpartition(separator)[2] if isinstance(text, str) else text)
+    return after(reading, lambda text: text.rpartition(separator)[2] if isinstance(text, str) else text)
 
 
 def _given(place: _Place, scope: Scope, column: Column, reading: Reading, ref: Ref | None = None) -> Given:

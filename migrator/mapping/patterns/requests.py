@@ -148,7 +148,7 @@ def cut_params(pattern: Pattern) -> dict[str, str]:
         for use in uses_in(value)
         for path in use.ref.paths
     }
-    in_bounds = {path for value in bounds for use in uses_in(value) for path in use.ref.paths}
+    in_bounds = set(paths_in(bounds))
     return {path: unit for path, unit in units.items() if unit and (path in in_bounds or unit in UNITS)}
 
 
