@@ -169,7 +169,7 @@ def diff(
         raise MappingError(faults)
     with ExitStack() as until:
         sides = [_side(until, one, asked) for one in parsed]
-        compared = Compared(sides[0].revision, sides[1].revision, parsed[0].document, parsed[1].document)
+        compared = Compared(sides[0].revision, sides[1].revision, parsed[1].document)
         found = compared.difference()
         refused = refusals(compared, found)
         is_refused = any(not fault.warning for fault in refused)

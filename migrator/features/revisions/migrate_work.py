@@ -527,7 +527,7 @@ class _Sides(Struct, frozen=True):
 
     def compared(self) -> Compared:
         old, new = (Revision(side.checked.mapping, side.checked.read_plans) for side in (self.old, self.new))
-        return Compared(old, new, self.old.parsed.document, self.new.parsed.document)
+        return Compared(old, new, self.new.parsed.document)
 
     def measured(self) -> list[Side]:
         return [Side(one.parsed, one.checked, one.source) for one in (self.old, self.new)]

@@ -20,14 +20,12 @@ _WHOLE = (WHEN, KEPT)
 
 
 def answer_digests(mapping: Mapping, plans: Sequence[EntityPlan]) -> dict[str, str]:
-    """By pattern. `plans`: of all entities, to tell what the source's columns change, too; none: by the mapping alone."""
+    """By pattern a digest (32 hex digits) of its answer: another one where `mapping diff` finds that the answer can change.
+
+    `plans`: of all entities, to see what the source's columns change; none: by the mapping alone.
+    """
     meant = meanings(mapping, plans)
     return {name: _digest(mapping, meant, pattern) for name, pattern in mapping.patterns.items()}
-
-
-def answer_digest(mapping: Mapping, plans: Sequence[EntityPlan], pattern: Pattern) -> str:
-    """Digest (32 hex digits) of a pattern's answer: another one where `mapping diff` finds that the answer can change."""
-    return _digest(mapping, meanings(mapping, plans), pattern)
 
 
 def items_digest(mapping: Mapping, plans: Sequence[EntityPlan]) -> str:

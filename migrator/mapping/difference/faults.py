@@ -21,12 +21,11 @@ from migrator.runtime.errors import Fault
 
 
 class Compared(Struct, frozen=True):
-    """Two revisions with the documents that they stand in."""
+    """Two revisions, and the document that the new one stands in."""
 
     old: Revision
     new: Revision
-    old_document: Document
-    new_document: Document
+    document: Document
 
     def difference(self) -> Difference:
         return difference(self.old, self.new)
@@ -59,9 +58,9 @@ def _of_table(compared: Compared, found: Difference) -> Iterator[Fault]:
         at = _table_path(part)
         if part.way == "never":
             why = _LOCAL if part.index else _NEVER[part.part]
-            yield compared.new_document.fault(at, f"{what}: {why}", warning=part.part == "name")
+            yield compared.document.fault(at, f"{what}: {why}", warning=part.part == "name")
         elif part.way == "replace":
-            yield compared.new_document.fault(at, f"{what}: {_REPLACE}")
+            yield compared.document.fault(at, f"{what}: {_REPLACE}")
 
 
 _WORDS = {"type attribute": "type", "own attributes": "own"}
@@ -77,12 +76,12 @@ def _of_rows(compared: Compared, found: Difference) -> Iterator[Fault]:
         for part in entity.rows:
             if part.name == ROW_KEY:
                 what = f"its rows are named by {part.before} in the old revision and by {part.after} in the new one"
-                yield compared.new_document.fault(
+                yield compared.document.fault(
                     (*at, "key"), f"{what}: _src would name other rows; make it an entity of another name"
                 )
             elif part.name == TABLE:
                 what = f"its rows are of {part.before} in the old revision and of {part.after} in the new one"
-                yield compared.new_document.fault(
+                yield compared.document.fault(
                     (*at, "table"),
                     f"{what}: both must have the same rows as long as both are at work",
                     warning=True,
@@ -90,7 +89,7 @@ def _of_rows(compared: Compared, found: Difference) -> Iterator[Fault]:
         if former := found.renamed.get(entity.name):
             what = f"it has the rows and keys of {former} in the old revision"
             why = f"only `migrator migrate-mapping JOB` gives the items of {former} the new name"
-            yield compared.new_document.fault(at, f"{what}: {why}", warning=True)
+            yield compared.document.fault(at, f"{what}: {why}", warning=True)
 
 
 # ── keys that both revisions could claim, for different rows ──
@@ -115,7 +114,7 @@ def _of_keys(compared: Compared, found: Difference) -> Iterator[Fault]:
                 if planned
                 else "say --source, which may prove that it never is"
             )
-            yield compared.new_document.fault(where, f"{what}; {mend}", warning=not planned)
+            yield compared.document.fault(where, f"{what}; {mend}", warning=not planned)
 
 
 def _of_one_alone(revision: Revision, other: Revision) -> Iterator[tuple[Entity, Design]]:

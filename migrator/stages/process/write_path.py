@@ -243,13 +243,13 @@ def _refuse_unfit(session: JobSession, tell: Tell) -> None:
     before = examine_mapping(text, "the mapping that the job works by")
     if before.faults:
         return
-    now, documents = session.checked.mapping, (before.document, read_mapping(job.mapping).document)
+    now, document = session.checked.mapping, read_mapping(job.mapping).document
     try:
         plans = checked_on(session.source, before).read_plans, session.checked.read_plans
     except MigratorError:
         # The source has changed since: the mappings are compared without it.
         plans = (), ()
-    compared = Compared(Mapped(before.mapping, plans[0]), Mapped(now, plans[1]), *documents)
+    compared = Compared(Mapped(before.mapping, plans[0]), Mapped(now, plans[1]), document)
     if renamed := need_both(compared, tell).renamed:
         names = ", ".join(f"{former} to {name}" for name, former in renamed.items())
         raise SettingsError(

@@ -113,10 +113,8 @@ def changed(*edits: tuple[str, str], text: str = BASE) -> str:
 
 
 def compared(old: str, new: str, *, planned: bool = True) -> Compared:
-    documents = [
-        examine_mapping(text, name).document for text, name in ((old, "old.yaml"), (new, "new.yaml"))
-    ]
-    return Compared(revision(old, planned=planned), revision(new, planned=planned), *documents)
+    document = examine_mapping(new, "new.yaml").document
+    return Compared(revision(old, planned=planned), revision(new, planned=planned), document)
 
 
 def between(*edits: tuple[str, str], planned: bool = True) -> Difference:
