@@ -81,7 +81,7 @@ class Asked:
     def add_rows(self) -> None:
         """All rows with what their items must be."""
         model = described(self.moved)
-        around = Around(model.table.separator, dict.fromkeys(model.maps, ""), model.timezone)
+        around = Around(model.table.separator, dict.fromkeys(model.around.maps, ""), model.around.timezone)
         items = vocabulary(model, Identifiers(runtime_names()), around, Refusals())
         spoken = {item.made.name: item for item in items}
         for entity in self.moved.checked.entities:

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from migrator.mapping.check.keys import result_kind, types_read
-from migrator.mapping.items.filters import kind_after, specs_of, takes_null
+from migrator.mapping.items.filters import FilterContext, kind_after, specs_of, takes_null
 from migrator.mapping.items.program import Entry, Key, parts_of
 from migrator.mapping.model.facts import (
     Column,
@@ -153,14 +153,13 @@ class PatternModel(Struct, frozen=True):
 
 
 class Model(Struct, frozen=True):
-    """`maps`, `timezone`: what filters need beside their values, with the table's separator."""
+    """`around`: what filters need in addition to their values."""
 
     table: TableDesign
     revision: str
     rows: tuple[RowModel, ...]
     patterns: tuple[PatternModel, ...]
-    maps: Mapping[str, Mapping[str, str]]
-    timezone: str | None
+    around: FilterContext
 
 
 def model_of(
@@ -174,7 +173,8 @@ def model_of(
     asked = mapping.patterns.values() if patterns else ()
     designs = Designs(plans)
     described = tuple(_pattern(mapping, designs, rows, pattern) for pattern in asked)
-    return Model(table, mapping.revision, rows, described, mapping.maps, mapping.timezone)
+    around = FilterContext(table.separator, mapping.maps, mapping.timezone)
+    return Model(table, mapping.revision, rows, described, around)
 
 
 # ── rows ──

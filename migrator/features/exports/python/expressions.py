@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.features.exports.python import values
-from migrator.mapping.items.filters import FILTERS, specs_of
+from migrator.mapping.items.filters import FILTERS, FilterContext, specs_of
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import (
@@ -214,9 +214,7 @@ class Code:
     """Expressions over values that `given` finds by their paths. `lists`: aliases of lists among them."""
 
     given: Callable[[str], Given]
-    separator: str
-    maps: Mapping[str, Mapping[str, str]]
-    timezone: str | None
+    around: FilterContext
     lists: frozenset[str] = frozenset()
     _bound: int = field(default=0, init=False)
 
@@ -276,7 +274,7 @@ class Code:
     def _each(self, value: Each) -> str:
         rows = self.given(value.collection)
         assert rows.children is not None
-        of_child = Code(rows.children, self.separator, self.maps, self.timezone)
+        of_child = Code(rows.children, self.around)
         return f"[{of_child._map(value.attributes)} for child in {rows.code}]"
 
     # ── references ──
@@ -293,7 +291,7 @@ class Code:
     def _of_list(self, ref: Ref, rows: Given, name: str) -> Piece:
         assert rows.children is not None
         cut = next(place for place, spec in enumerate(specs_of(ref)) if spec.of_list)
-        of_child = Code(rows.children, self.separator, self.maps, self.timezone)
+        of_child = Code(rows.children, self.around)
         element = of_child.ref(Ref((name,), ref.format, ref.filters[:cut]))
         listed = Piece(f"[{element.guarded(element.code)} for child in {rows.code}]", element.kind)
         return self._filtered(listed, ref.filters[cut:])
@@ -334,9 +332,9 @@ class Code:
         if function is None:
             raise UnsaidError(f"there is no function for the filter {used.name}")
         around = {
-            "separator": literal(self.separator),
-            "table": literal(self.maps.get(used.args[0], {})) if used.args else "",
-            "zone": literal(self.timezone or "UTC"),
+            "separator": literal(self.around.separator),
+            "table": literal(self.around.maps.get(used.args[0], {})) if used.args else "",
+            "zone": literal(self.around.timezone or "UTC"),
         }
         wanted = [around[name] for name in inspect.signature(function).parameters if name in around]
         own = (

@@ -246,7 +246,7 @@ def _code(model: Model, pattern: PatternModel, element: str | None = None) -> Co
             return Given("child", kind, nullable=False, of_row=False)
         return Given(f"p[{literal(path)}]", kind, nullable=True, of_row=False)
 
-    return Code(given, model.table.separator, model.maps, model.timezone)
+    return Code(given, model.around)
 
 
 def _written(param: Param) -> str:
@@ -430,7 +430,7 @@ def _all_held(code: RowCode, item: ItemType, read: str) -> Iterator[tuple[str, s
     expiry, ttl = item.expiry, code.model.table.ttl
     if expiry is not None and ttl is not None and not _used(code.row, expiry.path):
         kind = code.row.value(expiry.path).kind
-        zone = "UTC" if kind.zone else code.model.timezone or "UTC"
+        zone = "UTC" if kind.zone else code.model.around.timezone or "UTC"
         how = (
             f"{expiry.days}, {literal(zone)}, zoned={kind.zone}" if kind.name == "timestamp" else ""
         )

@@ -202,15 +202,8 @@ class RowCode:
 
     def code(self, prefix: str = "") -> Code:
         """`prefix`: what stands before the names of values: 'row.', or nothing where they are arguments."""
-        model = self.model
         lists = frozenset(self.names.children)
-        return Code(
-            lambda path: self._given(path, prefix),
-            model.table.separator,
-            model.maps,
-            model.timezone,
-            lists,
-        )
+        return Code(lambda path: self._given(path, prefix), self.model.around, lists)
 
     def _given(self, path: str, prefix: str) -> Given:
         value, names = self.row.value(path), self.names
@@ -325,7 +318,7 @@ class RowCode:
             seconds = code.ref(Ref((item.expiry.path,)))
             told = f", {item.expiry.per_s}" if item.expiry.per_s > 1 else ""
             told += ", zero_is_never=True" if item.expiry.zero == "never" else ""
-            zone = literal(self.model.timezone or "UTC")
+            zone = literal(self.model.around.timezone or "UTC")
             expires = seconds.guarded(f"_expires({seconds.code}, {item.expiry.days}, {zone}{told})")
             attributes[literal(table.ttl)] = expires
         plain_keys = [

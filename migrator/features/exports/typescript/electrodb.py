@@ -234,8 +234,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def electrodb_typescript(model: Model, head: Sequence[str]) -> str:
     """Raises: SettingsError naming all that ElectroDB cannot say."""
     refusals, names = Refusals(), Identifiers(runtime_names())
-    maps = {name: f"MAP_{number}" for number, name in enumerate(model.maps, 1)}
-    around = Around(model.table.separator, maps, model.timezone)
+    maps = {name: f"MAP_{number}" for number, name in enumerate(model.around.maps, 1)}
+    around = Around(model.table.separator, maps, model.around.timezone)
     items = vocabulary(model, names, around, refusals)
     _refuse(model.table, items, refusals)
     asked = _asked(model, names, around, refusals)
