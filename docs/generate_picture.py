@@ -26,7 +26,7 @@ STEPS = (
     ("relay", JOB, "--once"),
     ("verify", JOB),
     ("shadow", "replay", JOB, "--sample", "40", "--seed", "1"),
-    ("report", JOB, "--html", "report.html"),
+    ("report", JOB, "--out", "report.html"),
 )
 
 
@@ -42,7 +42,7 @@ def reported(folder: Path) -> Path:
         for step in STEPS:
             _run([*migrator, *step, "--quiet"], folder, environment)
     finally:
-        _run([*migrator, "local", "--stop"], folder, environment)
+        _run([*migrator, "local", "stop"], folder, environment)
     return folder / "report.html"
 
 

@@ -17,11 +17,11 @@ if [ -f "$MIGRATOR_HOME/shop.pid" ] && kill -0 "$(cat "$MIGRATOR_HOME/shop.pid")
   echo "jobs/shop.sh: a shop is running in $MIGRATOR_HOME (process $(cat "$MIGRATOR_HOME/shop.pid")); stop it first" >&2
   exit 2
 fi
-[ ! -d "$MIGRATOR_HOME" ] || migrator local --stop >/dev/null
+[ ! -d "$MIGRATOR_HOME" ] || migrator local stop >/dev/null
 rm -rf "$MIGRATOR_HOME"
 mkdir -p "$MIGRATOR_HOME"
 echo $$ >"$MIGRATOR_HOME/shop.pid"
-trap 'kill $(jobs -p) 2>/dev/null || true; wait; migrator local --stop >/dev/null' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; wait; migrator local stop >/dev/null' EXIT
 
 run python docker/shop/build.py --scale "${SCALE:-1}" "$MIGRATOR_SOURCE_URL"
 run migrator table create "$job"

@@ -9,11 +9,11 @@ from migrator.main import main as command
 
 
 def main(words: Sequence[str]) -> None:
-    """What `migrator` does with these words and `--engine spark`. Ends with SystemExit, unless the exit code is 0.
+    """What `migrator` does with these words and `--spark submit`, or with their own `--spark`.
 
-    Some services take any SystemExit for a failure.
+    Ends with SystemExit, unless the exit code is 0. Some services take any SystemExit for a failure.
     """
-    sys.argv = ["migrator", *words, "--engine", "spark"]
+    sys.argv = ["migrator", *words, *([] if "--spark" in words else ["--spark", "submit"])]
     try:
         command()
     except SystemExit as ended:

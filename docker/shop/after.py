@@ -1,6 +1,6 @@
 """The shop's service on a generated module: a customer's questions, and, on the module for the time after, an order.
 
-    migrator export JOB --as python --out modules [--after]
+    migrator export JOB --as python|boto3 --out modules
     SHOP_MODULE=app_table PYTHONPATH=modules python docker/shop/after.py            # later: SHOP_MODULE=app_table_after
 
 The two modules differ in nothing but their names for whoever asks: this is the one import that changes.

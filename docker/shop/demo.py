@@ -151,7 +151,7 @@ class Demo(Story):
         say(f"migrator clean {JOB} --tombstones", "what deleted rows left, once no request can be late")
         until("nothing depends on SQL", self.purged)
         self.migrator("decommission", "check", JOB)
-        self.migrator("export", "--as", "python", JOB, "--after", "--out", modules)
+        self.migrator("export", "--as", "boto3", JOB, "--out", modules)
         os.environ |= {
             "AWS_ENDPOINT_URL_DYNAMODB": self.endpoint(),
             "AWS_REGION": "eu-central-1",

@@ -69,14 +69,14 @@ class Story:
         os.environ.pop("MIGRATOR_ENDPOINT_URL", None)
         # Stopped before its folder goes: a server that runs on would write into a folder that is no longer there.
         if self.home.exists():
-            self.answer("local", "--stop")
+            self.answer("local", "stop")
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(parents=True)
 
     def end(self) -> None:
         stop(*self.background)
         self.background.clear()
-        self.answer("local", "--stop")
+        self.answer("local", "stop")
 
     # ── Commands ──
 
@@ -131,8 +131,8 @@ class Story:
     def reported(self, page: str) -> list[str]:
         """What the report, which is written as a page, is judged by. Raises: Failed where it is not clean."""
         file = self.home / "report.json"
-        say(f"migrator report {self.job} --html {page} --json >{file}")
-        *told, report = self.answer("report", self.job, "--html", page, "--json").splitlines()
+        say(f"migrator report {self.job} --out {page} --json >{file}")
+        *told, report = self.answer("report", self.job, "--out", page, "--json").splitlines()
         print(*told, sep="\n", flush=True)
         file.write_text(report)
         return judged(json.loads(report))

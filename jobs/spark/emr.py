@@ -1,6 +1,6 @@
 """The entry point of a job run on EMR Serverless, or of any spark-submit.
 
-Its arguments are the command line behind `migrator`, without --engine and --master: `backfill shop.yaml --json`. The job
+Its arguments are the command line behind `migrator`, without --spark: `backfill shop.yaml --json`. The job
 file and its mapping come by --files.
 """
 

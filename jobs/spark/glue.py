@@ -1,6 +1,6 @@
 """The script of an AWS Glue job: a backfill or a verify by Glue's own Spark.
 
-`--words` is the command line behind `migrator`, without --engine and --master: `backfill shop.yaml --json`. The job file and
+`--words` is the command line behind `migrator`, without --spark: `backfill shop.yaml --json`. The job file and
 its mapping come by --extra-files.
 """
 

@@ -20,7 +20,7 @@ from migrator.cli import names
 from migrator.mapping.model.durations import ADVICE, seconds_of
 
 ENGINES: dict[str, Callable[..., Any]] = {}
-"""By the word of `--engine`: opens what works a run's pages elsewhere (`migrator.commands.engines.PageEngine`)."""
+"""By its option: opens what works a run's pages elsewhere (`migrator.commands.processes.PageEngine`)."""
 DEFINITIONS: dict[str, Callable[..., list[str]]] = {}
 """By the word of `--as`: the lines of one part of a table's definition, as another tool has it."""
 PROBES: dict[str, Callable[..., int]] = {}
@@ -350,19 +350,12 @@ metrics_option = click.option(
 part_option = click.option("--part", hidden=True)
 
 
-def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Who works the pages."""
-    master = click.option(
-        "--master",
-        metavar="URL",
-        help="Spark's, such as local[4] or spark://host:7077; not where spark-submit begins it.",
-    )
-    engine = click.option(
-        "--engine",
-        type=click.Choice(["spark"]),
-        help="Work pages by Spark's executors; needs the extra spark, Java 17 and a journal on a server.",
-    )
-    return engine(master(command))
+spark_option = click.option(
+    "--spark",
+    metavar="MASTER",
+    help="Process pages on Spark's executors: local[4], spark://host:7077, or submit under spark-submit; needs the extra"
+    " spark, Java 17 and a journal on a server.",
+)
 
 
 def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:

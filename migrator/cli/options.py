@@ -287,8 +287,8 @@ def belonging(
         def guarded(job: Path, **options: Any) -> int:
             is_dry = bool(options.get("dry_run"))
             with JobSession(job) as session:
-                # What goes with --engine the command itself refuses.
-                if options.get("join") and not options.get("engine"):
+                # What goes with --spark the command itself refuses.
+                if options.get("join") and not options.get("spark"):
                     refuse_absent_journal(session.job)
                 # What tells or moves phases needs the right journal even where it only looks.
                 if not applies(options) or (is_dry and not keeps):

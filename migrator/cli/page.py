@@ -84,12 +84,12 @@ def refuse_unwritable(path: Path) -> None:
     # Not Path.is_dir(): it raises for a name that is too long, and the reason is shown when the file is written.
     if os.path.isdir(path):
         raise SettingsError(
-            f"--html {path}: this is a folder; name a file in it, such as {path / 'report.html'}"
+            f"--out {path}: this is a folder; name a file in it, such as {path / 'report.html'}"
         )
     if not os.path.isdir(path.parent):
-        raise SettingsError(f"--html {path}: there is no folder {path.parent}; make it first")
+        raise SettingsError(f"--out {path}: the folder {path.parent} does not exist; make it first")
     if not os.access(path.parent, os.W_OK):
-        raise SettingsError(f"--html {path}: the folder {path.parent} cannot be written to")
+        raise SettingsError(f"--out {path}: the folder {path.parent} cannot be written to")
 
 
 def write_page(path: Path, text: str) -> None:
@@ -106,7 +106,7 @@ def write_page(path: Path, text: str) -> None:
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        raise SettingsError(f"--html {path}: it cannot be written ({error.strerror})") from None
+        raise SettingsError(f"--out {path}: it cannot be written ({error.strerror})") from None
 
 
 # ── Drawings ──

@@ -8,7 +8,6 @@ from migrator.cli.command_line import (
     MONEY,
     Leaf,
     Work,
-    engine_options,
     entity_option,
     force_option,
     job_argument,
@@ -16,6 +15,7 @@ from migrator.cli.command_line import (
     keys_option,
     metrics_option,
     part_option,
+    spark_option,
 )
 
 
@@ -29,7 +29,7 @@ from migrator.cli.command_line import (
     help="Work on pages of the backfill of this job that is at work, on this host or another, until it ends.",
 )
 @part_option
-@engine_options
+@spark_option
 @click.option("--limit", type=click.IntRange(1), help="Only the first rows of each entity.")
 @click.option("--dry-run", is_flag=True, help="Read and build everything, write nothing.")
 @click.option("--explain", is_flag=True, help="With --dry-run: show the source's plans for a page.")

@@ -67,8 +67,7 @@ class BackfillFlags(Struct, frozen=True):
     workers: int | None
     join: bool
     part: str | None
-    engine: str | None
-    master: str | None
+    spark: str | None
     limit: int | None
     dry_run: bool
     explain: bool
@@ -94,7 +93,7 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
     with failure_kept("backfill", session), ExitStack() as stack:
         stack.enter_context(stop_on_signals(session.stop))
         whole = session.job
-        cluster = Engine(flags.engine, flags.master).open(stack, session, read, "backfill")
+        cluster = Engine(flags.spark).open(stack, session, read, "backfill")
         read = (
             cluster.driver_job(read)
             if cluster
@@ -135,7 +134,7 @@ def _refuse_unfit(flags: BackfillFlags) -> None:
         raise click.UsageError("--explain goes with --dry-run")
     unfit = {"--dry-run": flags.dry_run, "--restart": flags.restart, "--into-existing": flags.into_existing}
     by_host = {"--dry-run": flags.dry_run, "--join": flags.join}
-    Engine(flags.engine, flags.master).refuse_unfit(by_host | {"--workers": flags.workers is not None})
+    Engine(flags.spark).refuse_unfit(by_host | {"--workers": flags.workers is not None})
     if flags.join and (named := [name for name, is_given in unfit.items() if is_given]):
         raise click.UsageError(f"--join works on a run that was begun, and goes without {', '.join(named)}")
 

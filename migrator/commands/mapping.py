@@ -56,12 +56,11 @@ def check() -> Work:
 @click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=SOURCE_HELP)
 @click.option("--entity", required=True, shell_complete=names.entities, help="The entity to build.")
 @click.option("--key", "keys", multiple=True, help="The row's key: 42, or --key a=1 --key b=2.")
-@click.option("--program", is_flag=True, help="Print the entity's item program; no row is read.")
 @json_option
 def try_() -> Work:
-    """Print one row tree and the items that it becomes.
+    """Print one row tree and the items that it becomes; without --key the entity's item program, and no row is read.
 
-    --program prints the operations that the mapping is compiled to: what each item is made of, and how each column is read.
+    A program lists the operations that the mapping is compiled to: what each item is made of, and how each column is read.
     """
     from migrator.commands.mapping_source import try_
 

@@ -189,14 +189,12 @@ def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
     return [parsed.document.fault(("entities",), f"{what}; {advice}", warning=True)]
 
 
-def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], program: bool, as_json: bool) -> int:
+def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: bool) -> int:
     """The exit code of `migrator mapping try`."""
     parsed = read_mapping(file)
-    if not keys and not program:
-        raise SettingsError("name a row: --key 42, or --key a=1 --key b=2; or give --program")
     with job.open_source(_settings(source), parsed) as opened:
         compiled = entity_named(checked_on(opened, parsed), entity)
-        if program:
+        if not keys:
             return _print_program(compiled, as_json=as_json)
         rows = opened.read_rows(compiled.plan, [row_key(compiled, keys)])
     if not rows:

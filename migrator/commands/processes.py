@@ -215,7 +215,7 @@ class Others(Struct, frozen=True):
         return stack.enter_context(Children(words, self.parts, stop, gone, again=again))
 
 
-# ── `--engine`: what a cluster works, which a feature opens ──
+# ── `--spark`: what a cluster works, which a feature opens ──
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,25 +243,21 @@ class PageEngine(Protocol):
 
 
 class Engine(Struct, frozen=True):
-    """What `--engine` and `--master` say."""
+    """The cluster that `--spark` names."""
 
-    name: str | None
     master: str | None
 
     def refuse_unfit(self, options: Mapping[str, bool]) -> None:
         """`options`: whether each was given that does not go with an engine. Raises: click.UsageError."""
-        if self.name is None:
-            if self.master is not None:
-                raise click.UsageError("--master goes with --engine spark")
-            return
-        if named := [name for name, is_given in options.items() if is_given]:
-            raise click.UsageError(f"--engine {self.name} goes without {', '.join(named)}")
+        named = [name for name, is_given in options.items() if is_given]
+        if self.master is not None and named:
+            raise click.UsageError(f"--spark goes without {', '.join(named)}")
 
     def open(
         self, stack: ExitStack, session: JobSession, job: Job, kind: str, source_url: str = ""
     ) -> PageEngine | None:
         """None where this host works the pages. Raises: SettingsError where something is missing, before anything starts."""
-        if self.name is None:
+        if self.master is None:
             return None
-        opened: PageEngine = ENGINES[self.name](stack, session, job, kind, self.master, source_url)
+        opened: PageEngine = ENGINES["spark"](stack, session, job, kind, self.master, source_url)
         return opened

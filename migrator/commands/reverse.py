@@ -11,7 +11,6 @@ from migrator.cli.command_line import (
     json_option,
     keys_option,
     rows_settle_option,
-    seconds,
 )
 
 
@@ -63,17 +62,8 @@ def start() -> Work:
     return start
 
 
-@reverse.command(example="jobs/shop.yaml --max-lag 30s")
+@reverse.command(example="jobs/shop.yaml")
 @job_argument
-@click.option(
-    "--max-lag",
-    "max_lag_s",
-    callback=seconds,
-    metavar="DURATION",
-    default="60s",
-    show_default=True,
-    help="How far behind a shard may be.",
-)
 @click.option(
     "--attributes", is_flag=True, help="Also read the table, and count attributes of items that no row keeps."
 )
@@ -81,7 +71,8 @@ def start() -> Work:
 def status() -> Work:
     """Say how far each shard of the stream is behind, which rows wait, and why, and of which tables SQL writers are refused.
 
-    Exit code 1 where it was not begun, is further behind than that, or rows wait that the source refused or no row fits.
+    Exit code 1 where it was not begun, is further behind than cutover.lag_max_s of the job, or rows wait that the source
+    refused or no row fits.
     """
     from migrator.commands.reverse_work import status
 

@@ -368,7 +368,7 @@ def _begin(edges: ReverseEdges, shards: StreamJournal, *, restart: bool) -> None
 
 
 @belonging()
-def status(session: JobSession, max_lag_s: float, attributes: bool, as_json: bool) -> int:
+def status(session: JobSession, attributes: bool, as_json: bool) -> int:
     """The exit code of `migrator reverse status`."""
     told = _status_of(session)
     writers, unkept = _sql_writers(session), Unkept()
@@ -380,7 +380,7 @@ def status(session: JobSession, max_lag_s: float, attributes: bool, as_json: boo
         print_json(_data(told) | {"sql_writers": asdict(writers)} | more)
     else:
         print_folded("\n".join([*_lines(told), *_writer_lines(writers), *unkept_lines(unkept)]))
-    return CLEAN if told.is_well(max_lag_s) else DIFFERENT
+    return CLEAN if told.is_well(session.job.cutover.lag_max_s) else DIFFERENT
 
 
 def _sql_writers(session: JobSession) -> SqlWriters:

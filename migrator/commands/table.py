@@ -110,18 +110,18 @@ def doctor() -> Work:
     return doctor
 
 
-@click.command(cls=Leaf, example="--stop")
-@click.option("--stop", is_flag=True, help="Stop it; its tables are kept for the next start.")
+@click.command(cls=Leaf, example="stop")
+@click.argument("stop", type=click.Choice(["stop"]), required=False, metavar="[stop]")
 @json_option
 def local() -> Work:
-    """Show whether the embedded DynamoDB runs on this machine, and where.
+    """Show whether the embedded DynamoDB runs on this machine, and where; with the word stop, stop it.
 
-    A job with `target: embedded` (MiniStack) or `target: dynoxide` starts it.
+    A job with `target: embedded` (MiniStack) or `target: dynoxide` starts it. Its tables are kept for the next start.
     """
     return _stopped_or_shown
 
 
-def _stopped_or_shown(stop: bool, as_json: bool) -> int:
+def _stopped_or_shown(stop: str | None, as_json: bool) -> int:
     from migrator.stages.session import local as servers  # here, so that helps wait for none of it
 
     if stop:

@@ -8,13 +8,13 @@ from migrator.cli.command_line import (
     Branch,
     Leaf,
     Work,
-    engine_options,
     force_option,
     job_argument,
     json_option,
     keys_option,
     part_option,
     seconds,
+    spark_option,
 )
 
 
@@ -27,7 +27,7 @@ from migrator.cli.command_line import (
     help="Compare pages of the verify of this job at work with tuning.processes, on this host or another, until it ends.",
 )
 @part_option
-@engine_options
+@spark_option
 @click.option("--sample", help="Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
 @click.option(
     "--seed", type=click.IntRange(0), help="Of the sample; the same seed looks at the same rows again."

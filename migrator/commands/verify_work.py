@@ -92,7 +92,7 @@ def verify(
     asked = _Asked(read, workers, drawn, drawn is not None and seed is None, options)
     if options["join"] or options["part"]:
         return _join(session, asked)
-    engine = Engine(options["engine"], options["master"])
+    engine = Engine(options["spark"])
     with ExitStack() as stack:
         stack.enter_context(stop_on_signals(session.stop))
         cluster = engine.open(stack, session, read, "verify", options["source_url"] or "")
@@ -109,7 +109,7 @@ def _refuse_unfit(options: Mapping[str, Any]) -> None:
         raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
     unfit = ("repair", "restart", "settle_s", "as_json")
     by_host = {f"--{name}": bool(options[name]) for name in ("join", "workers")}
-    Engine(options["engine"], options["master"]).refuse_unfit(by_host)
+    Engine(options["spark"]).refuse_unfit(by_host)
     named = [f"--{name.removesuffix('_s').removeprefix('as_')}" for name in unfit if options[name]]
     if options["join"] and named:
         raise click.UsageError(f"--join works on a run that was begun, and goes without {', '.join(named)}")

@@ -150,6 +150,10 @@ _ROLE = r"arn:aws[a-z-]*:iam::\d{12}:role/.+"
 _RoleArn = Annotated[str, like(_ROLE, "write arn:aws:iam::123456789012:role/name"), written_as(_ROLE)]
 
 
+_ACCOUNT = r"\d{12}"
+_Account = Annotated[
+    str, like(_ACCOUNT, "an AWS account has 12 digits, such as 123456789012"), written_as(_ACCOUNT)
+]
 _BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 _Bucket = Annotated[
     str, like(_BUCKET, "a bucket's name has 3 to 63 small letters, digits, . or -"), written_as(_BUCKET)
@@ -175,6 +179,7 @@ class TargetSettings(Settings):
     prefix: Annotated[str, Field(max_length=500)] | None = None
     options: TableOptions = TableOptions()
     managed_elsewhere: bool = False
+    account: _Account | None = None
     role_arn: _RoleArn | None = None
     external_id: Annotated[str, Field(min_length=2, max_length=1224)] | None = None
     session_name: _SessionName | None = None

@@ -60,10 +60,8 @@ def table_of(module: ModuleType) -> Any:
 def generated(job: Shipped, endpoint: str) -> Generated:
     """The modules of the job, beside it."""
     modules = []
-    for words in ([], ["--after"]):
-        ended = job.run(
-            "export", "--as", "python", "job.yaml", "--out", "service", "--allow-missing", *words, "--json"
-        )
+    for form in ("python", "boto3"):
+        ended = job.run("export", "--as", form, "job.yaml", "--out", "service", "--allow-missing", "--json")
         assert ended.code == 0, ended.err
         (file,) = ended.data["files"]
         modules.append(loaded(job.folder / "service" / file["name"]))

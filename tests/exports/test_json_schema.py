@@ -79,7 +79,7 @@ def test_the_command_writes_the_schema(tmp_path: Path, chinook_dir: Path) -> Non
     ):
         assert job.run("export", "job.yaml", "--as", kind, "--out", "src").code == 0
         assert (job.folder / "src" / file).read_text(encoding="utf-8") == job.exported(kind)
-        assert job.run("export", "job.yaml", "--as", kind, "--out", "src", "--check").code == 0
+        assert job.run("export", "job.yaml", "--as", kind, "--out", "src", "--dry-run").code == 0
     (job.folder / "src" / "electrodb.ts").write_text("// mine")
-    assert job.run("export", "--as", "electrodb", "job.yaml", "--out", "src", "--check").code == 1
+    assert job.run("export", "--as", "electrodb", "job.yaml", "--out", "src", "--dry-run").code == 1
     assert job.run("export", "--as", "electrodb", "job.yaml", "--out", "src").code == 2

@@ -49,7 +49,9 @@ def test_cfn_lint_knows_every_right_of_every_role(tmp_path: Path) -> None:
 
 
 def test_a_service_may_ask_what_the_patterns_ask_and_nothing_else(job: Shipped) -> None:
-    table, indexes = policy(job, "service-reading", "--account", "123456789012")
+    path = job.folder / "job.yaml"
+    path.write_text(path.read_text().replace("region:", "account: '123456789012', region:"))
+    table, indexes = policy(job, "service-reading")
     arn = f"arn:aws:dynamodb:eu-central-1:123456789012:table/{job.table}"
     assert (table["Action"], table["Resource"]) == (["dynamodb:GetItem", "dynamodb:Query"], [arn])
     assert indexes["Action"] == ["dynamodb:Query"]
@@ -81,10 +83,12 @@ def test_a_bucket_of_the_job_is_in_the_policies_of_who_writes_and_compares(job: 
 
 
 def test_wrong_use_says_what_to_do(job: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "12 digits" in job.run("export", "--as", "iam", "job.yaml", "--account", "12").err
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     path = job.folder / "job.yaml"
-    path.write_text(path.read_text().replace(", region: eu-central-1", ""))
+    text = path.read_text()
+    path.write_text(text.replace("region:", "account: '12', region:"))
+    assert "12 digits" in job.run("export", "--as", "iam", "job.yaml").err
+    path.write_text(text.replace(", region: eu-central-1", ""))
     unknown = job.run("export", "--as", "iam", "job.yaml")
     assert (unknown.code, "give --region" in unknown.err) == (2, True)

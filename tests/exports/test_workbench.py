@@ -105,7 +105,7 @@ def test_samples_are_real_only_when_asked_for_and_redacted_ones_are_masked(tmp_p
     job_of(tmp_path, tmp_path / "mapping.yaml", mapping.with_suffix(".sql").read_text())
     made_up = json.dumps(exported(tmp_path))
     assert "shirley@example.net" not in made_up
-    real = json.dumps(exported(tmp_path, "--real"))
+    real = json.dumps(exported(tmp_path, "--show-values"))
     assert "shirley@example.net" in real
     assert "Shirley" not in real
 
@@ -114,9 +114,9 @@ def test_a_model_is_written_compared_and_not_put_over_another_file(tmp_path: Pat
     mapping = ROOT / "mappings" / "designs" / "customer_bookmark.yaml"
     job_of(tmp_path, mapping, mapping.with_suffix(".sql").read_text())
     words = ("export", "--as", "workbench", "job.yaml", "--out", "made")
-    assert run(tmp_path, *words, "--check").code == 1
+    assert run(tmp_path, *words, "--dry-run").code == 1
     assert run(tmp_path, *words).code == 0
-    assert run(tmp_path, *words, "--check").code == 0
+    assert run(tmp_path, *words, "--dry-run").code == 0
     out = ("init", str(BOOKMARKS), "--out", "head.yaml")
     assert [run(tmp_path, *out).code, run(tmp_path, *out).code, run(tmp_path, *out, "--force").code] == [
         0,

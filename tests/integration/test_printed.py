@@ -108,7 +108,7 @@ def test_what_holds_keys_or_rows_is_its_owners_alone(made: Project) -> None:
     before = os.umask(0o022)
     try:
         made.run("backfill", str(made.job))
-        made.run("report", str(made.job), "--html", "report.html")
+        made.run("report", str(made.job), "--out", "report.html")
     finally:
         os.umask(before)
     home = made.folder / ".migrator"

@@ -63,7 +63,7 @@ def played(page: Page, folder: Path) -> list[list[Command]]:
         try:
             return [[_played(shell, one, port) for one in block] for block in page.blocks]
         finally:
-            run_here(["local", "--stop"], folder, environment | {"MIGRATOR_HOME": page.home})
+            run_here(["local", "stop"], folder, environment | {"MIGRATOR_HOME": page.home})
 
 
 def _played(shell: Shell, command: Command, port: str) -> Command:

@@ -28,7 +28,7 @@ BEFORE = (
     "table change shop.yaml --dry-run",
     "export --as terraform shop.yaml",
     "export --as cloudformation shop.yaml --out out",
-    "export --as cloudformation shop.yaml --out out --check",
+    "export --as cloudformation shop.yaml --out out --dry-run",
     "export --as cdk-ts shop.yaml",
     "export --as cdk-py shop.yaml",
     "export --as iam shop.yaml --region us-east-1",
@@ -36,7 +36,7 @@ BEFORE = (
     "export --as electrodb shop.yaml --out out",
     "export --as json-schema shop.yaml",
     "export --as python shop.yaml",
-    "export --as python shop.yaml --after",
+    "export --as boto3 shop.yaml",
     "export --as workbench shop.yaml --out out",
     "export --as grants shop.yaml",
     "init out/workbench.json",
@@ -88,7 +88,7 @@ AFTER = (
     "clean shop.yaml --row --entity customer --key 999 --yes",
     "capture uninstall shop.yaml --discard-marks",
     "local",
-    "local --stop",
+    "local stop",
 )
 
 

@@ -372,7 +372,7 @@ def test_one_partition_key_is_shown_with_masked_items(shop: Project) -> None:
     nothing = planned(shop, "--pk", "CUSTOMER#999")
     assert (nothing.code, pins.said(nothing.out, "makes")) == (1, True)
     assert pins.said(nothing.out + nothing.err, "look")
-    assert planned(shop, "--pk", "CUSTOMER#1", "--html", "x.html").code == 2
+    assert planned(shop, "--pk", "CUSTOMER#1", "--out", "x.html").code == 2
 
 
 def test_two_designs_stand_side_by_side(shop: Project, tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_two_designs_stand_side_by_side(shop: Project, tmp_path: Path) -> None:
 
 def test_a_page_is_written_and_replaced_but_no_other_file(shop: Project, tmp_path: Path) -> None:
     for _ in range(2):
-        assert planned(shop, "--html", "plan.html").code == 0
+        assert planned(shop, "--out", "plan.html").code == 0
     page = (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert pins.said(page)
     assert "ORDER#00000001" in page, "item collections of real rows"
@@ -401,7 +401,7 @@ def test_a_page_is_written_and_replaced_but_no_other_file(shop: Project, tmp_pat
         "no/plan.html": "make it first",
         ".": "a folder",
     }.items():
-        ended = planned(shop, "--html", file)
+        ended = planned(shop, "--out", file)
         assert (ended.code, what in ended.err) == (2, True), ended.err
     assert (tmp_path / "shop.yaml").read_text(encoding="utf-8") == MAPPING
 

@@ -107,7 +107,7 @@ def spoiled(shop: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def test_before_anything_ran_it_says_what_to_run(tmp_path: Path, dynamodb_url: str) -> None:
     made = shop_in(tmp_path, dynamodb_url)
-    ended = made.run("report", str(made.job), "--html", str(tmp_path / "r.html"))
+    ended = made.run("report", str(made.job), "--out", str(tmp_path / "r.html"))
     assert ended.code == 2
     assert pins.said(ended.err)
     assert not (tmp_path / "r.html").exists()
@@ -159,7 +159,7 @@ def test_every_kind_of_difference_is_grouped_with_its_cause(spoiled: Project) ->
 
 def test_what_is_redacted_is_nowhere(spoiled: Project, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    spoiled.done("report", str(spoiled.job), "--html", str(page), "--show-values")
+    spoiled.done("report", str(spoiled.job), "--out", str(page), "--show-values")
     forms = [
         page.read_text(encoding="utf-8"),
         spoiled.done("report", str(spoiled.job)).out,
@@ -178,7 +178,7 @@ def test_what_is_redacted_is_nowhere(spoiled: Project, tmp_path: Path) -> None:
 
 def test_values_are_marks_unless_samples_are_asked_for(spoiled: Project, tmp_path: Path) -> None:
     page, job = tmp_path / "page.html", str(spoiled.job)
-    told = spoiled.done("report", job, "--html", str(page)).out + spoiled.done("report", job).out
+    told = spoiled.done("report", job, "--out", str(page)).out + spoiled.done("report", job).out
     told += spoiled.done("report", job, "--json").out + page.read_text(encoding="utf-8")
     assert not re.search(r"Name \d|alert\(1\)", told)
     assert "Name 5" in spoiled.done("report", job, "--show-values").out
@@ -238,7 +238,7 @@ def test_an_older_file_is_replaced_whole_by_one_that_its_owner_alone_reads(
 ) -> None:
     page = tmp_path / "page.html"
     page.write_text("old")
-    ended = spoiled.done("report", str(spoiled.job), "--html", str(page))
+    ended = spoiled.done("report", str(spoiled.job), "--out", str(page))
     assert "Differences stand" in ended.err
     assert ended.out == ""
     assert page.read_text(encoding="utf-8").rstrip().endswith("</html>")
@@ -326,9 +326,9 @@ def test_after_a_repair_and_a_clean_verify_old_differences_are_history_and_new_o
     [
         pytest.param(["--since", "yesterday"], id="since"),
         pytest.param(["--since", "0h"], id="no-time"),
-        pytest.param(["--html", "{folder}"], id="folder"),
-        pytest.param(["--html", "{folder}/no/such/page.html"], id="no-folder"),
-        pytest.param(["--html", "{folder}/" + "x" * 300], id="long-name"),
+        pytest.param(["--out", "{folder}"], id="folder"),
+        pytest.param(["--out", "{folder}/no/such/page.html"], id="no-folder"),
+        pytest.param(["--out", "{folder}/" + "x" * 300], id="long-name"),
     ],
 )
 def test_wrong_use_is_told(shop: Project, tmp_path: Path, words: list[str]) -> None:
@@ -339,7 +339,7 @@ def test_wrong_use_is_told(shop: Project, tmp_path: Path, words: list[str]) -> N
 
 
 def test_a_folder_that_may_not_be_written_to_is_told(shop: Project) -> None:
-    ended = shop.run("report", str(shop.job), "--html", "/proc/page.html")
+    ended = shop.run("report", str(shop.job), "--out", "/proc/page.html")
     assert ended.code == 2
     assert "/proc" in ended.err
     assert pins.said(ended.err)

@@ -37,7 +37,8 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     made = cutover_shop(tmp_path, dynamodb_url)
     job = made.job.read_text()
     assert "target: {" in job
-    made.job.write_text(job.replace("target: {", "target: {options: {stream: new_and_old_images}, ", 1))
+    job = job.replace("target: {", "target: {options: {stream: new_and_old_images}, ", 1)
+    made.job.write_text(job.replace("cutover: {", "cutover: {lag_max_s: 600, "))
     shop = live(filled_copy(made))
     with desk_of(shop) as session:
         compared(session, shop, OTHER)
@@ -118,7 +119,7 @@ def test_rows_follow_direct_writers_while_the_daemon_is_killed(shop: Project) ->
     shop.done("reverse", "start", job, "--once", "--settle", "1s")
     assert rows(shop) == rows_of_items(shop)
     assert len(rows(shop)) == 60
-    told = shop.done("reverse", "status", job, "--json", "--max-lag", "10m").data
+    told = shop.done("reverse", "status", job, "--json").data
     assert (told["begun"], told["parked"], told["deletes_waiting"]) == (True, [], 0)
     assert told["sql_writers"] == {"refused": ["invoice"], "let_in": [], "why": ""}
     assert pins.said(shop.run("reverse", "status", job).out, "writers")

@@ -66,7 +66,7 @@ export --as iam JOB --region us-east-1
 export --as electrodb JOB --out exported
 export --as json-schema JOB
 export --as python JOB
-export --as python JOB --after
+export --as boto3 JOB
 export --as workbench JOB
 export --as workbench JOB --out exported
 init exported/workbench.json

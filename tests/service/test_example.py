@@ -66,7 +66,7 @@ def test_the_example_runs(tmp_path: Path, page: str, environment: dict[str, str]
             assert code == 0, f"{line}\n{out}"
             said[words[0]] = out
     finally:
-        run_here(["local", "--stop"], tmp_path, environment)
+        run_here(["local", "stop"], tmp_path, environment)
     # An author's mark and two notes'; a rename touches both notes.
     assert "3 stored items" in said["verify"]
     assert "clean" in said["verify"]
@@ -127,4 +127,4 @@ def test_the_fastapi_example_writes_reads_and_says_goodbye(
             server.wait(120)
         assert '"instances": []' in migrator("status", "notes.yaml", "--json"), log.read_text()
     finally:
-        run_here(["local", "--stop"], tmp_path, environment)
+        run_here(["local", "stop"], tmp_path, environment)

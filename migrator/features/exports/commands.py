@@ -12,15 +12,9 @@ from migrator.settings.roles import ROLES, SQL_ROLES
 
 KINDS = (
     *("terraform", "cloudformation", "cdk-ts", "cdk-py", "iam", "grants"),
-    *("python", "electrodb", "json-schema", "workbench"),
+    *("python", "boto3", "electrodb", "json-schema", "workbench"),
 )
 """The formats, in the order of the help."""
-
-
-def _account(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
-    if text is not None and not (len(text) == 12 and text.isascii() and text.isdigit()):
-        raise click.BadParameter("an AWS account has 12 digits, such as 123456789012")
-    return text
 
 
 def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
@@ -40,7 +34,7 @@ def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str |
     help="One of the formats above.",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="The folder to write into.")
-@click.option("--check", is_flag=True, help="Write nothing; exit code 1 if the folder has something else.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; exit code 1 if the folder has something else.")
 @force_option("Replace a file that this command did not write.")
 @click.option(
     "--role",
@@ -51,12 +45,6 @@ def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str |
     help=f"iam, grants: only this role: {', '.join(sorted({*ROLES, *SQL_ROLES}))}; repeat it for more.",
 )
 @click.option("--region", help="iam: the table's region (default: the job's, then AWS_REGION).")
-@click.option(
-    "--account",
-    metavar="DIGITS",
-    callback=_account,
-    help="iam: the table's account (default: any, which is that of the role).",
-)
 @click.option(
     "--from",
     "items_at",
@@ -70,15 +58,12 @@ def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str |
     help="grants: to whom (default: migrator_ROLE); MariaDB and MySQL: name@host, or a name for every host.",
 )
 @click.option(
-    "--after", is_flag=True, help="python: for the time after the migration: on boto3 alone, with writes."
-)
-@click.option(
     "--allow-missing",
     is_flag=True,
-    help="python: leave out what has no Python, and list it; without it, exit code 2.",
+    help="python, boto3: leave out what has no Python, and list it; without it, exit code 2.",
 )
 @click.option(
-    "--real",
+    "--show-values",
     is_flag=True,
     help="workbench: samples of the source's first rows; what a pattern redacts is masked, all else is as it is.",
 )
@@ -93,15 +78,16 @@ def export() -> Work:
     iam             an IAM policy for each role
     grants          the SQL rights of each role, as GRANT statements
     python          a typed module: rows, items, a function for each pattern
+    boto3           the same on boto3 alone, with writes, for the time after
     electrodb       items, keys and patterns as TypeScript for ElectroDB
     json-schema     a JSON Schema of every item type
     workbench       a model of NoSQL Workbench (format 3.0), with samples
 
     The text goes to standard output, or with --out into a folder. It names the command and the revision of the mapping that
     made it, and is the same for the same mapping and job. AWS is never asked; the source is asked for its schema by grants,
-    python, electrodb, json-schema and workbench. Nothing is granted or created.
+    python, boto3, electrodb, json-schema and workbench. Nothing is granted or created.
 
-    The functions of python call `Migration.read`. With --after the same classes and functions stand on boto3 alone, with
+    The functions of python call `Migration.read`. With --as boto3 the same classes and functions stand on boto3 alone, with
     writes that keep all items of a row in step: a service changes one import.
     """
     from migrator.features.exports.work import export

@@ -15,14 +15,14 @@ from migrator.cli.command_line import (
 )
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --html plan.html")
+@click.command(cls=Leaf, example="jobs/shop.yaml --out plan.html")
 @click.argument("design", type=click.Path(path_type=Path), metavar="JOB|MAPPING")
 @click.argument("other", type=click.Path(path_type=Path), metavar="[OTHER]", required=False)
 @click.option(
     "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{SOURCE_HELP} Of a MAPPING; a JOB names its own."
 )
 @click.option(
-    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file, too."
+    "--out", "html", type=click.Path(path_type=Path), metavar="FILE", help="Also write it as one HTML file."
 )
 @click.option(
     "--statements",

@@ -559,7 +559,7 @@ def plan(
     asked = Asked(**values)  # type: ignore[arg-type]
     if show is not None:
         if other is not None or html is not None:
-            raise click.UsageError("--pk goes with neither OTHER nor --html")
+            raise click.UsageError("--pk goes with neither OTHER nor --out")
         return _show(_job_of(design, asked), show, asked, as_json=as_json)
     if html is not None:
         _refuse_other_file(html)
@@ -615,7 +615,7 @@ def _refuse_other_file(path: Path) -> None:
     """Raises: SettingsError where a page cannot be written, or what stands there is no page of ours."""
     refuse_unwritable(path)
     if path.exists() and _OURS not in path.read_bytes()[:4_096].decode("utf-8", "replace"):
-        raise SettingsError(f"--html {path}: there already, and no page of migrator's; name another file")
+        raise SettingsError(f"--out {path}: there already, and no page of migrator's; name another file")
 
 
 # ── item collections of real rows ──

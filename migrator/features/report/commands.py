@@ -16,9 +16,11 @@ from migrator.cli.command_line import (
 )
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --html report.html")
+@click.command(cls=Leaf, example="jobs/shop.yaml --out report.html")
 @job_argument
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
+@click.option(
+    "--out", "html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file."
+)
 @click.option(
     "--since",
     "since_s",

@@ -290,7 +290,7 @@ def _differences(console: Console, groups: Sequence[Group]) -> Iterator[str]:
         if group.differences:
             _example(console, group.differences[0])
     if len(groups) > _GROUPS:
-        yield f"… and {len(groups) - _GROUPS:,} kinds more: see them with --html or --json"
+        yield f"… and {len(groups) - _GROUPS:,} kinds more: see them with --out or --json"
 
 
 def _example(console: Console, difference: Difference) -> None:

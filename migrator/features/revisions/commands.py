@@ -54,7 +54,10 @@ def diff() -> Work:
     "--go-back", is_flag=True, help="Go back to the mapping of before, also in the middle of a change."
 )
 @click.option(
-    "--again", is_flag=True, help="Go once more to the file's mapping, which the job went back from."
+    "--restart",
+    "again",
+    is_flag=True,
+    help="Go once more to the file's mapping, which the job went back from.",
 )
 @click.option(
     "--settle",

@@ -474,7 +474,7 @@ def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values:
     flags, job = Flags(**values), session.job
     if flags.again and flags.go_back:
         raise SettingsError(
-            "--again goes on to the file's mapping, --go-back to the one before: say one of them"
+            "--restart goes on to the file's mapping, --go-back to the one before: say one of them"
         )
     with ExitStack() as stack:
         stack.enter_context(stop_on_signals(session.stop))

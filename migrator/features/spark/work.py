@@ -1,4 +1,4 @@
-"""`--engine spark`: what a backfill or a verify needs of a cluster before it begins, and its pages worked by it."""
+"""`--spark`: what a backfill or a verify needs of a cluster before it begins, and its pages worked by it."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ from migrator.stages.process.session import least_connections, scope_of_run, wit
 from migrator.stages.session.session import JobSession
 
 JAVA = 17
+SUBMIT = "submit"
+"""The master of a session that spark-submit or a notebook has started."""
 """The oldest that Spark 3.5 and 4 both run on. Source: their documentation, "Overview"."""
 SKEW_S = 10.0
 """Leases last 30 s, and AWS refuses a signature whose time is five minutes off."""
@@ -145,9 +147,7 @@ def reason_of(text: str) -> str:
 def need_server_journal(job: Job, session: JobSession) -> None:
     """Raises: SettingsError where executors on other hosts could not reach the journal."""
     if session.journal.database.sqlite:
-        what = (
-            f"{job.path}: --engine spark needs a journal that every executor reaches, and this one is a file"
-        )
+        what = f"{job.path}: --spark needs a journal that every executor reaches, and this one is a file"
         raise SettingsError(
             f"{what}; name one on PostgreSQL, MariaDB or MySQL (`journal:`), or tuning.processes for one host"
         )
@@ -167,9 +167,9 @@ def need_java() -> None:
     advice = f"install Java {JAVA} or set JAVA_HOME to one; {_ADVICE}"
     if found is None:
         where = f"JAVA_HOME is {home}, and there is no Java in it" if home else "there is no java on the PATH"
-        raise SettingsError(f"--engine spark: {where}; {advice}")
+        raise SettingsError(f"--spark: {where}; {advice}")
     if int(found[1]) < JAVA:
-        raise SettingsError(f"--engine spark: {java} is Java {found[1]}, and Spark needs {JAVA}; {advice}")
+        raise SettingsError(f"--spark: {java} is Java {found[1]}, and Spark needs {JAVA}; {advice}")
 
 
 def spark_module() -> Any:
@@ -177,19 +177,19 @@ def spark_module() -> Any:
     try:
         return importlib.import_module("pyspark")
     except ImportError as error:
-        what = f"--engine spark: pyspark, which the extra spark is, cannot be imported ({error})"
+        what = f"--spark: pyspark, which the extra spark is, cannot be imported ({error})"
         raise SettingsError(f"{what}; {how_to_install('spark')}; {_ADVICE}") from None
 
 
 @contextmanager
-def open_cluster(job: Job, kind: str, master: str | None) -> Iterator[Cluster]:
+def open_cluster(job: Job, kind: str, master: str) -> Iterator[Cluster]:
     """The session that spark-submit, or a notebook, has begun, else one of its own, which ends with the block.
 
-    Raises: SettingsError where there is none and `master` names none, or Java or pyspark are not there.
+    Raises: SettingsError for SUBMIT without a session, or without Java or pyspark.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ and "pyspark" not in sys.modules:
-        if not master:
-            what = "--engine spark: say --master, such as local[4] or spark://host:7077"
+        if master == SUBMIT:
+            what = "--spark submit: found no session; name a master, such as local[4] or spark://host:7077"
             raise SettingsError(f"{what}, or start it by spark-submit (docs/scale.md)")
         need_java()
     pyspark = spark_module()
@@ -202,12 +202,12 @@ def open_cluster(job: Job, kind: str, master: str | None) -> Iterator[Cluster]:
             context.stop()
 
 
-def _begun(pyspark: Any, name: str, master: str | None) -> Any:
+def _begun(pyspark: Any, name: str, master: str) -> Any:
     conf = pyspark.SparkConf().setAppName(name)
     conf.setIfMissing("spark.ui.showConsoleProgress", "false")
-    if master:
+    if master != SUBMIT:
         conf.setMaster(master)
-    if (master or "").startswith("local"):
+    if master.startswith("local"):
         # Workers of this host: this Python, and nothing that listens to others.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -217,9 +217,7 @@ def _begun(pyspark: Any, name: str, master: str | None) -> Any:
         context = pyspark.SparkContext.getOrCreate(conf)
     except Exception as error:  # of py4j and of Spark, which share no class
         why = reason_of(str(error))
-        raise SettingsError(
-            f"--engine spark: Spark does not start ({why}); see --master and docs/scale.md"
-        ) from error
+        raise SettingsError(f"--spark: Spark does not start ({why}); see docs/scale.md") from error
     # A process that was killed is no fault, and would be told by a stack of the JVM.
     context.setLogLevel("FATAL")
     return context
@@ -262,14 +260,12 @@ def need_executors(cluster: Cluster, text: JobText, source_url: str = "") -> Non
     try:
         probes = cluster.probed(text, source_url)
     except StoppedError as error:
-        what = f"--engine spark: executors cannot run this package ({error})"
+        what = f"--spark: executors cannot run this package ({error})"
         raise SettingsError(
             f"{what}; install the same wheel and the extras of the job on each of them"
         ) from None
     if faults := faults_of(probes, version("single-table-migrator")):
-        raise SettingsError(
-            "--engine spark, nothing was started:\n" + "\n".join(f"  {one}" for one in faults)
-        )
+        raise SettingsError("--spark, nothing was started:\n" + "\n".join(f"  {one}" for one in faults))
 
 
 def faults_of(probes: Sequence[Probe], own_version: str) -> list[str]:
@@ -432,7 +428,7 @@ class Spark:
 
 
 def open_spark(
-    stack: ExitStack, session: JobSession, job: Job, kind: str, master: str | None, source_url: str
+    stack: ExitStack, session: JobSession, job: Job, kind: str, master: str, source_url: str
 ) -> Spark:
     """Raises: SettingsError if something is missing, before anything starts."""
     need_server_journal(job, session)

@@ -166,7 +166,7 @@ def way_of(asked: Asked, known: Known) -> Way | There:
 def _left(asked: Asked, known: Known) -> str:
     """Why the job does not go to such a mapping by itself: after --go-back its file still is the one that was left, and a
     deployment that gives the command each time, or one of an older checkout, would turn the job round unasked."""
-    way, flag = ("back", "--again") if asked.is_left else ("on", "--go-back")
+    way, flag = ("back", "--restart") if asked.is_left else ("on", "--go-back")
     return (
         f"mapping {asked.own} is one that the job has gone {way} from, to {known.newest}: to go to it again say"
         f" `migrator migrate-mapping JOB {flag}`; to stay, put the file of {known.newest} in place of the job's mapping file"
@@ -183,7 +183,7 @@ def _back(asked: Asked, known: Known) -> Way | There:
     if asked.standing == "old" and not (is_back and asked.is_left):
         return Way(known.newest, asked.own, True)
     if known.last is not None and is_back:
-        again = "say `migrator migrate-mapping JOB --again` by the file that it left"
+        again = "say `migrator migrate-mapping JOB --restart` by the file that it left"
         return There(
             known.newest,
             f"it has gone back to it from {known.last.before}. Put its file in place of the job's mapping file; to go to"

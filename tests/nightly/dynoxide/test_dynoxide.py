@@ -52,7 +52,7 @@ def test_a_job_loses_nothing_by_kills_of_its_server(tmp_path: Path) -> None:
         assert made.done("verify", job, "--json").data["clean"]
         assert made.done("local").code == 0
     finally:
-        assert made.done("local", "--stop").code == 0
+        assert made.done("local", "stop").code == 0
 
 
 def test_each_put_that_was_answered_is_there_after_a_kill(tmp_path: Path) -> None:

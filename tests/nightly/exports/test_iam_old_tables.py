@@ -223,18 +223,8 @@ def test_another_profile_may_be_another_account(dynamodb_url: str, tmp_path: Pat
     with old_shop(tmp_path, dynamodb_url) as made:
         text = made.project.job.read_text()
         given = text.replace('"dynamodb": {', '"dynamodb": {"region": "eu-west-1", "profile": "old", ')
-        made.project.job.write_text(given)
-        words = (
-            "export",
-            "iam",
-            made.job,
-            "--role",
-            "relay",
-            "--account",
-            "123456789012",
-            "--region",
-            "eu-west-3",
-        )
+        made.project.job.write_text(given.replace('"target": {', '"target": {"account": "123456789012", '))
+        words = ("export", "--as", "iam", made.job, "--role", "relay", "--region", "eu-west-3")
         policy = made.project.done(*words).out
     assert pins.said(policy, "aws", users=made.real["Users"])
     assert pins.said(policy, "arn", table=made.project.table)

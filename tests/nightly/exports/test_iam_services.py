@@ -80,8 +80,8 @@ def test_a_service_needs_the_calls_of_its_patterns(shop: Acting) -> None:
 
 
 def test_a_service_on_the_generated_module_needs_each_of_its_calls(shop: Acting) -> None:
-    words = ("--after", "--allow-missing", "--out", "service", "--json")
-    (file,) = shop.made.done("export", "--as", "python", str(shop.made.job), *words).data["files"]
+    words = ("--allow-missing", "--out", "service", "--json")
+    (file,) = shop.made.done("export", "--as", "boto3", str(shop.made.job), *words).data["files"]
     module = loaded(shop.made.folder / "service" / file["name"])
     with table_of(module)(shop.client("dynamodb"), shop.made.table) as table:
         each_taken_away(shop, "service-after", lambda number: used(module, table, 9000 + number))

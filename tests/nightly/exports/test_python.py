@@ -163,17 +163,15 @@ def test_what_a_module_would_lack_is_an_error_that_names_all_of_it(tmp_path: Pat
         f"job: 1\nmapping: mapping.yaml\nsource: {{url: '{url}'}}\ntarget: {{table: Documents, bucket: documents, region: eu-central-1}}\n"
     )
     job = Shipped(tmp_path, "Documents")
-    refused = job.run("export", "--as", "python", "job.yaml", "--after", "--out", "service")
+    refused = job.run("export", "--as", "boto3", "job.yaml", "--out", "service")
     assert refused.code == 2
     missing = ("items of 'document': ", "read of a row of 'note': ")
     assert all(sentence in refused.err for sentence in missing), refused.err
     assert "--allow-missing" in refused.err
     assert not (tmp_path / "service").exists()
-    written = job.run(
-        "export", "--as", "python", "job.yaml", "--after", "--out", "service", "--allow-missing"
-    )
+    written = job.run("export", "--as", "boto3", "job.yaml", "--out", "service", "--allow-missing")
     assert written.code == 0
     assert all(f"left out: {sentence}" in written.err for sentence in missing), written.err
     text = (tmp_path / "service" / "documents_after.py").read_text()
     assert ("def put_note(" in text, "def put_document(" in text) == (True, False)
-    assert job.run("export", "--as", "python", "job.yaml", "--after", "--out", "service", "--check").code == 2
+    assert job.run("export", "--as", "boto3", "job.yaml", "--out", "service", "--dry-run").code == 2

@@ -47,7 +47,7 @@ def shop(tmp_path: Path, own_dynamodb: str) -> Project:
 def test_one_import_changes_and_every_answer_stays(shop: Project) -> None:
     job = str(shop.job)
     shop.done("export", "--as", "python", job, "--out", "modules")
-    shop.done("export", "--as", "python", job, "--after", "--out", "modules")
+    shop.done("export", "--as", "boto3", job, "--out", "modules")
     by_sql = served(shop, "app_table")
     assert f"{len(ASKED)} questions" in by_sql
     completed(shop)

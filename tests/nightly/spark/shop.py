@@ -32,7 +32,7 @@ def large_shop(folder: Path, endpoint: str, journal: str, environment: Mapping[s
 
 
 def by_spark(command: str, made: Project, *words: str, master: str = f"local[{SLOTS},4]") -> list[str]:
-    return [command, str(made.job), "--engine", "spark", "--master", master, *words]
+    return [command, str(made.job), "--spark", master, *words]
 
 
 def await_pages(made: Project, pages: int) -> None:

@@ -1,4 +1,4 @@
-"""What `--engine spark` refuses before anything starts, with what to do."""
+"""What `--spark` refuses before anything starts, with what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.journeys.small import small_shop
 from tests.journeys.test_processes import in_journal
 from tests.nightly.spark.shop import by_spark
 
-SPARK = ("--engine", "spark", "--master", "local[2]")
+SPARK = ("--spark", "local[2]")
 
 
 @pytest.fixture
@@ -83,10 +83,8 @@ def test_options_of_one_host_do_not_go_with_spark(shop: Project, command: str) -
     for unfit in (("--workers", "3"), ("--join",)):
         ended = shop.run(command, str(shop.job), *SPARK, *unfit)
         assert (ended.code, pins.said(ended.err, "goes", unfit=unfit[0])) == (2, True), ended.err
-    ended = shop.run(command, str(shop.job), "--master", "local[2]")
-    assert (ended.code, pins.said(ended.err, "spark")) == (2, True)
 
 
 def test_a_session_without_a_master_is_refused(with_server_journal: Project) -> None:
-    ended = with_server_journal.run("backfill", str(with_server_journal.job), "--engine", "spark")
+    ended = with_server_journal.run("backfill", str(with_server_journal.job), "--spark", "submit")
     assert (ended.code, pins.said(ended.err)) == (2, True), ended.err

@@ -118,7 +118,7 @@ def test_a_cluster_whose_executors_die_ends_the_run_whole(
     assert in_journal(made, "SELECT count(*) FROM migrator_run") == [(0,)]
 
     settings(made, MIGRATOR_SOURCE_URL=made.environment["MIGRATOR_SOURCE_URL"])
-    words = ["-m", "migrator.spark", "backfill", str(made.job), "--master", cluster.master, "--json"]
+    words = ["-m", "migrator.spark", "backfill", str(made.job), "--spark", cluster.master, "--json"]
     driver = subprocess.Popen(
         [sys.executable, *words],
         cwd=made.folder,
