@@ -7,7 +7,7 @@ from pathlib import Path
 
 from migrator.source.engines.catalogue import REFUSED, TypeRule
 from migrator.source.engines.mysql import facts
-from migrator.source.engines.postgresql import types
+from migrator.source.engines.postgresql import facts as postgresql_facts
 from migrator.source.engines.sqlite import facts as sqlite_facts
 
 PAGE = Path(__file__).with_name("types.md")
@@ -46,7 +46,7 @@ DynamoDB's types: N number, S text, B binary, BOOL, L list, M map. Examples of i
 SECTIONS = (
     (
         "PostgreSQL",
-        (*types.KINDS.rules, *types.KINDS.shapes),
+        (*postgresql_facts.KINDS.rules, *postgresql_facts.KINDS.shapes),
         "A partitioned table is read once, at the parent; its partitions are no tables of their own.",
     ),
     ("MariaDB and MySQL", (*facts.KINDS.rules, *facts.KINDS.shapes), "A partitioned table is read once."),

@@ -126,7 +126,7 @@ class Migration:
 
     def _attach(self, stack: ExitStack, sessions: Any, options: WritingOptions) -> None:
         from migrator.runtime.values import replace
-        from migrator.source.adapter.sessions import connections_at_once
+        from migrator.source.adapter.events import connections_at_once
         from migrator.stages.session.service import open_dual_writing
 
         options = replace(options, sessions=connections_at_once(sessions))

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cli.tables import FittedTable, table_of
+from migrator.cli.text import FittedTable, table_of
 from migrator.mapping.model.durations import age_text, moment
 from migrator.mapping.model.evidence import (
     FORWARD,

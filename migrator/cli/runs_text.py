@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from migrator.cli.inert import plain
-from migrator.cli.tables import table_of
+from migrator.cli.text import table_of
 from migrator.mapping.model.journal import Tally
 from migrator.mapping.model.results import BackfillResult, Explained, Sample, VerifyResult
 from migrator.runtime.values import asdict

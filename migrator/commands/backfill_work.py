@@ -26,8 +26,17 @@ from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import backfill_data, explained_lines, print_backfill, print_backfill_verdict
 from migrator.cli.text import SHOWN, estimate_data
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
-from migrator.commands.joined import Joining, join, open_joined_backfill
-from migrator.commands.processes import Engine, Others, PageEngine, RunWork, options_of, part_of
+from migrator.commands.processes import (
+    Engine,
+    Joining,
+    Others,
+    PageEngine,
+    RunWork,
+    join,
+    open_joined_backfill,
+    options_of,
+    part_of,
+)
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.instances import Share

@@ -26,7 +26,7 @@ from migrator.cli.options import (
     stop_on_signals,
 )
 from migrator.cli.runs_text import SampleBars, SampleLines
-from migrator.cli.tables import table_of
+from migrator.cli.text import table_of
 from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.language.redaction import json_ready, json_text, mask, value_texts

@@ -24,7 +24,7 @@ from migrator.cli.inert import plain
 from migrator.cli.lag import Lag, lag_line, lag_of
 from migrator.cli.options import belonging, console_on, print_folded, shown_path, stdout, stop_on_signals
 from migrator.cli.runs import known_revision, print_findings, print_instances
-from migrator.cli.tables import table_of
+from migrator.cli.text import table_of
 from migrator.commands.reverse_work import unkept_data, unkept_lines
 from migrator.mapping.model.durations import age_text, moment
 from migrator.mapping.model.instances import Failure, Operations, ProcessState, ServiceRegistry, Throttle

@@ -67,7 +67,7 @@ def change_table() -> Work:
 
     Exit code 0: the indexes are the mapping's; 1: some are not, or would be changed; 130: stopped.
     """
-    from migrator.commands.table_change import change
+    from migrator.commands.table_work import change
 
     return change
 

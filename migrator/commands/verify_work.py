@@ -28,8 +28,21 @@ from migrator.cli.options import (
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
 from migrator.cli.text import SHOWN
-from migrator.commands.joined import STILL, Joining, RecheckEdges, join, open_joined_verify, sharing, stage_of
-from migrator.commands.processes import Engine, Others, PageEngine, RunWork, options_of, part_of
+from migrator.commands.processes import (
+    STILL,
+    Engine,
+    Joining,
+    Others,
+    PageEngine,
+    RecheckEdges,
+    RunWork,
+    join,
+    open_joined_verify,
+    options_of,
+    part_of,
+    sharing,
+    stage_of,
+)
 from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Root

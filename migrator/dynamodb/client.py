@@ -21,14 +21,15 @@ from migrator.dynamodb.answers import WholeAnswers, watch_requests
 from migrator.dynamodb.exchange import (
     AT_MOST,
     BOTOCORE,
+    BotocoreSigning,
     Connections,
     Exchange,
     KeptSigning,
+    SessionTransport,
     SocketTransport,
     with_exchange,
 )
 from migrator.dynamodb.failures import denied, error_code, no_credentials
-from migrator.dynamodb.session import BotocoreSigning, SessionTransport
 from migrator.runtime.errors import SettingsError, TargetError
 
 log = structlog.get_logger()

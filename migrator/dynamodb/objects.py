@@ -1,18 +1,33 @@
-"""Objects in an S3 bucket, named by a digest of their bytes."""
+"""Objects in S3: attributes that a mapping keeps there, exported items (also in a folder), and the import of these."""
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from errno import EDQUOT, ENOSPC
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from migrator.dynamodb.failures import can_pass, denied, error_code, no_credentials
+from migrator.dynamodb.failures import (
+    can_pass,
+    denied,
+    error_code,
+    gave_up,
+    in_words,
+    no_credentials,
+    passes_at,
+)
 from migrator.mapping.model.edges import Probe
-from migrator.runtime.errors import MigratorError, StoppedError, TargetError
+from migrator.mapping.model.files import ImportFault, ImportState
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, TargetError
 from migrator.runtime.retry import Backoff, Retry
-from migrator.runtime.system import Forked, tell_of_forks
+from migrator.runtime.system import FILE_MODE, Forked, make_folder, tell_of_forks
 
 _NO_BUCKET = "there is no such bucket; create it, or correct {named_by}"
 _ADVICE = {
@@ -136,3 +151,221 @@ def _probed(action: str, call: Callable[[], object], left: str = "") -> Probe:
     except MigratorError as error:
         return Probe(action, f"{error}{left}")
     return Probe(action)
+
+
+_UNFINISHED = ".unfinished"
+"""The end of a file's name until all of it is written."""
+_AT_ONCE = 1000
+"""Objects of one DeleteObjects. Source: Amazon S3 API reference, DeleteObjects."""
+
+
+class FolderFiles:
+    """model.bulk.files.Files in a folder, made when something is written. Files are their owner's alone: they hold rows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def name(self) -> str:
+        return str(self.folder)
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self.folder / name
+        unfinished = path.with_name(path.name + _UNFINISHED)
+        with self._in_words("written"):
+            make_folder(path.parent)
+            with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
+                file.write(data)
+                file.flush()
+                # Its page counts as done from now on: after a power cut it must be there, and whole.
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+
+    def read(self, name: str) -> bytes | None:
+        with self._in_words("read"), suppress(FileNotFoundError, NotADirectoryError):
+            return (self.folder / name).read_bytes()
+        return None
+
+    def sizes_below(self, below: str = "") -> dict[str, int]:
+        with self._in_words("read"):
+            return {
+                name: path.stat().st_size
+                for path in self.folder.rglob("*")
+                if path.is_file()
+                and (name := path.relative_to(self.folder).as_posix()).startswith(below)
+                and not name.endswith(_UNFINISHED)
+            }
+
+    def remove(self, names: Collection[str]) -> None:
+        with self._in_words("written"):
+            for name in names:
+                (self.folder / name).unlink(missing_ok=True)
+            for folder in sorted({(self.folder / name).parent for name in names}, reverse=True):
+                self._remove_empty(folder)
+
+    def _remove_empty(self, folder: Path) -> None:
+        while folder != self.folder:
+            try:
+                folder.rmdir()
+            except OSError:  # something else is in it
+                return
+            folder = folder.parent
+
+    @contextmanager
+    def _in_words(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            what = f"{self.folder} cannot be {done} ({error.strerror})"
+            if error.errno in (ENOSPC, EDQUOT):
+                raise StoppedError(f"{what}; make room, and give the same command again") from None
+            raise SettingsError(f"{what}; name another folder") from None
+
+
+class S3Files(S3Objects):
+    """model.bulk.files.Files below a prefix of a bucket."""
+
+    named_by = "the address s3://… in the command"
+    needed = "s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject"
+
+    @property
+    def name(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    def write(self, name: str, data: bytes) -> None:
+        self._ask("put_object", name, Body=data)
+
+    def read(self, name: str) -> bytes | None:
+        data: bytes | None = self._ask("get_object", name, take=lambda answer: answer["Body"].read())
+        return data
+
+    def sizes_below(self, below: str = "") -> dict[str, int]:
+        prefix, sizes = f"{self.prefix}{below}", dict[str, int]()
+        more: dict[str, str] = {}
+        while True:
+            answer = self._send("list_objects_v2", Prefix=prefix, **more)
+            for entry in answer.get("Contents", []):
+                sizes[str(entry["Key"]).removeprefix(self.prefix)] = int(entry["Size"])
+            if not answer.get("IsTruncated"):
+                return sizes
+            more = {"ContinuationToken": answer["NextContinuationToken"]}
+
+    def remove(self, names: Collection[str]) -> None:
+        keys = [{"Key": f"{self.prefix}{name}"} for name in sorted(names)]
+        for first in range(0, len(keys), _AT_ONCE):
+            chosen = keys[first : first + _AT_ONCE]
+            answer = self._send("delete_objects", Delete={"Objects": chosen, "Quiet": True})
+            if errors := answer.get("Errors"):
+                what = f"S3 did not delete {len(errors)} object(s) of {self.name} ({errors[0].get('Code')})"
+                raise StoppedError(f"{what}; allow s3:DeleteObject, and give the same command again")
+
+
+LOG_GROUP = "/aws-dynamodb/imports"
+"""Source: Amazon DynamoDB Developer Guide, "Validation errors" of imports from Amazon S3."""
+
+
+class DynamoImports:
+    """model.bulk.files.TableImports over boto3. `request`: ImportTable's parameters but for the token; `logs`: a client of
+    CloudWatch Logs; `prefix`: what the names of the files begin with in the bucket, and not in the manifest."""
+
+    def __init__(
+        self,
+        client: Any,
+        logs: Any,
+        request: dict[str, Any],
+        prefix: str,
+        backoff: Backoff,
+        stop: Callable[[], bool],
+    ) -> None:
+        self.client = client
+        self.logs = logs
+        self.request = request
+        self.prefix = prefix
+        self.retry = Retry(backoff, stop)
+
+    @property
+    def table(self) -> str:
+        return str(self.request["TableCreationParameters"]["TableName"])
+
+    def begin(self, token: str) -> ImportState:
+        # Sent again with the same token, it is the same import.
+        return _state(self._call("import_table", {**self.request, "ClientToken": token}))
+
+    def state(self, arn: str) -> ImportState:
+        return _state(self._call("describe_import", {"ImportArn": arn}))
+
+    def asked_with(self, token: str) -> ImportState | None:
+        description = self._call("describe_table", {"TableName": self.table})
+        more: dict[str, str] = {}
+        while True:
+            answer = self._call("list_imports", {"TableArn": description["Table"]["TableArn"], **more})
+            for summary in answer.get("ImportSummaryList", []):
+                state = self.state(str(summary["ImportArn"]))
+                if state.token == token:
+                    return state
+            if not answer.get("NextToken"):
+                return None
+            more = {"NextToken": answer["NextToken"]}
+
+    def faults(self, arn: str, at_most: int) -> tuple[list[ImportFault], str]:
+        stream = f"{arn.rpartition('/')[2]}/error"
+        try:
+            return list(self._faults(stream, at_most)), ""
+        except ClientError as error:
+            lacks = denied(error, "logs") or error_code(error)
+            return [], f"its log {LOG_GROUP}, stream {stream}, cannot be read ({lacks})"
+        except BotoCoreError as error:
+            return [], f"its log {LOG_GROUP}, stream {stream}, cannot be read ({type(error).__name__})"
+
+    def _faults(self, stream: str, at_most: int) -> Iterator[ImportFault]:
+        asked: dict[str, Any] = {"logGroupName": LOG_GROUP, "logStreamName": stream, "startFromHead": True}
+        read = 0
+        while read < at_most:
+            answer = self.retry.call("its log", lambda: self.logs.get_log_events(**asked), can_pass)
+            events = answer.get("events", [])[: at_most - read]
+            yield from (self._fault(str(event["message"])) for event in events)
+            read += len(events)
+            # The last page of a stream is told by a token that stays the same.
+            if not events or answer.get("nextForwardToken") in (None, asked.get("nextToken")):
+                return
+            asked["nextToken"] = answer["nextForwardToken"]
+
+    def _fault(self, message: str) -> ImportFault:
+        try:
+            told = json.loads(message)
+            place = told["itemS3Pointer"]
+            name = str(place["key"]).removeprefix(self.prefix)
+            return ImportFault(name, int(place["itemIndex"]), "; ".join(map(str, told["errorMessages"])))
+        except (KeyError, TypeError, ValueError):
+            return ImportFault("", 0, "the log of the import has a line of another form; look at it there")
+
+    def _call(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        what = f"DynamoDB {operation} for table {self.table}"
+
+        def call() -> Any:
+            return getattr(self.client, operation)(**request)
+
+        try:
+            return dict(self.retry.call(what, call, self._passes, partial(gave_up, what)))
+        except (ClientError, BotoCoreError) as error:
+            raise in_words(error, operation, self.table, str(self.client.meta.endpoint_url)) from None
+
+    def _passes(self, error: BaseException) -> bool:
+        # A table of that name may have come meanwhile; it does not go by waiting.
+        in_use = isinstance(error, ClientError) and error_code(error) == "ResourceInUseException"
+        return passes_at(self.client, error) and not in_use
+
+
+def _state(answer: dict[str, Any]) -> ImportState:
+    told = answer["ImportTableDescription"]
+    failure = ": ".join(filter(None, (told.get("FailureCode"), told.get("FailureMessage"))))
+    return ImportState(
+        arn=str(told["ImportArn"]),
+        table_id=str(told.get("TableId") or ""),
+        token=str(told.get("ClientToken") or ""),
+        status=told["ImportStatus"],
+        processed=int(told.get("ProcessedItemCount") or 0),
+        imported=int(told.get("ImportedItemCount") or 0),
+        errors=int(told.get("ErrorCount") or 0),
+        failure=failure,
+    )

@@ -13,10 +13,10 @@ from migrator.mapping.model.facts import Captured, EntityPlan, SchemaFacts, Tabl
 from migrator.mapping.model.mapping import Mapping
 from migrator.runtime.errors import SettingsError
 from migrator.settings.roles import SQL_ROLES
+from migrator.source.engines.base import Grant, Granting
 from migrator.source.engines.connect import engine_at
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.shared import split
-from migrator.source.rights import Grant, Granting
 from migrator.source.sql.gate import parsed, select_tokens
 from migrator.source.sql.spelling import sqlglot_dialect
 from migrator.source.sql.statements import is_cte

@@ -37,17 +37,15 @@ from migrator.mapping.patterns.results import Record, records_of, rows_of
 from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.settings.job import ReadSettings, mapping_named
 from migrator.settings.transforms import sound_mapping
-from migrator.source.adapter.events import EventHooks
+from migrator.source.adapter.events import EventHooks, Sessions
 from migrator.source.adapter.recording import Recording, Write
-from migrator.source.adapter.sessions import Sessions
 from migrator.stages.patterns.pages import PageRows, Place
 from migrator.stages.patterns.question import Question
 from migrator.stages.patterns.recheck import Sampler
 from migrator.stages.reads.backends import Backends
 from migrator.stages.reads.functions import Function, RoutedPattern
 from migrator.stages.reads.metrics import ReadMetrics
-from migrator.stages.reads.phases import PhaseCache
-from migrator.stages.reads.reads import Call, MappedReads, PageCall, Reads, question_named
+from migrator.stages.reads.reads import Call, MappedReads, PageCall, PhaseCache, Reads, question_named
 from migrator.stages.reads.shadow import AnsweredCall, Shadow
 
 if TYPE_CHECKING:

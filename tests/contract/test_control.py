@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.control import ControlItem, control_key
 from migrator.dynamodb.store import DynamoStore

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.exchange import BOTOCORE

@@ -25,7 +25,7 @@ from structlog.testing import capture_logs
 
 from migrator.dynamodb import client as client_module
 from migrator.dynamodb import exchange
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.answers import IncompleteAnswerError
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.dynamodb.client import service_client
-from migrator.dynamodb.files import FolderFiles, S3Files
+from migrator.dynamodb.objects import FolderFiles, S3Files
 from migrator.mapping.model.files import Files
 from migrator.runtime.errors import TargetError
 from tests import pins

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.errors import Interrupted, StoppedError, TargetError

@@ -10,7 +10,7 @@ import pytest
 from migrator.features.look.work import Look
 from migrator.mapping.patterns.key_lookups import AskedKey
 from migrator.settings.transforms import read_mapping
-from migrator.stages.core.partitions import Partitions
+from migrator.stages.design.views import Partitions
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.verify.scan import direct_items
 from tests.designs.golden import DESIGNS, GOLDEN, NAMES, exactly, read_golden, rows_exactly, script_of

@@ -12,10 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
+from docs.generate_schemas import job_schema, mapping_schema
 from migrator.mapping.language.parse import examine_mapping
 from migrator.runtime.errors import MappingError
 from migrator.settings.job import load_job
-from migrator.settings.schemas import job_schema, mapping_schema
 from tests.designs.golden import ROOT
 from tests.designs.test_shipped import SHIPPED
 

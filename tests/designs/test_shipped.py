@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from docs.generate_patterns import LISTED, listed
+from docs.generate_schemas import mapping_schema
 from migrator.mapping.check.check import check_form
-from migrator.settings.schemas import mapping_schema
 from migrator.settings.transforms import read_mapping
 from tests.designs.golden import ROOT
 

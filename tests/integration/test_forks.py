@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
 from migrator.journal.runs import SqlJournal

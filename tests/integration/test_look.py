@@ -15,8 +15,8 @@ from migrator.mapping.model.report import FINE, LookReport
 from migrator.mapping.model.table import TOMBSTONE, Item
 from migrator.mapping.patterns.key_lookups import AskedKey
 from migrator.runtime.errors import SettingsError
-from migrator.stages.core.partitions import asked_key
 from migrator.stages.design.shown import Showing
+from migrator.stages.design.views import asked_key
 from migrator.stages.verify.scan import DirectItems
 from tests import pins
 from tests.integration.test_verify_corruptions import CORRUPTIONS, SCRIPT, Library

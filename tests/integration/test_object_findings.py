@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client, service_client
 from migrator.dynamodb.objects import S3Objects
 from migrator.dynamodb.store import DynamoStore

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from migrator.runtime.errors import MappingError
 from migrator.source.engines.catalogue import REFUSED, TypeRule
 from migrator.source.engines.mysql import facts
-from migrator.source.engines.postgresql import types
+from migrator.source.engines.postgresql import facts as postgresql_facts
 from migrator.source.engines.sqlite import facts as sqlite_facts
 from tests import pins
 from tests.integration.keyed import Keyed, Values
@@ -162,7 +162,11 @@ def _bare(declared: str) -> str:
 
 @pytest.mark.parametrize(
     ("tried", "rules"),
-    [(POSTGRESQL, types.KINDS.rules), (MARIADB, facts.KINDS.rules), (SQLITE, sqlite_facts.KINDS.rules)],
+    [
+        (POSTGRESQL, postgresql_facts.KINDS.rules),
+        (MARIADB, facts.KINDS.rules),
+        (SQLITE, sqlite_facts.KINDS.rules),
+    ],
 )
 def test_each_type_that_can_name_rows_is_tried(tried: Values, rules: tuple[TypeRule, ...]) -> None:
     names = {_bare(declared) for declared in tried} | {declared.upper() for declared in tried}
@@ -177,7 +181,7 @@ def test_each_type_that_can_name_rows_is_tried(tried: Values, rules: tuple[TypeR
 def test_the_others_are_refused_with_the_reason(postgres_database: str, mysql_database: str) -> None:
     """A view says no primary key, so that any of its columns may be named."""
     for engine, url, rules in (
-        ("postgresql", postgres_database, types.KINDS.rules),
+        ("postgresql", postgres_database, postgresql_facts.KINDS.rules),
         ("mariadb", mysql_database, facts.KINDS.rules),
     ):
         names = [

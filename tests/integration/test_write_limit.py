@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.answers import consumed_by_meter
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore

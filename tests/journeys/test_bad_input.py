@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.runtime.values import replace

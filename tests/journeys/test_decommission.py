@@ -95,8 +95,6 @@ def test_the_verdict_ends_with_a_command_that_answers(tmp_path: Path, dynamodb_u
 def test_the_steps_are_printed_in_order_and_none_is_run(shop: Project) -> None:
     before = shop.items()
     told = shop.run("decommission", "check", str(shop.job))
-    assert (told.code, "DROP TABLE" in told.out) == (1, False)
-    told = shop.run("decommission", "check", str(shop.job))
     assert told.code == 1
     assert told.out.splitlines()[-1].startswith("not yet: `migrator cutover advance --dry-run ")
     steps = told.out[told.out.index("1. ") :]

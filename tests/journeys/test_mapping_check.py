@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.settings.schemas import job_schema
+from docs.generate_schemas import job_schema
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import cutover_shop

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from migrator.runtime.errors import MappingError
-from migrator.source.engines.postgresql.types import KINDS
+from migrator.source.engines.postgresql.facts import KINDS
 from tests import pins
 from tests.language.context import HEAD, checked, items, open_source, plain
 from tests.language.test_types_postgresql import CASES

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
 from migrator.journal.runs import SqlJournal

@@ -16,7 +16,7 @@ from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.runtime.values import replace
 from migrator.stages.live.relay import live_entities
-from migrator.stages.live.rounds import LiveEntity
+from migrator.stages.live.send import LiveEntity
 from tests.golden.heart import check, facts, table
 from tests.simulation.database import Database, Reader
 from tests.simulation.scheduler import Scheduler

@@ -11,7 +11,7 @@ from migrator.mapping.model.live import Outcome, Root
 from migrator.mapping.model.table import EncodedItem, ItemKey
 from migrator.runtime.errors import StoppedError
 from migrator.stages.live.refresh import _Refreshing
-from migrator.stages.live.rounds import Round
+from migrator.stages.live.send import Round
 from tests.simulation import table as tables
 from tests.simulation.broken import found_out
 from tests.simulation.world import Parts

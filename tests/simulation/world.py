@@ -15,7 +15,7 @@ from migrator.stages.core.adoption import Adoption
 from migrator.stages.core.ownership import Keeping, OnRecord
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions
-from migrator.stages.live.rounds import LiveEntity
+from migrator.stages.live.send import LiveEntity
 from tests.fakes.journal import FakeOpenFindings, FakeRevisions
 from tests.fakes.phases import FakePhases
 from tests.simulation.database import Database, Reader, Transaction

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import migrator.source.adapter.by_hand
-import migrator.source.adapter.sessions
+import migrator.source.adapter.events
 import migrator.source.engines.mysql.connect
 import migrator.source.engines.postgresql.connect
 import migrator.stages.reads.functions

@@ -48,8 +48,7 @@ from migrator.stages.backfill.write import Claims, FastPath, encoders_of
 from migrator.stages.live.writers import both
 from migrator.stages.process.session import begin, identity_of, need_bucket, pages_of, runs_before
 from migrator.stages.process.write_path import tell_unmarked
-from migrator.stages.session.files import files_at
-from migrator.stages.session.job import backoff_of, region_of
+from migrator.stages.session.job import backoff_of, files_at, region_of
 from migrator.stages.session.session import JobSession
 
 _MB = 1024 * 1024

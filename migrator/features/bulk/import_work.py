@@ -48,8 +48,7 @@ from migrator.stages.core.ownership import OnRecord
 from migrator.stages.core.parallel import in_parallel
 from migrator.stages.live.relay import live_entities, remembered
 from migrator.stages.process.session import begin, identity_of
-from migrator.stages.session.files import import_request, imports_of
-from migrator.stages.session.job import Target
+from migrator.stages.session.job import Target, import_request, imports_of
 from migrator.stages.session.session import JobSession
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 15.0

@@ -28,8 +28,7 @@ from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.runtime.values import replace
 from migrator.settings.definition import definition
 from migrator.settings.job import Job
-from migrator.settings.policy import MARK, Place, Rights, policy
-from migrator.settings.roles import ROLES, SQL_ROLES, old_rights_of, rights_of
+from migrator.settings.roles import MARK, ROLES, SQL_ROLES, Place, Rights, old_rights_of, policy, rights_of
 from migrator.settings.transforms import checked_on, sound_mapping
 from migrator.stages.session.job import design_for, read_job
 from migrator.stages.session.live import ONCE

@@ -20,15 +20,15 @@ from migrator.cli.options import print_folded, progress, stop_on_signals
 from migrator.commands.query_work import replay_progress
 from migrator.features.init.design.documents import SampledTable, mapping_text, seen_in
 from migrator.features.init.design.placing import Access, Design
-from migrator.features.init.design.proposal import (
+from migrator.features.init.design.written import (
     Asked,
     Proposal,
     default_statements,
+    frequency,
     proposal_of,
     remarked,
     wanted_of,
 )
-from migrator.features.init.design.written import frequency
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.items import CompiledEntity

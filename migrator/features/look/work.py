@@ -47,8 +47,8 @@ from migrator.runtime.errors import CLEAN, DIFFERENT, RowError, SettingsError
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
-from migrator.stages.core.partitions import Made, Partitions, asked_key
 from migrator.stages.design.shown import Showing, clipped
+from migrator.stages.design.views import Made, Partitions, asked_key
 from migrator.stages.session.job import design_for, read_job
 from migrator.stages.session.session import JobSession
 from migrator.stages.verify.page_check import compare_item

@@ -37,7 +37,7 @@ from migrator.cli.page import (
     size_text,
     write_page,
 )
-from migrator.cli.tables import table_of
+from migrator.cli.text import table_of
 from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.capacity.ways import Host
 from migrator.mapping.items.changes import unread_tables

@@ -19,11 +19,10 @@ from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import need_yes, print_folded, say, stdout, stop_on_signals
-from migrator.cli.tables import table_of
+from migrator.cli.text import table_of
 from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError, StoppedError
 from migrator.settings.job import Job
-from migrator.settings.policy import Place, Rights, policy
-from migrator.settings.roles import ROLES
+from migrator.settings.roles import ROLES, Place, Rights, policy
 from migrator.stages.session.job import client_of, own_words, read_job
 
 State = Literal["holds", "differs", "not there", "not tried"]

@@ -38,7 +38,7 @@ from migrator.cli.page import (
     size_text,
     write_page,
 )
-from migrator.cli.tables import table_of
+from migrator.cli.text import table_of
 from migrator.features.report.gather import (
     LIGHT,
     Report,

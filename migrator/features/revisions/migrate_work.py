@@ -29,8 +29,8 @@ from migrator.cli.options import (
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file
 from migrator.cli.text import SHOWN, finding_line
 from migrator.cli.watched import Watched, signs_of
-from migrator.commands.joined import stage_of
-from migrator.commands.table_change import may_remove, refuse_asked
+from migrator.commands.processes import stage_of
+from migrator.commands.table_work import may_remove, refuse_asked
 from migrator.commands.verify_work import begun_run, confirm_of, recheck_of
 from migrator.features.revisions.diff_work import Side, measured_work, work_lines
 from migrator.mapping.difference.difference import Difference, Revision

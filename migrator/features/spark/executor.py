@@ -16,8 +16,7 @@ from threading import Event, RLock
 
 from msgspec import Struct
 
-from migrator.commands.joined import Joined, Joining, open_joined_backfill, open_joined_verify
-from migrator.commands.processes import RunWork
+from migrator.commands.processes import Joined, Joining, RunWork, open_joined_backfill, open_joined_verify
 from migrator.runtime import logs
 from migrator.runtime.errors import (
     MappingError,

@@ -12,7 +12,7 @@ from migrator.mapping.inverse.designs import ChildList, DesignInverse
 from migrator.mapping.inverse.given import Lack
 from migrator.mapping.inverse.values import Cause, Loss
 from migrator.mapping.items.templates import name_in_template
-from migrator.mapping.language.yaml_text import text_of
+from migrator.mapping.language.document import text_of
 from migrator.mapping.model.facts import Column, EntityPlan, TableFacts
 from migrator.mapping.model.table import TableDesign
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from migrator.mapping.language.document import text_of
 from migrator.mapping.language.parse import examine_mapping
-from migrator.mapping.language.yaml_text import text_of
 from migrator.mapping.model.questions import plain_name
 from migrator.runtime.errors import SettingsError
 

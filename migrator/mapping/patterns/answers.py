@@ -10,8 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeGuard
 
 from migrator.mapping.items import values
-from migrator.mapping.items.filters import FilterContext
-from migrator.mapping.items.geo import distance_m
+from migrator.mapping.items.filters import FilterContext, distance_m
 from migrator.mapping.items.rows import Places, compile_ref
 from migrator.mapping.items.scalars import NotHeldError, checked_number, without_advice
 from migrator.mapping.items.values import attribute, decoder, stored

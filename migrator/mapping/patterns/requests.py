@@ -11,8 +11,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from migrator.mapping.items.filters import UNITS, FilterContext, cut_of, is_whole, texts_of
-from migrator.mapping.items.geo import precision_for, reach_m
+from migrator.mapping.items.filters import (
+    UNITS,
+    FilterContext,
+    cut_of,
+    is_whole,
+    precision_for,
+    reach_m,
+    texts_of,
+)
 from migrator.mapping.items.rows import Compiled, Places, bound_text, compile_key, compile_value
 from migrator.mapping.model.mapping import (
     Expression,

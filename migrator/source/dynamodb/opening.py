@@ -26,8 +26,7 @@ from migrator.runtime.retry import RateLimit, Retry
 from migrator.settings.job import Job
 from migrator.settings.source import DocumentSettings, SourceSettings
 from migrator.settings.transforms import load_transforms, sound_mapping, with_writes
-from migrator.source.dynamodb.capture.activity import AwsCalls, StreamActivity
-from migrator.source.dynamodb.capture.install import CapturedStream, StreamCapture
+from migrator.source.dynamodb.capture.install import AwsCalls, CapturedStream, StreamActivity, StreamCapture
 from migrator.source.dynamodb.capture.marks import (
     READER_LEASE_S,
     RecordImages,
@@ -36,9 +35,8 @@ from migrator.source.dynamodb.capture.marks import (
     Work,
 )
 from migrator.source.dynamodb.finding import Finder
-from migrator.source.dynamodb.positions import MOST_SEGMENTS, MOST_SEGMENTS_HERE
 from migrator.source.dynamodb.reader import StreamReader
-from migrator.source.dynamodb.source import DocumentSource, ReadPace
+from migrator.source.dynamodb.source import MOST_SEGMENTS, MOST_SEGMENTS_HERE, DocumentSource, ReadPace
 from migrator.source.dynamodb.values import value_of
 
 _SAMPLED_SEGMENTS = 16

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from random import Random
 from typing import Any
 
+from msgspec import Struct
+
 from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.items.wire import encode
+from migrator.mapping.language.document import Document
 from migrator.mapping.language.documents import DIALECT, facts_of, key_type
+from migrator.mapping.language.plan import plan_entity
 from migrator.mapping.model.edges import KeyCounts, RowsSeen, WholeRows, WiredItem
 from migrator.mapping.model.facts import (
     CollectionPlan,
@@ -20,24 +26,209 @@ from migrator.mapping.model.facts import (
     TableFacts,
     tables_of,
 )
-from migrator.mapping.model.mapping import Mapping
-from migrator.mapping.model.results import Explained
-from migrator.mapping.model.table import READ_UNIT_BYTES, RowTree, SourceKey, Value, encode_key
-from migrator.runtime.errors import NotCountedError, SettingsError, SourceError
+from migrator.mapping.model.mapping import DocumentQuestion, Statement
+from migrator.mapping.model.mapping import Mapping as MappingModel
+from migrator.mapping.model.results import Explained, Request, Rows
+from migrator.mapping.model.table import READ_UNIT_BYTES, RowTree, SourceKey, Value, decode_key, encode_key
+from migrator.mapping.patterns.requests import Requests
+from migrator.runtime.errors import MissingNameError, NotCountedError, SettingsError, SourceError
 from migrator.runtime.retry import RateLimit, Retry
-from migrator.source.dynamodb.answers import DocumentAnswers
-from migrator.source.dynamodb.finding import Finder
-from migrator.source.dynamodb.positions import (
-    MOST_SEGMENTS,
-    SegmentEnd,
-    Stretch,
-    place_of,
-    segment_bounds,
-    segments_of,
-    stretches,
-)
+from migrator.runtime.values import replace
+from migrator.source.dynamodb.finding import Finder, name_of
 from migrator.source.dynamodb.trees import SharedScans, Trees, roots_of
-from migrator.source.dynamodb.values import key_of_text, value_of
+from migrator.source.dynamodb.values import key_of_text, value_of, wired_key
+
+_NOWHERE = Document("", {}, {})
+
+
+class _Asked(Struct, frozen=True):
+    """A question, compiled. `places`: of its columns in the row trees."""
+
+    question: DocumentQuestion
+    requests: Requests
+    plan: EntityPlan
+    places: tuple[int, ...]
+
+
+class DocumentAnswers:
+    """model.edges.Questions; safe to call from many threads at once. It waits for no pace: it reads as a service does.
+
+    Raises, from every method: MissingNameError where a table is gone; StoppedError, TargetError, Interrupted.
+    """
+
+    def __init__(self, mapping: MappingModel, finder: Finder) -> None:
+        self.finder = finder
+        self._mapping = mapping
+        self._compiled: dict[int, _Asked] = {}
+
+    def query(
+        self,
+        statement: Statement,
+        params: Mapping[str, Any],
+        schema: str | None = None,
+        *,
+        at_most: int | None = None,
+        what: str = "a query of the mapping",
+    ) -> Rows:
+        """Rows of the columns that the question names, in its order. Parents are read consistently.
+
+        Raises: SettingsError where a parameter of the key is not set or does not fit it; SourceError where a document
+        has another type than declared.
+        """
+        asked = self._asked(statement)
+        request = asked.requests.of(params)
+        most = None if at_most is None else at_most + 1
+        limit = min((limit for limit in (request.limit, most) if limit is not None), default=None)
+        documents = list(islice(self._documents(asked, request, limit), limit))
+        return [self._row(asked, tree, what) for tree in Trees(asked.plan, self.finder).of(documents)]
+
+    def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
+        """That there is no such index, or one of another key. `params`: are not looked at."""
+        asked = self._asked(statement)
+        design, name = asked.question.design, asked.question.asked.index
+        if name is None:
+            return ""
+        try:
+            described = self.finder.described(asked.plan.table)
+        except MissingNameError as error:
+            return str(error)
+        real = self.finder.real_name(asked.plan.table)
+        index = next((one for one in described.indexes if one.name == name), None)
+        if index is None:
+            there = ", ".join(one.name for one in described.indexes) or "none"
+            return f"table {real} has no index {name}; its indexes: {there}"
+        wanted = tuple(attribute.name for attribute in design.indexes[0].attributes)
+        if index.key[: len(wanted)] != wanted:
+            return f"index {name} of table {real} has the key {', '.join(index.key)}, not {', '.join(wanted)}"
+        return ""
+
+    def _asked(self, statement: Statement) -> _Asked:
+        """Compiled once: questions live as long as their mapping, which this holds."""
+        assert isinstance(statement, DocumentQuestion), "check_mapping refuses SQL"
+        if id(statement) not in self._compiled:
+            mapping, entity = self._mapping, statement.entity
+            plan, faults = plan_entity(mapping, entity, facts_of(mapping), _NOWHERE)
+            assert plan is not None, faults
+            places = {slot.path: place for place, slot in enumerate(plan.slots)}
+            requests = Requests(replace(mapping, table=statement.design), statement.asked)
+            columns = tuple(places[path] for path in statement.returns)
+            self._compiled[id(statement)] = _Asked(statement, requests, plan, columns)
+        return self._compiled[id(statement)]
+
+    def _documents(self, asked: _Asked, request: Request, limit: int | None) -> Iterator[WiredItem]:
+        reader, real = self.finder.reader, self.finder.real_name(asked.plan.table)
+        for sent in request.sent:
+            if request.operation == "query":
+                size = {"Limit": limit} if limit and "FilterExpression" not in sent else {}
+                yield from reader.asked(real, {**sent, **size, **_wired_values(sent)})
+                continue
+            table, consistent = asked.plan.table, bool(sent["ConsistentRead"])
+            keys = [sent["Key"]] if request.operation == "get" else sent["Keys"]
+            wired = [key for key in (wired_key(table, key) for key in keys) if key is not None]
+            if request.operation == "get":
+                for key in wired:
+                    yield from reader.one(real, key, consistent=consistent)
+            else:
+                yield from _in_order(wired, reader.get(real, wired, consistent=consistent))
+
+    def _row(self, asked: _Asked, tree: tuple[Any, ...], what: str) -> tuple[Any, ...]:
+        row = tuple(tree[place] for place in asked.places)
+        for path, value in zip(asked.question.returns, row, strict=True):
+            if isinstance(value, Undecodable):
+                where = f"{asked.question.asked.name}: {what} gives {asked.plan.table.name}.{path}"
+                raise SourceError(f"{where}, and {value.reason}")
+        return row
+
+
+def _wired_values(sent: Mapping[str, Any]) -> dict[str, Any]:
+    given = sent["ExpressionAttributeValues"]
+    return {
+        "ExpressionAttributeValues": {
+            name: {"B": value} if isinstance(value, bytes) else encode(value) for name, value in given.items()
+        }
+    }
+
+
+def _in_order(keys: Iterable[WiredItem], items: Iterable[WiredItem]) -> Iterator[WiredItem]:
+    wanted = list(keys)
+    names = list(wanted[0]) if wanted else []
+    found = {name_of({name: item[name] for name in names}): item for item in items}
+    return (found[name] for name in map(name_of, wanted) if name in found)
+
+
+MOST_SEGMENTS = 1_000_000
+"""Source: API reference, Scan, TotalSegments."""
+MOST_SEGMENTS_HERE = 32
+"""Of a server on this machine: MiniStack walks through the whole table for each request of a segment."""
+_SEGMENT = "segment"
+_PARTS = 3
+"""More than a key of DynamoDB has attributes, so that no key looks like the end of a segment."""
+
+
+class SegmentEnd(Struct, frozen=True):
+    """Behind the last document of segment `number`, from 0, of `of`."""
+
+    number: int
+    of: int
+
+    @property
+    def text(self) -> SourceKey:
+        return encode_key([_SEGMENT, self.number, self.of])
+
+
+def place_of(text: SourceKey | None) -> SegmentEnd | SourceKey | None:
+    """The end of a segment, or the text of a document's key."""
+    if text is None:
+        return None
+    values = decode_key(text)
+    return SegmentEnd(values[1], values[2]) if len(values) == _PARTS and values[0] == _SEGMENT else text
+
+
+class Stretch(Struct, frozen=True):
+    """What one scan reads: a segment of `of`, or, undivided, what is behind the key `start`, up to the key `stop`."""
+
+    segment: int = 0
+    of: int = 1
+    start: SourceKey | None = None
+    stop: SourceKey | None = None
+
+
+def stretches(after: SourceKey | None, upto: SourceKey | None) -> list[Stretch]:
+    """The scans that read what is behind one place, up to another. Raises: SourceError for places of two orders."""
+    begin, end = place_of(after), place_of(upto)
+    segments = [place for place in (begin, end) if isinstance(place, SegmentEnd)]
+    if not segments:
+        return [Stretch(start=after, stop=upto)]
+    of = segments[0].of
+    mixed = len(segments) < sum(place is not None for place in (begin, end))
+    if mixed or any(place.of != of for place in segments):
+        raise SourceError(
+            "a page of documents begins and ends in two different orders; begin the run anew (--restart)"
+        )
+    first = begin.number + 1 if isinstance(begin, SegmentEnd) else 0
+    last = end.number if isinstance(end, SegmentEnd) else of - 1
+    return [Stretch(number, of) for number in range(first, last + 1)]
+
+
+def segment_bounds(
+    rows: int, page_rows: int, most: int, after: SourceKey | None, upto: SourceKey | None
+) -> Iterator[SourceKey]:
+    """Ends of segments of about `page_rows` of about `rows` documents; what is behind the last bound is one more page.
+
+    Between ends of segments: those of the same number of segments.
+    """
+    begin, end = place_of(after), place_of(upto)
+    given = next((place for place in (begin, end) if isinstance(place, SegmentEnd)), None)
+    of = given.of if given else segments_of(rows, page_rows, most)
+    first = begin.number + 1 if isinstance(begin, SegmentEnd) else 0
+    last = end.number if isinstance(end, SegmentEnd) else of - 2
+    yield from (SegmentEnd(number, of).text for number in range(first, last + 1))
+
+
+def segments_of(rows: int, page_rows: int, most: int) -> int:
+    """How many pages of about `page_rows` about `rows` documents are."""
+    return min(most, MOST_SEGMENTS, max(1, math.ceil(rows / page_rows)))
+
 
 Conditions = Sequence[tuple[Column, tuple[Value, ...] | None]]
 _PLACES = 64
@@ -74,7 +265,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
     _closes = True
 
     def __init__(
-        self, mapping: Mapping, finder: Finder, pace: ReadPace, most_segments: int = MOST_SEGMENTS
+        self, mapping: MappingModel, finder: Finder, pace: ReadPace, most_segments: int = MOST_SEGMENTS
     ) -> None:
         super().__init__(mapping, finder)
         self._declared = facts_of(mapping)

@@ -22,8 +22,7 @@ from migrator.mapping.model.results import Refreshed
 from migrator.mapping.model.table import EncodedItem, ItemKey, item_key_text, source_named, split_source
 from migrator.runtime.errors import RowError
 from migrator.stages.live.refresh import Refresh, drawn, highest_above, refuse_above
-from migrator.stages.live.rounds import LiveEntity, UnwrittenError
-from migrator.stages.live.send import send, sorted_out, waves
+from migrator.stages.live.send import LiveEntity, UnwrittenError, send, sorted_out, waves
 
 RootKeys = Mapping[Root, set[ItemKey]]
 

@@ -20,8 +20,8 @@ from migrator.source.dynamodb.reader import Check, Work
 from migrator.stages.cutover.dependence import ours_lines
 from migrator.stages.cutover.evidence import Unknown, verdict
 from migrator.stages.live.refresh import drawn
-from migrator.stages.live.rounds import LiveEntity
-from migrator.stages.live.whole import PAGE_ROWS, PageReader
+from migrator.stages.live.relay import PAGE_ROWS, PageReader
+from migrator.stages.live.send import LiveEntity
 from migrator.stages.reverse.daemon import ReverseStatus
 
 # ── Items that a service wrote itself become ours again: with the row that they are of, and a ticket ──

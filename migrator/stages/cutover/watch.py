@@ -21,8 +21,7 @@ from migrator.mapping.model.mapping import Pattern
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.settings.job import EventKind, Hook, WatchSettings
-from migrator.stages.cutover.counts import Aggregate, chance_of_more, counted
-from migrator.stages.cutover.evidence import SIDES_MIN
+from migrator.stages.cutover.evidence import SIDES_MIN, Aggregate, chance_of_more, counted
 from migrator.stages.cutover.moves import Cutover, way_back
 
 SURE = 1e-6

@@ -25,8 +25,7 @@ from migrator.mapping.model.table import (
     split_source,
 )
 from migrator.runtime.errors import SettingsError, StoppedError
-from migrator.stages.live.rounds import LiveEntity, Round, refuse_unwritten
-from migrator.stages.live.send import send, sorted_out
+from migrator.stages.live.send import LiveEntity, Round, refuse_unwritten, send, sorted_out
 
 # ──
 # Refresh: makes the items of root rows what the rows say now. The one way to write concurrently with other writers.

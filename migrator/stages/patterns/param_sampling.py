@@ -12,8 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from migrator.mapping.items.filters import FilterContext
-from migrator.mapping.items.geo import reach_m
+from migrator.mapping.items.filters import FilterContext, reach_m
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.rows import Row, compile_ref, places_of
 from migrator.mapping.model.edges import Rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import (
     EMBEDDED,
     TIMEOUT_S,
@@ -24,7 +25,7 @@ from migrator.dynamodb.client import (
 )
 from migrator.dynamodb.control import DynamoStripping, control_state
 from migrator.dynamodb.failures import in_words
-from migrator.dynamodb.objects import S3Objects
+from migrator.dynamodb.objects import DynamoImports, FolderFiles, S3Files, S3Objects
 from migrator.dynamodb.store import DynamoStore, reads_only
 from migrator.dynamodb.throttle import Sent, WriteLimit
 from migrator.journal.identity import JournalLocation, SqlIdentity, location_of
@@ -34,13 +35,15 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.edges import NameKind, WiredItem
 from migrator.mapping.model.evidence import ROUTES
+from migrator.mapping.model.files import PARTS, Files, TableImports
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime import logs
-from migrator.runtime.errors import MigratorError
+from migrator.runtime.errors import MigratorError, SettingsError
 from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.runtime.system import HOME
 from migrator.runtime.values import replace
+from migrator.settings.definition import import_parameters
 from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
 from migrator.settings.source import DocumentSettings, SourceSettings
 from migrator.settings.transforms import table_of
@@ -378,3 +381,38 @@ def on_record(job: Job, journal: SqlJournal) -> OnRecord:
 def write_ownership(job: Job, mapping: MappingModel, journal: SqlJournal) -> WriteOwnership:
     phases = SqlPhases(journal.database, job.name)
     return WriteOwnership(mapping, job.direct, phases, lambda: on_record(job, journal).direct)
+
+
+_S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?")
+
+
+def files_at(job: Job, place: str, stop: Callable[[], bool]) -> Files:
+    """`place`: s3://bucket/prefix, or a folder. Raises: SettingsError."""
+    if not place.startswith("s3:"):
+        return FolderFiles(Path(place).absolute())
+    matched = _S3.fullmatch(place)
+    if matched is None:
+        raise SettingsError(f"{place} is no place in S3; write s3://bucket/prefix")
+    prefix = (matched["prefix"] or "").strip("/")
+    s3 = client_of(job, "s3")
+    files = S3Files(s3, matched["bucket"], f"{prefix}/" if prefix else "", backoff_of(job), stop)
+    if job.target.endpoint == EMBEDDED:
+        files.make_bucket()
+    return files
+
+
+def import_request(job: Job, design: TableDesign, files: Files) -> dict[str, Any]:
+    """ImportTable's parameters for all parts of an export in a bucket, without the token."""
+    assert isinstance(files, S3Files)
+    return {
+        "S3BucketSource": {"S3Bucket": files.bucket, "S3KeyPrefix": f"{files.prefix}{PARTS}"},
+        "InputFormat": "DYNAMODB_JSON",
+        "InputCompressionType": "GZIP",
+        "TableCreationParameters": import_parameters(design, job.target.options),
+    }
+
+
+def imports_of(job: Job, design: TableDesign, files: Files, stop: Callable[[], bool]) -> TableImports:
+    assert isinstance(files, S3Files)
+    clients = (client_of(job, "dynamodb"), client_of(job, "logs"))
+    return DynamoImports(*clients, import_request(job, design, files), files.prefix, backoff_of(job), stop)

@@ -20,17 +20,40 @@ from migrator.runtime.retry import Backoff, Retry
 from migrator.settings.job import Job
 from migrator.settings.source import DocumentSettings
 from migrator.settings.transforms import sound_mapping
-from migrator.source.capture.install import SqlCapture
-from migrator.source.capture.log.opening import open_captured
+from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.dynamodb.opening import open_document_live
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.engines.connect import address_of
+from migrator.source.engines.connect import Address, address_of
 from migrator.source.engines.reflect import of_kind
 from migrator.source.reader import SqlSource
 from migrator.source.sql.transactions import Writing
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobSource, secret_providers
+
+
+def open_captured(
+    job: str,
+    writing: Writing,
+    address: Address,
+    name: str,
+    wait: Callable[[float], None],
+    is_over: Callable[[], bool],
+) -> tuple[SqlCapture, SqlMarks, SqlActivity]:
+    """Capture, marks and activity; closing the marks closes all. `name`: of connections. `is_over`: whether no relay
+    needs to read the log."""
+    if not writing.kind.capturing.reads_log:
+        return SqlCapture(writing), SqlMarks(writing), SqlActivity(writing)
+    # They need psycopg, an extra that other sources do without.
+    from migrator.source.capture.log.install import LogCapture
+    from migrator.source.capture.log.marks import LogActivity, LogMarks
+    from migrator.source.capture.log.protocol import SlotStream
+    from migrator.source.capture.log.reader import LogReader
+
+    reader = LogReader(writing, partial(SlotStream, address, name, writing.place))
+    marks = LogMarks(writing, reader, wait, is_over)
+    return LogCapture(writing, job, marks, wait), marks, LogActivity(writing, marks)
+
 
 DDL_LOCK_WAIT_S = 1.0
 """A change of a table that waits for its lock makes the service's writes wait behind it."""

@@ -25,9 +25,8 @@ from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, runnin
 from migrator.runtime.values import replace
 from migrator.settings.job import Job, ReadSettings
 from migrator.source.adapter.driver import AsyncBridge, off_loop
-from migrator.source.adapter.events import Adapter, Rules
+from migrator.source.adapter.events import Adapter, Rules, Sessions
 from migrator.source.adapter.marks import UnknownRows
-from migrator.source.adapter.sessions import Sessions
 from migrator.source.dynamodb.capture.marks import StreamMarks
 from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.dynamodb.writing import Clients, OldDocuments
@@ -54,8 +53,14 @@ from migrator.stages.patterns.question import AT_ONCE, Question
 from migrator.stages.patterns.recheck import Sampler
 from migrator.stages.reads.backends import Backends
 from migrator.stages.reads.metrics import ReadMetrics
-from migrator.stages.reads.phases import FilledTable, PhaseCache, refuse_missing
-from migrator.stages.reads.reads import MappedReads, Reads, question_named
+from migrator.stages.reads.reads import (
+    FilledTable,
+    MappedReads,
+    PhaseCache,
+    Reads,
+    question_named,
+    refuse_missing,
+)
 from migrator.stages.reads.shadow import Shadow
 from migrator.stages.session.job import Requests, backoff_of, open_target, read_job
 from migrator.stages.session.session import ConcurrentEdges, JobSession

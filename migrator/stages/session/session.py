@@ -65,9 +65,8 @@ from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.live import capture
 from migrator.stages.live.capture import CaptureStage, CaptureStatus
 from migrator.stages.live.refresh import Refresh
-from migrator.stages.live.relay import Relay, RelayOptions, live_entities
-from migrator.stages.live.rounds import LiveEntity
-from migrator.stages.live.whole import WholeTable
+from migrator.stages.live.relay import Relay, RelayOptions, WholeTable, live_entities
+from migrator.stages.live.send import LiveEntity
 from migrator.stages.live.writers import Purge, WriterHeartbeats, both
 from migrator.stages.session import job as openings
 from migrator.stages.session.job import JobSource, Requests, Target, backoff_of, design_for, open_target

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from migrator.dynamodb import embedded
-from migrator.dynamodb.admin.table import DynamoTableAdmin
+from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import DYNOXIDE, dynamodb_client
 from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.model.table import KeyAttribute, TableDesign

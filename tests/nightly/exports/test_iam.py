@@ -13,7 +13,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from migrator.dynamodb.admin.imports import DynamoImports
+from migrator.dynamodb.objects import DynamoImports
 from migrator.runtime.retry import Backoff
 from tests.nightly.exports.acting import (
     ITEMS,

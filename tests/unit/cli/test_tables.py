@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from migrator.cli.tables import FittedTable
+from migrator.cli.text import FittedTable
 from tests import pins
 
 NAME = "list_products_by_discontinued_category_id"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.commands.table_change import refuse_readers
+from migrator.commands.table_work import refuse_readers
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.evidence import PatternPhase, State
 from migrator.mapping.model.instances import Instance, Newest, Revision

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.mapping.items.templates import name_in_template
+from migrator.mapping.language.document import quoted
 from migrator.mapping.language.documents import TYPE_NAMES
-from migrator.mapping.language.yaml_text import quoted
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*")

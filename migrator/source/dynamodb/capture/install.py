@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Struct
@@ -17,17 +23,25 @@ from migrator.mapping.model.capture import (
     TableCapture,
 )
 from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
-from migrator.mapping.model.live import MarkKeeper
+from migrator.mapping.model.live import ActivityCounts, MarkKeeper
 from migrator.mapping.model.shards import (
     ALL_OF_IT,
     FRESH_S,
     Checkpoint,
     Position,
     StreamJournal,
+    StreamRecord,
     StreamSource,
     StreamState,
 )
-from migrator.runtime.errors import LostRecordsError, SettingsError, TargetError
+from migrator.runtime.errors import (
+    LostRecordsError,
+    MigratorError,
+    SettingsError,
+    SourceError,
+    StoppedError,
+    TargetError,
+)
 
 
 class SwitchedStream(StreamSource, Protocol):
@@ -193,3 +207,235 @@ class StreamCapture(Struct, frozen=True):
     def _forget(self) -> None:
         self.marks.discard()
         self.record.uninstall()
+
+
+_AT_MOST = 1_000
+_CALLS = 4
+"""Several may be needed to come to records, and nothing says how many (docs/decisions/0029-streams.md)."""
+_AWS = (".amazonaws.com", ".api.aws")
+_COUNTED_BY = "the last records of the tables' streams"
+_DENIED = (
+    "PutItem",
+    "UpdateItem",
+    "DeleteItem",
+    "BatchWriteItem",
+    "PartiQLInsert",
+    "PartiQLUpdate",
+    "PartiQLDelete",
+)
+
+
+class StreamActivity(Struct, frozen=True):
+    """model.live.Activity. DynamoDB keeps no transaction open, and does not tell who writes.
+
+    `real`: the account's name of each table that the job names. `marks`: those that wait, by table.
+    """
+
+    stream_of: Callable[[str], CapturedStream]
+    marks: Callable[[], Mapping[str, int]]
+    real: Mapping[str, str]
+    aws: AwsCalls
+
+    def look(self, tables: Sequence[str]) -> ActivityCounts:
+        """Raises: SourceError where a stream cannot be read; StoppedError."""
+        if unbegun := [name for name in tables if not self.stream_of(name).checkpoints.stream()]:
+            blind = f"the streams of {', '.join(unbegun)} are not read"
+            return ActivityCounts({}, None, _COUNTED_BY, blind)
+        ahead = self._ahead(tables)
+        gaps = [name for name, unread in ahead.items() if unread.has_gap]
+        counts = {name: unread.last for name, unread in ahead.items()}
+        return ActivityCounts(counts, None, _COUNTED_BY, _not_told(gaps) if gaps else "")
+
+    def views(self) -> set[str]:
+        return set()
+
+    def named(self) -> set[str]:
+        return set(self.real)
+
+    def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
+        """Marks, and records that no relay has copied yet: of each shard a thousand at most."""
+        ahead = self._ahead(tables)
+        if gaps := [name for name, unread in ahead.items() if unread.has_gap]:
+            raise SourceError(_not_told(gaps))
+        unread = Counter({name: stream.unread for name, stream in ahead.items()})
+        return +(Counter(self.marks()) + unread)
+
+    def _ahead(self, tables: Sequence[str]) -> dict[str, _Ahead]:
+        """Raises: SourceError where a table has another stream than the one that was begun with, or none."""
+        try:
+            ahead = {name: _ahead_of(self.stream_of(name)) for name in tables}
+            for _ in range(_CALLS):
+                for stream in ahead.values():
+                    stream.read_on()
+        except (StoppedError, SourceError):
+            raise
+        except MigratorError as error:
+            raise SourceError(str(error)) from None
+        return ahead
+
+    # ── the end of the old tables, printed and never run ──
+
+    def read_only(self, tables: Sequence[str]) -> list[str]:
+        """A policy of each table that nobody may write it by; whoever may change that policy still can."""
+        return [line for name in tables for line in self._denied(self.real[name], self._arn(name))]
+
+    def _denied(self, table: str, arn: str) -> Iterator[str]:
+        expiry = f"{self.aws.dynamodb('describe-time-to-live')} --table-name {shlex.quote(table)}"
+        yield f"{expiry} # what expires is a change, too, which no policy denies: update-time-to-live switches it off"
+        yield f"{self.aws.dynamodb('get-resource-policy')} --resource-arn {arn} # put replaces one that is there"
+        written = shlex.quote(json.dumps(_policy(arn)))
+        yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
+
+    def _arn(self, table: str) -> str:
+        """As the stream's name says it that was begun with."""
+        arn = self.stream_of(table).checkpoints.stream().partition("/stream/")[0]
+        return arn or f"arn:aws:dynamodb:REGION:ACCOUNT:table/{self.real[table]}"
+
+    def drops(self, tables: Sequence[str]) -> list[str]:
+        return [
+            line
+            for name in tables
+            for line in self.aws.drop(self.real[name], self.stream_of(name).checkpoints.stream())
+        ]
+
+
+class AwsCalls(Struct, frozen=True):
+    """Lines for `aws`. `options`: region and profile, a space before each. `endpoint`: of DynamoDB, None is AWS."""
+
+    options: str = ""
+    endpoint: Callable[[], str | None] = lambda: None
+
+    def dynamodb(self, command: str) -> str:
+        endpoint = self.endpoint()
+        return f"aws dynamodb {command}{self.options}{f' --endpoint-url {endpoint}' if endpoint else ''}"
+
+    def other(self, command: str) -> str:
+        """Of another service: a server that is not AWS's has them all, or none; AWS must not be asked in its place."""
+        endpoint = self.endpoint()
+        is_aws = endpoint is None or any(domain in endpoint for domain in _AWS)
+        return f"aws {command}{self.options}{'' if is_aws else f' --endpoint-url {endpoint}'}"
+
+    def drop(self, table: str, stream: str) -> Iterator[str]:
+        """`stream`: its ARN, '' for none. Scaling and alarms first: what watches a table that is gone wakes somebody.
+
+        Scaling has alarms of its own, which go with it.
+        """
+        named = shlex.quote(table)
+        dimension = f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}"
+        yield f"# {table}: who still uses it, readers of its stream, its scaling, alarms and a backup, then the table"
+        for metric, of in (("Read", "reads it"), ("Write", "writes it")):
+            daily = "--period 86400 --statistics Sum --start-time FROM --end-time TO"
+            used = f"{self.other('cloudwatch get-metric-statistics')} --metric-name Consumed{metric}CapacityUnits"
+            yield f"{used} {dimension} {daily} # 0 where nobody {of} any more"
+        if stream:
+            yield f"{self.other('lambda list-event-source-mappings')} --event-source-arn {stream} # others that read it"
+        yield from self._scaling(named)
+        yield (
+            f"{self.other('cloudwatch describe-alarms')} --query"
+            f" \"MetricAlarms[?Dimensions[?Name=='TableName' && Value=='{table}']].AlarmName\""
+        )
+        yield f"{self.other('cloudwatch delete-alarms')} --alarm-names NAMES # those that the line above gave"
+        yield f"{self.other('cloudwatch list-metrics')} {dimension} # what dashboards may still show"
+        backup = f"{self.dynamodb('create-backup')} --table-name {named} --backup-name {named}-last"
+        yield f"{backup} # AVAILABLE before the table goes"
+        update = f"{self.dynamodb('update-table')} --table-name {named}"
+        yield f"{update} --stream-specification StreamEnabled=false"
+        yield f"{update} --no-deletion-protection-enabled"
+        yield f"{self.dynamodb('delete-table')} --table-name {named}"
+
+    def _scaling(self, named: str) -> Iterator[str]:
+        space, command = "--service-namespace dynamodb", self.other("application-autoscaling {}")
+        look = f"{command.format('describe-scalable-targets')} {space}"
+        yield f"{look} --resource-ids table/{named} # indexes: table/{named}/index/NAME"
+        for dimension in ("ReadCapacityUnits", "WriteCapacityUnits"):
+            away = f"{command.format('deregister-scalable-target')} {space} --resource-id table/{named}"
+            yield f"{away} --scalable-dimension dynamodb:table:{dimension} # where the line above gave it"
+
+
+# ── what streams hold behind their checkpoints ──
+
+
+@dataclass
+class _Place:
+    """How far a shard is read here: its first page of records, and where that ends or none was found yet."""
+
+    shard: Checkpoint
+    iterator: str | None
+    records: list[StreamRecord]
+
+    @property
+    def sequence(self) -> str:
+        return self.records[-1].sequence if self.records else self.shard.sequence
+
+
+@dataclass
+class _Ahead:
+    """`has_gap`: the stream has dropped what no relay has read. Nothing is claimed or kept by reading on."""
+
+    stream: CapturedStream
+    arn: str
+    places: list[_Place]
+    has_gap: bool
+
+    def read_on(self) -> None:
+        for place in self.places:
+            if place.iterator is None or place.records:
+                continue
+            # What the stream has dropped by now is a gap, or was read.
+            with suppress(LostRecordsError):
+                page = self.stream.source.records(self.arn, place.shard.shard, place.iterator, _AT_MOST)
+                place.records, place.iterator = page.records, page.next_iterator
+
+    @property
+    def unread(self) -> int:
+        return sum(len(place.records) for place in self.places)
+
+    @property
+    def last(self) -> str:
+        """A text that is another one after every change: of each shard's last record, read by a relay or not."""
+        # A shard without a record is no change: shards are closed and opened while nothing is written.
+        last = sorted(f"{place.shard.shard}={place.sequence}" for place in self.places if place.sequence)
+        return hashlib.blake2b("\n".join(last).encode(), digest_size=8).hexdigest()
+
+
+def _ahead_of(stream: CapturedStream) -> _Ahead:
+    """Of a stream that was not begun with nothing."""
+    arn, state = stream.checkpoints.stream(), stream.source.state()
+    if not arn:
+        return _Ahead(stream, "", [], has_gap=False)
+    if not state.is_on or state.arn != arn:
+        what = f"the stream of table {stream.source.table} does not tell of all changes any more"
+        raise SourceError(f"{what}; {stream.source.mend}")
+    known = stream.checkpoints.read(arn).shards
+    names = {shard.shard for shard in known}
+    new = [Checkpoint(one.id, one.parent, "", 0.0) for one in state.shards if one.id not in names]
+    places = [_Place(shard, _iterator(stream, arn, shard), []) for shard in (*known, *new)]
+    return _Ahead(stream, arn, places, stream.has_gap(arn))
+
+
+def _iterator(stream: CapturedStream, arn: str, shard: Checkpoint) -> str | None:
+    """Behind the checkpoint; where the stream has dropped that record, at the first that it holds; None where it holds the
+    shard no more."""
+    if shard.is_finished:
+        return None
+    after = [Position("AFTER_SEQUENCE_NUMBER", shard.sequence)] if shard.sequence else []
+    for position in (*after, Position("TRIM_HORIZON")):
+        with suppress(LostRecordsError):
+            return stream.source.iterator(arn, shard.shard, position)
+    return None
+
+
+def _not_told(tables: Sequence[str]) -> str:
+    what = f"no relay has read the streams of {', '.join(tables)} for a day, and they keep no more"
+    return f"{what}; the tables' ConsumedWriteCapacityUnits in CloudWatch tell whether they were written"
+
+
+def _policy(arn: str) -> dict[str, object]:
+    statement = {
+        "Sid": "MigratedAway",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": [f"dynamodb:{action}" for action in _DENIED],
+        "Resource": arn,
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.settings.roles import WRITES, SqlRole
+from migrator.source.engines.base import Grant, Granting, Place
 from migrator.source.engines.mysql.row_writing import SEQUENCES
 from migrator.source.engines.mysql.triggers import literal, quoted
-from migrator.source.rights import Grant, Granting, Place
 
 _RIGHTS = sa.text("""
     SELECT '' AS `schema`, '' AS name, PRIVILEGE_TYPE AS right_name FROM information_schema.USER_PRIVILEGES

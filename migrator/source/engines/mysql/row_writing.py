@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from migrator.mapping.model.facts import Column, TableFacts
 from migrator.mapping.model.rows import RefusalKind
 from migrator.runtime.server_errors import mysql_number
-from migrator.source.engines.row_writing import RowWriting, as_text, refuse_inexact, refuse_longer, single
+from migrator.source.engines.base import RowWriting, as_text, refuse_inexact, refuse_longer, single
 
 
 def _prepare(connection: Any) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Column, Kind, TableFacts
 from migrator.mapping.model.rows import RefusalKind
-from migrator.source.engines.row_writing import RowWriting, as_text, refuse_inexact, refuse_longer
+from migrator.source.engines.base import RowWriting, as_text, refuse_inexact, refuse_longer
 
 # ── values ──
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from migrator.dynamodb.files import FolderFiles
+from migrator.dynamodb.objects import FolderFiles
 from migrator.features.bulk.export import (
     ExportPath,
     ItemLines,

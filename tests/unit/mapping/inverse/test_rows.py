@@ -23,7 +23,7 @@ from migrator.mapping.items.items import CompiledEntity, items_for, objects_for
 from migrator.mapping.items.scalars import Undecodable
 from migrator.mapping.items.values import JSON_NULL
 from migrator.mapping.items.wire import decode_item, encode_item
-from migrator.mapping.language.yaml_text import text_of
+from migrator.mapping.language.document import text_of
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.table import Item, RowTree
 from migrator.runtime.errors import MappingError, RowError

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from migrator.mapping.items.geo import cell, cells_around, distance_m, precision_for, reach_m
+from migrator.mapping.items.filters import cell, cells_around, distance_m, precision_for, reach_m
 from migrator.runtime.errors import RowError
 from tests import pins
 

@@ -7,7 +7,7 @@ from math import comb
 
 import pytest
 
-from migrator.stages.cutover.counts import chance_of_fewer, chance_of_more
+from migrator.stages.cutover.evidence import chance_of_fewer, chance_of_more
 
 
 def exact(counts: range, of: int, share: Fraction) -> float:

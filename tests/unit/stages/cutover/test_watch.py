@@ -25,7 +25,7 @@ from migrator.mapping.model.live import MarksState
 from migrator.runtime.errors import Interrupted, SourceError, StoppedError
 from migrator.runtime.values import replace
 from migrator.settings.job import Hook, WatchSettings
-from migrator.stages.cutover.counts import Aggregate, counted
+from migrator.stages.cutover.evidence import Aggregate, counted
 from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.watch import (
     LAG_AGAIN_S,

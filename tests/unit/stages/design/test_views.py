@@ -8,9 +8,8 @@ import pytest
 
 from migrator.mapping.model.report import View
 from migrator.mapping.patterns.key_lookups import AskedKey, RowLookup, row_lookups
-from migrator.stages.core.partitions import Partitions, asked_key
 from migrator.stages.design.shown import Showing
-from migrator.stages.design.views import Views
+from migrator.stages.design.views import Partitions, Views, asked_key
 from tests import pins
 from tests.fakes.source import MemorySource
 from tests.golden import heart

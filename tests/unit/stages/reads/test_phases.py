@@ -15,7 +15,7 @@ from migrator.mapping.model.evidence import OFF, ROUTES, Move, PatternPhase, Sta
 from migrator.mapping.model.live import ConditionalStore, Outcome
 from migrator.mapping.model.table import EncodedItem, Item
 from migrator.runtime.errors import SettingsError, StoppedError
-from migrator.stages.reads.phases import PhaseCache
+from migrator.stages.reads.reads import PhaseCache
 from tests import pins
 from tests.fakes.phases import FakePhases
 from tests.support_waiting import until

@@ -7,9 +7,9 @@ from ruamel.yaml import YAML
 
 from migrator.features.init.design.documents import SampledTable, mapping_text
 from migrator.mapping.check.check import check_mapping
+from migrator.mapping.language.document import quoted, text_of
 from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import examine_mapping
-from migrator.mapping.language.yaml_text import quoted, text_of
 
 NAMES = [
     "😀",

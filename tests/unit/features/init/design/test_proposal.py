@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.features.init.design.placing import Access
-from migrator.features.init.design.proposal import Proposal, default_statements
+from migrator.features.init.design.written import Proposal, default_statements
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.questions import Question
 from migrator.source.reader import SqlSource

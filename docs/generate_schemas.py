@@ -1,9 +1,11 @@
-"""The JSON Schemas of mapping files and jobs, with what each word means (words.yaml): for editors and for CI."""
+"""The JSON Schemas of mapping files and jobs, with what each word means (words.yaml): for editors and for CI. Run: .ci/schemas."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -86,8 +88,7 @@ def _described(schema: dict[str, Any], of: str, root: str) -> dict[str, Any]:
 
     Raises: KeyError for a word of which words.yaml says nothing.
     """
-    text = (files("migrator.settings") / "words.yaml").read_text(encoding="utf-8")
-    words = YAML(typ="safe", pure=True).load(text)[of]
+    words = YAML(typ="safe", pure=True).load(Path(__file__).with_name("words.yaml"))[of]
     forms = {root: schema, **schema.get("$defs", {})}
     for form, definition in forms.items():
         # Names and docstrings are the code's, for its readers.
@@ -105,3 +106,13 @@ def _described(schema: dict[str, Any], of: str, root: str) -> dict[str, Any]:
 
 def _about_of(word: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": word["about"], "examples": [word["example"]]}
+
+
+def main(files: list[str]) -> None:
+    """Write both schemas to these files: of mappings, of jobs."""
+    for file, schema in zip(files, (mapping_schema(), job_schema()), strict=True):
+        Path(file).write_text(json.dumps(schema, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
