@@ -34,7 +34,15 @@ from migrator.features.recover.commands import recover
 from migrator.features.removal.commands import clean, decommission
 from migrator.features.report.commands import report
 from migrator.features.revisions.commands import migrate_mapping
-from migrator.runtime.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
+from migrator.runtime.errors import (
+    INTERRUPTED,
+    STOPPED,
+    WRONG_USE,
+    Fault,
+    MappingError,
+    MigratorError,
+    amount,
+)
 
 SECTIONS = {
     "Design": (init, plan, mapping, examples),
@@ -204,4 +212,4 @@ def _print_faults(error: MappingError) -> None:
     for fault in error.faults:
         click.echo(str(fault), err=True)
     serious = sum(not fault.warning for fault in error.faults)
-    click.echo(f"{serious} fault(s)", err=True)
+    click.echo(amount(serious, "fault"), err=True)

@@ -94,7 +94,7 @@ class Leaf(click.Command):
         if words and self.for_words and not ctx.resilient_parsing:
             option = self.for_words(ctx.params)
             told = " ".join(f"{option} {shlex.quote(word)}" for word in words)
-            raise click.UsageError(f"Got unexpected extra argument(s) ({' '.join(words)}); write {told}", ctx)
+            raise click.UsageError(f"unexpected: {' '.join(words)}; write {told}", ctx)
         return words
 
     def invoke(self, ctx: click.Context) -> int:

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from migrator.runtime.errors import MigratorError, SettingsError
+from migrator.runtime.errors import MigratorError, SettingsError, amount
 
 ANSWER_S = 3.0
 """How long a store may take to answer before the process counts as not ready."""
@@ -53,7 +53,9 @@ class Signs:
         with self._lock:
             silent_s = [now - at for ident, at in self._last.items() if ident in here] or [now - self._began]
         stuck = [seconds for seconds in silent_s if seconds > self.stuck_s]
-        return f"{len(stuck)} worker(s) without a sign of life for {max(stuck):.0f} s" if stuck else ""
+        return (
+            f"{amount(len(stuck), 'worker')} without a sign of life for {max(stuck):.0f} s" if stuck else ""
+        )
 
 
 class Readiness:

@@ -19,7 +19,7 @@ from migrator.mapping.model.instances import Advance, Newest, Standing
 from migrator.mapping.model.journal import Finding, Page, Run, Tally
 from migrator.mapping.model.live import MARKS_COUNTED, Marks, MarksState, OpenFindings, SlotLag, Writer
 from migrator.mapping.model.results import Worked
-from migrator.runtime.errors import MigratorError
+from migrator.runtime.errors import MigratorError, amount, verb
 from migrator.runtime.logs import get_logger
 from migrator.runtime.measures import CHANGE_S, Histograms
 from migrator.runtime.values import asdict
@@ -166,7 +166,7 @@ class RelayReport:
             if self.looked_at > float("-inf")
             else "the marks are looked at"
         )
-        return f"relay: {finished:,} mark(s) worked, {stored:,} item(s) written; {trouble or lag}"
+        return f"relay: {amount(finished, 'mark')} worked, {amount(stored, 'item')} written; {trouble or lag}"
 
     def summary(self) -> str:
         return "\n".join(filter(None, (self._worked_line(), open_line(self.open_findings.counts()))))
@@ -179,8 +179,8 @@ class RelayReport:
         remaining = state.waiting + state.unripe
         failed = f" ({state.failed:,} failed before)" if state.failed else ""
         return (
-            f"{totals['finished']:,} mark(s) worked: {totals['stored']:,} item(s) written,"
-            f" {totals['buried']:,} tombstone(s); {remaining:,} mark(s) left{failed}"
+            f"{amount(totals['finished'], 'mark')} worked: {amount(totals['stored'], 'item')} written,"
+            f" {amount(totals['buried'], 'tombstone')}; {amount(remaining, 'mark')} left{failed}"
         )
 
     @property
@@ -207,7 +207,8 @@ def open_line(counts: Mapping[str, int]) -> str:
     if not counts:
         return ""
     listed = ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items()))
-    return f"{sum(counts.values()):,} finding(s) of live change are open ({listed}); see `migrator status --findings`"
+    what = amount(sum(counts.values()), "open finding")
+    return f"{what} of live change ({listed}); see `migrator status --findings`"
 
 
 def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
@@ -217,8 +218,9 @@ def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
     unripe = f", {state.unripe:,} not ripe yet" if state.unripe else ""
     failed = f", {state.failed:,} failed before (see `migrator status --findings`)" if state.failed else ""
     least = "at least " if state.waiting + state.unripe > MARKS_COUNTED else ""
-    rows = f" of {least}{state.rows:,} row(s)" if state.rows else ""
-    return f"{state.waiting:,} mark(s){rows} wait, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"
+    rows = f" of {least}{amount(state.rows, 'row')}" if state.rows else ""
+    waiting = f"{amount(state.waiting, 'mark')}{rows} {verb(state.waiting, 'wait')}"
+    return f"{waiting}, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"
 
 
 def _counts(worked: Worked) -> dict[str, int]:

@@ -44,6 +44,7 @@ from migrator.runtime.errors import (
     MigratorError,
     RefusedError,
     SettingsError,
+    amount,
     did_you_mean,
 )
 from migrator.runtime.values import replace
@@ -369,7 +370,7 @@ def adopt_repaired(session: JobSession) -> None:
 
 def adopt(session: JobSession) -> None:
     count = adoption_of(session).run(_REASON)
-    click.echo(f"{count:,} item key(s) remembered anew", err=True)
+    click.echo(f"{amount(count, 'item key')} remembered again", err=True)
 
 
 def entity_named(checked: Checked, name: str) -> CompiledEntity:

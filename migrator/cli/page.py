@@ -22,7 +22,7 @@ from migrator.cli.text import usd
 from migrator.mapping.model.durations import age_text, minute
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.report import Curve, PhaseMove, Span, Timeline, WorkSeries, WorkSpan
-from migrator.runtime.errors import SettingsError
+from migrator.runtime.errors import SettingsError, amount
 
 
 def environment_of_pages() -> Environment:
@@ -37,6 +37,7 @@ def environment_of_pages() -> Environment:
         lstrip_blocks=True,
     )
     pages.filters |= {
+        "amount": amount,
         "plain": plain,
         "name": name_text,
         "moment": minute,

@@ -25,7 +25,7 @@ from migrator.mapping.model import mapping as mappings
 from migrator.mapping.model.instances import ServiceRegistry
 from migrator.mapping.model.journal import Finding, Run, RunState
 from migrator.runtime import logs
-from migrator.runtime.errors import Interrupted, MigratorError, SettingsError
+from migrator.runtime.errors import Interrupted, MigratorError, SettingsError, amount
 from migrator.runtime.values import asdict
 from migrator.settings.job import Hook, Job
 from migrator.settings.transforms import load_transforms, sound_mapping
@@ -104,7 +104,7 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
     """Raises: SettingsError, naming them, where instances live whose next write would fail or leave no mark."""
     if living := service_registry.marking:
         named = "\n".join(f"  {instance_label(instance)}" for instance in living)
-        what = f"{len(living)} instance(s) of services still mark changes, or count on triggers that do:\n{named}"
+        what = f"{amount(len(living), 'service instance')} at work, whose changes leave marks by it or by triggers:\n{named}"
         advice = "stop them first; or say --force, and their writes fail, or are missed"
         raise SettingsError(f"{what}\n{advice}")
 
@@ -147,7 +147,7 @@ def print_findings(job: Path, number: int | None, everything: bool, whole_keys: 
     for listing in listed:
         unlisted = listing.total - len(listing.findings)
         rest = f"; {unlisted:,} more with --all" if unlisted > 0 else ""
-        say(f"{listing.of}: {listing.total:,} finding(s){rest}")
+        say(f"{listing.of}: {amount(listing.total, 'finding')}{rest}")
     return 0
 
 

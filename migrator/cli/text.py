@@ -23,6 +23,7 @@ from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.mapping import Template
 from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.mapping.model.table import Item, RowTree
+from migrator.runtime.errors import amount, verb
 from migrator.runtime.values import replace
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _collection(plan: CollectionPlan, value: Any) -> Iterator[str]:
     if not plan.collection.is_list:
         yield f"  {alias} = {value!r}   ({plan.collection.kind} of {plan.table.real})"
         return
-    yield f"  {alias}: {len(value)} row(s) of {plan.table.real}"
+    yield f"  {alias}: {amount(len(value), 'row')} of {plan.table.real}"
     for child in value:
         yield "    -"
         yield from _slots(plan.slots, child, "      ")
@@ -210,13 +211,13 @@ def undo_data(counts: UndoCounts) -> dict[str, Any]:
 def print_undo(console: Console, counts: UndoCounts, *, dry_run: bool) -> None:
     rows = ((name, kind, f"{number:,}") for (name, kind), number in sorted(counts.types.items()))
     console.print(table_of(("entity", "type", "items "), rows))
-    others = f"{counts.others:,} item(s) of others are left alone"
+    others = f"{amount(counts.others, 'item')} of others {verb(counts.others, 'are')} left alone"
     if dry_run:
-        console.print(f"{counts.items:,} item(s) would be deleted; {others}")
+        console.print(f"{amount(counts.items, 'item')} would be deleted; {others}")
         return
     changed = counts.items - counts.gone
     changed_note = f"; {changed:,} changed meanwhile and stayed" if changed else ""
-    console.print(f"{counts.gone:,} item(s) deleted{changed_note}; {others}")
+    console.print(f"{amount(counts.gone, 'item')} deleted{changed_note}; {others}")
 
 
 # ──
@@ -238,7 +239,7 @@ def hint_lines(traces: RowTraces) -> Iterator[str]:
 def forgotten_lines(done: Forgotten) -> Iterator[str]:
     yield f"forgotten: {_listed(done.gone)}"
     if done.young:
-        what = f"{done.young:,} tombstone(s) must stay until no late writer can bring an item back"
+        what = f"{amount(done.young, 'tombstone')} must stay until no late writer can bring an item back"
         yield f"{what}; run the same command again in {done.ripe_in_s:,.0f} s, or when older work has ended"
     if done.is_late:
         what = "a writer still writes what it read before, or the row has come back: remembered keys stay"
@@ -262,12 +263,12 @@ def what_remains(traces: RowTraces, *, in_s3: bool) -> list[str]:
         remaining.append("objects in S3 that its items pointed to, and their older versions")
     if traces.page_bounds:
         remaining.append(
-            f"{traces.page_bounds:,} page(s) of runs in the journal that begin or end at the row's key"
+            f"{amount(traces.page_bounds, 'page')} of runs in the journal with a bound at the row's key"
         )
     if traces.is_there:
         remaining.append("the row itself, its items, and what the relay needs as long as the row is there")
     elif traces.items:
-        remaining.append(f"{traces.items:,} item(s) of the row in the table")
+        remaining.append(f"{amount(traces.items, 'item')} of the row in the table")
     return remaining
 
 

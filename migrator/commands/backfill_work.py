@@ -42,7 +42,7 @@ from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.results import BackfillResult
-from migrator.runtime.errors import DIFFERENT
+from migrator.runtime.errors import DIFFERENT, amount
 from migrator.runtime.values import replace
 from migrator.settings.job import Hook, Job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
@@ -318,7 +318,8 @@ def _stopped(edges: RunEdges, run: Run, *, dry_run: bool) -> str:
         return "stopped; a dry run writes nothing and keeps nothing: it begins anew when it is given again"
     pages, _ = pages_of(edges.journal, run)
     rows = edges.journal.tally(run).rows
-    return f"stopped; {rows:,} row(s) of {pages:,} page(s) are written and stay, and the same command goes on from there"
+    written = f"{amount(rows, 'row')} of {amount(pages, 'page')} written"
+    return f"stopped; {written}, which stay; the same command resumes from there"
 
 
 def _print_data(result: BackfillResult, bill: Bill) -> None:

@@ -26,7 +26,7 @@ from migrator.mapping.model.capture import MarkedBy
 from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Standing
-from migrator.runtime.errors import DIFFERENT, MigratorError, RefusedError, SettingsError
+from migrator.runtime.errors import DIFFERENT, MigratorError, RefusedError, SettingsError, amount
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.stages.core.ownership import AnotherJournalError
@@ -156,15 +156,17 @@ def _need_proof(job: Job, lines: Sequence[Line], *, as_json: bool) -> None:
 def _installed(done: Installed, means: str) -> Iterator[str]:
     for table in done.changed:
         yield f"{means} changed: {table}"
-    what = f"{len(done.changed)} table(s) changed" if done.changed or done.new else "nothing to change"
-    yield f"{len(done.tables)} table(s) captured, {what}"
+    what = (
+        f"{amount(len(done.changed), 'table')} changed" if done.changed or done.new else "nothing to change"
+    )
+    yield f"{amount(len(done.tables), 'table')} captured, {what}"
     if done.switched:
         yield f"{means} leave the marks from now on; services that run may go on, and stop marking when they start again"
 
 
 def _installed_by_services(done: Installed) -> Iterator[str]:
     yield f"{'our two tables are made' if done.new else 'nothing to change'}; no trigger is"
-    yield f"services are to mark their changes of {len(done.tables)} table(s): {', '.join(done.tables)}"
+    yield f"services are to mark their changes of {amount(len(done.tables), 'table')}: {', '.join(done.tables)}"
     if done.new:
         yield "their users need SELECT on our tickets, INSERT on our marks (PostgreSQL: USAGE on schema migrator)"
         yield "then start every service with the adapter, and only then `migrator backfill`"
@@ -205,10 +207,10 @@ def _print(capture: CaptureStatus) -> None:
     for table in capture.tables:
         print_folded(f"{table.table}: {table.state}: {MEANINGS[table.state]}")
         if table.came:
-            print_folded(f"  not captured yet: column(s) {', '.join(table.came)}")
+            print_folded(f"  columns not captured yet: {', '.join(table.came)}")
         if table.gone:
             print_folded(
-                f"  captured, and no longer read or no longer there: column(s) {', '.join(table.gone)}"
+                f"  columns captured, and no longer read or no longer there: {', '.join(table.gone)}"
             )
     here = capture.installation
     if here is None:

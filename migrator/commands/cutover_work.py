@@ -54,7 +54,15 @@ from migrator.mapping.model.evidence import (
 from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.mapping.model.live import MarksState
 from migrator.mapping.patterns.answers import read_member
-from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, MigratorError, SettingsError, did_you_mean
+from migrator.runtime.errors import (
+    CLEAN,
+    DIFFERENT,
+    WRONG_USE,
+    MigratorError,
+    SettingsError,
+    amount,
+    did_you_mean,
+)
 from migrator.runtime.values import asdict
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
@@ -398,7 +406,9 @@ def watch(session: JobSession, once: bool, as_json: bool) -> int:
             with shown_live(lambda: output.line(stage.faults)):
                 keep_watch([lambda: output.of(stage.once())], read.cutover.watch.every_s, stop)
             looking.result()
-            what = f"stopped; {len(output.moved)} pattern(s) were moved back, and none is watched from now on"
+            what = (
+                f"stopped; {amount(len(output.moved), 'pattern')} moved back, and none is watched from now on"
+            )
             say(f"{what}; `migrator cutover watch` goes on")
         output.end(read.name, stage.faults)
     if not once:

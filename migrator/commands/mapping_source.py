@@ -28,7 +28,16 @@ from migrator.mapping.language.plan import Reference, references_of
 from migrator.mapping.language.redaction import json_text
 from migrator.mapping.model.edges import Questions, Source
 from migrator.mapping.model.facts import Column, EntityPlan, TableFacts, tables_of
-from migrator.runtime.errors import CLEAN, DIFFERENT, Fault, MigratorError, RowError, SettingsError
+from migrator.runtime.errors import (
+    CLEAN,
+    DIFFERENT,
+    Fault,
+    MigratorError,
+    RowError,
+    SettingsError,
+    amount,
+    verb,
+)
 from migrator.settings.job import is_job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
@@ -184,7 +193,9 @@ def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
         return []
     named = ", ".join(unread[:_TABLES_NAMED])
     more = f" and {len(unread) - _TABLES_NAMED} more" if len(unread) > _TABLES_NAMED else ""
-    what = f"{len(unread)} table(s) of the source have no entity: {named}{more}"
+    what = (
+        f"{amount(len(unread), 'table')} of the source {verb(len(unread), 'have')} no entity: {named}{more}"
+    )
     advice = "map them, or name them in the job when they stay on purpose: cutover: {leave: […]}"
     return [parsed.document.fault(("entities",), f"{what}; {advice}", warning=True)]
 
@@ -211,7 +222,7 @@ def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: b
         click.echo(json_text(items))
         return 0
     click.echo("\n".join(row_tree_lines(compiled.plan, rows[0])))
-    click.echo(f"becomes {len(items)} item(s)")
+    click.echo(f"becomes {amount(len(items), 'item')}")
     for item in items:
         click.echo(item_text(item))
     return 0
@@ -272,7 +283,7 @@ def _verdict(table: TableInverse) -> str:
     if table.rows_lost:
         return f"lost: {table.rows_lost}"
     if table.lost:
-        return f"{len(table.lost)} column(s) lost"
+        return f"{amount(len(table.lost), 'column')} lost"
     return "invertible, but for the rows that where: leaves out" if table.left_out else "invertible"
 
 

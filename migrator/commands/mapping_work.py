@@ -11,7 +11,7 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.mapping.check.check import check_form
 from migrator.mapping.language.parse import ParsedMapping
-from migrator.runtime.errors import CLEAN, WRONG_USE, Fault, MappingError
+from migrator.runtime.errors import CLEAN, WRONG_USE, Fault, MappingError, amount
 from migrator.runtime.values import asdict
 from migrator.settings.job import is_job, load_job
 from migrator.settings.transforms import read_mapping
@@ -32,7 +32,9 @@ def check(files: tuple[Path, ...], source: str | None, invertible: bool, as_json
         for fault in faults:
             click.echo(str(fault), err=True)
         warnings = sum(fault.warning for fault in faults)
-        summary = f"{file}: {verdict or f'{len(faults) - warnings} fault(s)'}, {warnings} warning(s)"
+        summary = (
+            f"{file}: {verdict or amount(len(faults) - warnings, 'fault')}, {amount(warnings, 'warning')}"
+        )
         click.echo(summary, err=not verdict)
     return WRONG_USE if wrong else CLEAN
 

@@ -44,7 +44,7 @@ from migrator.mapping.model.results import (
 )
 from migrator.mapping.patterns.answers import read_params
 from migrator.runtime import logs
-from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, did_you_mean
+from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, amount, did_you_mean
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.stages.live.daemon import RelayLag
@@ -99,7 +99,7 @@ def print_answer(console: Console, answer: Answer) -> None:
             console.print("more than one, though the part says one: true", markup=False)
     verdict = "[bold green]the same[/]" if answer.same else "[bold red]not the same[/]"
     order = "" if answer.pattern.order == "exact" else " (compared as sets)"
-    console.print(f"{answer.pattern.name}: {verdict}{order}; {answer.table.round_trips} request(s)")
+    console.print(f"{answer.pattern.name}: {verdict}{order}; {amount(answer.table.round_trips, 'request')}")
 
 
 def print_explanation(console: Console, answer: Answer) -> None:
@@ -116,8 +116,8 @@ def explanation(answer: Answer) -> Iterator[str]:
         yield from _EXPLAINED[answer.request.operation](sent)
     yield from _afterwards(answer.request)
     table, sql = answer.table, answer.sql
-    yield f"DynamoDB: {table.round_trips} round trip(s), {_units(answer)}, {table.ms:,.1f} ms"
-    yield f"SQL: {sql.round_trips} round trip(s), {sql.ms:,.1f} ms"
+    yield f"DynamoDB: {amount(table.round_trips, 'round trip')}, {_units(answer)}, {table.ms:,.1f} ms"
+    yield f"SQL: {amount(sql.round_trips, 'round trip')}, {sql.ms:,.1f} ms"
 
 
 def _units(answer: Answer) -> str:
@@ -126,7 +126,7 @@ def _units(answer: Answer) -> str:
     dropped = f", with {answer.dropped:,} that the filter dropped" if answer.dropped else ""
     # Every read costs half a unit at least: nothing means that the endpoint did not say.
     reported = f"{answer.reported_units:,g}" if answer.reported_units else "none"
-    return f"{about}{answer.read_units:,g} read unit(s) by item sizes{dropped} ({reported} reported by the endpoint)"
+    return f"{about}{answer.read_units:,g} read units by item sizes{dropped} ({reported} reported by the endpoint)"
 
 
 def _query(sent: Mapping[str, Any]) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _get(sent: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _batch_get(sent: Mapping[str, Any]) -> Iterator[str]:
-    yield "; ".join([f"BatchGetItem: {len(sent['Keys'])} key(s)", *_consistent(sent)])
+    yield "; ".join([f"BatchGetItem: {amount(len(sent['Keys']), 'key')}", *_consistent(sent)])
     for key in sent["Keys"]:
         yield f"  {_key(key)}"
 
@@ -313,7 +313,7 @@ def _verdict(result: ReplayResult) -> str:
     word = "[bold green]clean[/]" if result.clean else "[bold yellow]not proven[/]"
     if result.different:
         word = "[bold red]not clean[/]"
-    text = f"{word}: {samples:,} question(s), seed {result.seed}; took {result.took_s:.1f} s"
+    text = f"{word}: {amount(samples, 'question')}, seed {result.seed}; took {result.took_s:.1f} s"
     if result.not_proven:
         why = "why is said above; ask again when the source has rows that give one"
         text += f"; no question could be drawn for {escape(', '.join(result.not_proven))} ({why})"

@@ -24,7 +24,7 @@ from migrator.commands.processes import Others, Part, end_with_parent, options_o
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Run
-from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, StoppedError
+from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, StoppedError, amount
 from migrator.runtime.logs import get_logger
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
@@ -211,7 +211,7 @@ def _work(stack: ExitStack, session: JobSession, asked: _Asked) -> int:
 def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
     print_result(report.data() | {"left_to_others": daemon.left}, report.summary(), as_json=as_json)
     if daemon.left:
-        what = f"{daemon.left:,} mark(s) are another relay's, which did not finish them while a lease lasts"
+        what = f"{amount(daemon.left, 'mark', 'are')} another relay's, which did not finish within a lease"
         click.echo(f"warning: {what}; see whether it is stuck, and give the same command again", err=True)
 
 
@@ -221,7 +221,7 @@ def _marks_alone(session: JobSession, *, discard: bool, as_json: bool) -> int:
         discarded = session.live.marks.discard_failed(DISCARDED_TRIES)
         data, line = (
             {"discarded": discarded},
-            f"{discarded:,} mark(s) discarded; run `migrator verify --repair`",
+            f"{amount(discarded, 'mark')} discarded; run `migrator verify --repair`",
         )
     else:
         counts = session.open_findings.counts()

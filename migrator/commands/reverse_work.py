@@ -20,7 +20,7 @@ from migrator.mapping.model.journal import Progress
 from migrator.mapping.model.mapping import Mapping, Template
 from migrator.mapping.model.rows import MOST, Check, RowDifference, RowsVerified, Unkept, WaitingRow
 from migrator.mapping.model.shards import StreamJournal
-from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError
+from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError, amount, verb
 from migrator.runtime.values import asdict
 from migrator.stages.cutover.rollback import ROWS_OF_ITEMS, WAY_BACK
 from migrator.stages.reverse.daemon import (
@@ -50,7 +50,7 @@ WORDS = {
 
 def rows_lines(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> Iterator[str]:
     rows = sum(result.rows.values())
-    yield f"{rows:,} row(s) and {result.items:,} stored item(s) were compared, both ways"
+    yield f"compared both ways: {amount(rows, 'row')} and {amount(result.items, 'stored item')}"
     for (table, kind), number in sorted(result.counts.items()):
         yield f"{kind}: {number:,} of {table or 'no table'}"
     keys = _keys(result.differences[:SHOWN], mapping, whole_keys=whole_keys)
@@ -232,7 +232,7 @@ def _turns(daemon: ReverseDaemon) -> bool:
 def _print_ended(worked: int, told: ReverseStatus, *, as_json: bool) -> None:
     print_result(
         {"records": worked, **_data(told)},
-        "\n".join([f"{worked:,} change(s) of items were worked", *_lines(told)]),
+        "\n".join([f"{amount(worked, 'change')} of items worked", *_lines(told)]),
         as_json=as_json,
     )
 
@@ -305,9 +305,11 @@ def _need_begun(session: JobSession) -> None:
 
 def _planned(result: RowsVerified, *, delete_rows: bool) -> str:
     written, unheld = result.of_kinds("no row", "different"), result.of_kinds("no item")
-    goes = "are deleted" if delete_rows else "stay, and go with --delete-rows alone"
+    goes = (
+        f"{verb(unheld, 'are')} deleted" if delete_rows else f"{verb(unheld, 'stay')} without --delete-rows"
+    )
     more = "more than " if result.is_cut else ""
-    return f"{more}{written:,} row(s) are written by their items; {unheld:,} row(s) that no item holds {goes}"
+    return f"{more}{amount(written, 'row', 'are')} written by their items; {amount(unheld, 'row')} that no item holds {goes}"
 
 
 class _Mending(Struct, frozen=True):
@@ -342,7 +344,9 @@ class _Mending(Struct, frozen=True):
         shards, stop = shards_of(self.session), self.session.stop
         rows = self.edges.verify(self.stage, self.shown, self.settle_s)
         mended = rows.repair(check, deletes=delete_rows)
-        say(f"{mended:,} row(s) were looked at again; the stream is worked next, then all is compared")
+        say(
+            f"{amount(mended, 'row', 'were')} looked at again; the stream is worked next, then all is compared"
+        )
         reader = self.edges.reader(work, shards)
         now = remembered_of(self.session).now()
         ReverseDaemon(reader, work, shards, stop, True, stop.wait, now, None).run()
@@ -410,7 +414,7 @@ def stop(session: JobSession, as_json: bool) -> int:
     processes = _status_of(session).processes
     print_result(
         {"processes": processes},
-        f"{processes} process(es) end as soon as the page that is under way is worked",
+        f"{amount(processes, 'process', 'end')} as soon as the page that is under way is worked",
         as_json=as_json,
     )
     return CLEAN
@@ -424,7 +428,8 @@ def _lines(told: ReverseStatus) -> Iterator[str]:
     if not told.begun:
         yield "the stream was not begun with; `migrator reverse start` does"
         return
-    yield f"{len(told.lags_s)} open shard(s), {told.processes} process(es) at work, {told.lag_s:.0f} s behind at most"
+    at_work = f"{amount(told.processes, 'process')} at work"
+    yield f"{amount(len(told.lags_s), 'open shard')}, {at_work}, {told.lag_s:.0f} s behind at most"
     for shard, lag_s in sorted(told.lags_s.items(), key=lambda one: -one[1])[:_SHOWN]:
         yield f"  {shard}: {lag_s:.0f} s"
     yield from _waiting_lines(told)
@@ -433,9 +438,9 @@ def _lines(told: ReverseStatus) -> Iterator[str]:
 def _waiting_lines(told: ReverseStatus) -> Iterator[str]:
     gone = len(told.waiting) - len(told.parked)
     if gone:
-        yield f"{gone:,} row(s) go when all shards have passed the time at which no item held them"
+        yield f"{amount(gone, 'row', 'go')} when all shards have passed the time at which no item held them"
     for (table, waits, why), count in Counter(map(_reason, told.parked)).most_common(_SHOWN):
-        yield f"{count:,} row(s) of {table or 'no table'} wait, {waits}{f': {why}' if why else ''}"
+        yield f"{amount(count, 'row')} of {table or 'no table'} {verb(count, 'wait')}, {waits}{f': {why}' if why else ''}"
 
 
 def _reason(one: WaitingRow) -> tuple[str, str, str]:

@@ -33,7 +33,15 @@ from migrator.commands.cutover_work import (
 from migrator.mapping.model.evidence import Line, PatternPhase, State
 from migrator.mapping.model.rows import ReverseJournal
 from migrator.mapping.model.shards import StreamJournal
-from migrator.runtime.errors import CLEAN, Interrupted, MigratorError, RefusedError, SettingsError
+from migrator.runtime.errors import (
+    CLEAN,
+    Interrupted,
+    MigratorError,
+    RefusedError,
+    SettingsError,
+    amount,
+    verb,
+)
 from migrator.runtime.retry import running_s
 from migrator.runtime.values import replace
 from migrator.stages.cutover.gather import EvidenceGatherer
@@ -191,7 +199,7 @@ def back_from_complete(
             back = _Back(session, gatherer.table_id, recorded, handed, names, options)
             owned = back.steps(lease.check).run()
             lines = [*lines, *back.dropped]
-            say(f"{owned:,} item(s) that services wrote follow the rows again")
+            say(f"{amount(owned, 'item')} that services wrote {verb(owned, 'follow')} the rows again")
         lease.check()
         return stage.go_back(phase, options.to, options.reason, lines)
 
@@ -261,14 +269,12 @@ class _Back(Struct, frozen=True):
         remembered.ask_to_stop()
         while count := self._status().processes:
             if running_s() - began_at > limit_s:
-                what = (
-                    f"refused: {count} process(es) of `migrator reverse` did not end within {limit_s:.0f} s"
-                )
+                what = f"refused: {amount(count, 'process')} of `migrator reverse` did not end within {limit_s:.0f} s"
                 raise RefusedError(
                     f"{what}; stop what starts them anew, and give the command again. No row, item or record was changed"
                 )
             if not is_told:
-                say(f"{count} process(es) of `migrator reverse` are told to end, and waited for")
+                say(f"{amount(count, 'process')} of `migrator reverse` told to end; waiting")
                 is_told = True
             self._pause(_LOOK_S)
             remembered.ask_to_stop()

@@ -30,7 +30,7 @@ from migrator.mapping.model.durations import age_text, moment
 from migrator.mapping.model.instances import Failure, Operations, ProcessState, ServiceRegistry, Throttle
 from migrator.mapping.model.journal import SCANS, Run
 from migrator.mapping.model.rows import Unkept
-from migrator.runtime.errors import MigratorError, SettingsError
+from migrator.runtime.errors import MigratorError, SettingsError, amount, verb
 from migrator.runtime.system import has_ended
 from migrator.runtime.values import asdict, replace
 from migrator.stages.live.capture import CAPTURED
@@ -303,7 +303,7 @@ def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json
         return 0
     print_folded(pace_line(throttle, operations.now_s))
     if at_work:
-        hears = f"{at_work} process(es) at work hear of it within {WITHIN_S} s"
+        hears = f"{amount(at_work, 'process')} at work {verb(at_work, 'follow')} it within {WITHIN_S} s"
     else:
         hears = "no backfill or relay is at work; the next one begins with it"
     print_folded(f"{hears}; `migrator status` says how they get on")

@@ -40,7 +40,7 @@ from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Check, CheckState
 from migrator.mapping.model.table import TableDesign
-from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError, TargetError
+from migrator.runtime.errors import CLEAN, DIFFERENT, MappingError, SettingsError, TargetError, amount
 from migrator.runtime.retry import Backoff
 from migrator.runtime.values import asdict
 from migrator.settings.definition import (
@@ -151,7 +151,7 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
         return DIFFERENT if differences else 0
     for line in [*differences, *edits]:
         print_folded(line)
-    verdict = f"{len(differences)} difference(s)" if differences else "as the mapping says"
+    verdict = amount(len(differences), "difference") if differences else "as the mapping says"
     print_folded(f"table {target.design.name}: {verdict}")
     return DIFFERENT if differences else 0
 
@@ -442,7 +442,7 @@ class _Done(Struct, frozen=True):
             print_folded(f"index {name}: {why}")
         for name in self.left:
             print_folded(f"index {name} is in the table and not in the mapping; --yes removes it")
-        changed = f"{len(self.added)} index(es) added, {len(self.removed)} removed"
+        changed = f"{amount(len(self.added), 'index')} added, {len(self.removed)} removed"
         print_folded(
             f"table {table}: {changed if self.added or self.removed else 'its indexes are as they were'}"
         )

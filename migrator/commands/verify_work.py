@@ -48,7 +48,7 @@ from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Root
 from migrator.mapping.model.results import Sample, VerifyResult
 from migrator.mapping.model.table import ItemKey
-from migrator.runtime.errors import DIFFERENT, SettingsError
+from migrator.runtime.errors import DIFFERENT, SettingsError, amount
 from migrator.runtime.retry import nap
 from migrator.runtime.values import replace
 from migrator.settings.job import Job
@@ -223,9 +223,7 @@ def _join(session: JobSession, asked: _Asked) -> int:
 def _stopped(session: JobSession, run: Run, asked: _Asked) -> str:
     """What a verify that is stopped has done; one that would look at other rows, or at all of them, goes on otherwise."""
     compared, planned = pages_of(session.journal, run)
-    message = (
-        f"stopped; nothing was changed, and {compared:,} of {planned:,} page(s) planned by now were compared"
-    )
+    message = f"stopped; nothing was changed, and {compared:,} of {amount(planned, 'planned page')} compared"
     drawn = f"--seed {asked.sample.seed}" if asked.sample is not None and asked.is_seed_drawn else ""
     again = asked.options["restart"]
     if drawn or again:
@@ -279,7 +277,7 @@ def _marked(
     names = {entity.name for entity in session.checked.entities}
     open_roots = session.open_findings.roots()
     doubtful = {root: set[ItemKey]() for root in open_roots if root[0] in names} | dict(result.confirmed)
-    rows = f"{len(doubtful):,} row(s)"
+    rows = amount(len(doubtful), "row")
     if options["dry_run"]:
         say(f"{rows} would be marked; --repair without --dry-run marks them")
         return False
@@ -294,7 +292,7 @@ def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
     refused = result.findings.get("refused")
     if refused and not another:
         say(
-            f"{refused:,} row(s) are refused and have no items; change the rows or the mapping, then run `migrator relay`"
+            f"{amount(refused, 'row')} refused, without items; change the rows or the mapping, then run `migrator relay`"
         )
     if another and result.findings:
         say(another)
@@ -303,7 +301,9 @@ def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
         return
     state = session.live.marks.state()
     if state.waiting:
-        what = f"{state.waiting:,} mark(s) wait for a relay, the oldest for {state.oldest_age_s:,.0f} s"
+        what = (
+            f"{amount(state.waiting, 'mark', 'wait')} for a relay, the oldest for {state.oldest_age_s:,.0f} s"
+        )
         say(f"{what}: what differs may be on its way; run `migrator relay`, then verify again")
     elif result.confirmed:
         say("next: `migrator verify --repair`, which marks these rows for the relay")

@@ -24,7 +24,7 @@ from migrator.mapping.items.encoder import encoded_of, item_of
 from migrator.mapping.items.wire import encode, encode_item, write_units
 from migrator.mapping.model.live import Outcome, Verdict
 from migrator.mapping.model.table import STATEMENT_BYTES, TOMBSTONE, EncodedItem, Item
-from migrator.runtime.errors import FullCollectionError, ItemRefusedError, NeverTakenError
+from migrator.runtime.errors import FullCollectionError, ItemRefusedError, NeverTakenError, amount
 from migrator.runtime.retry import in_context
 from migrator.runtime.system import Forked, tell_of_forks
 
@@ -332,7 +332,7 @@ class ConditionalWrites(Forked):
             if left:
                 self.store.throttled(sum(write_units(size) for _, _, size in left))
             if len(left) == sent:
-                raise Unprocessed(f"{sent} item(s) not taken")
+                raise Unprocessed(f"{amount(sent, 'item')} not taken")
 
         while left:
             remaining = len(left)

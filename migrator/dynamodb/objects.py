@@ -25,7 +25,7 @@ from migrator.dynamodb.failures import (
 )
 from migrator.mapping.model.edges import Probe
 from migrator.mapping.model.files import ImportFault, ImportState
-from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, TargetError
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, TargetError, amount
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import FILE_MODE, Forked, make_folder, tell_of_forks
 
@@ -256,7 +256,7 @@ class S3Files(S3Objects):
             chosen = keys[first : first + _AT_ONCE]
             answer = self._send("delete_objects", Delete={"Objects": chosen, "Quiet": True})
             if errors := answer.get("Errors"):
-                what = f"S3 did not delete {len(errors)} object(s) of {self.name} ({errors[0].get('Code')})"
+                what = f"S3 did not delete {amount(len(errors), 'object')} of {self.name} ({errors[0].get('Code')})"
                 raise StoppedError(f"{what}; allow s3:DeleteObject, and give the same command again")
 
 

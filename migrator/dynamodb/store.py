@@ -41,7 +41,7 @@ from migrator.mapping.model.table import (
     ItemKey,
     TableDesign,
 )
-from migrator.runtime.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError
+from migrator.runtime.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError, amount
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import Forked, tell_of_forks
 
@@ -410,7 +410,7 @@ class DynamoStore(Forked):
             if left:
                 self.throttled(units_of_writes(sorted(sizes)[-len(left) :]))
             if left and len(left) == sent:
-                raise Unprocessed(f"{sent} item(s) not taken")
+                raise Unprocessed(f"{amount(sent, 'item')} not taken")
 
         while left:
             remaining = len(left)
@@ -451,7 +451,7 @@ class DynamoStore(Forked):
             unread = (answer.get("UnprocessedKeys") or {}).get(self.design.name, {})
             before, left = len(left), unread.get("Keys", [])
             if left and len(left) == before:
-                raise Unprocessed(f"{before} key(s) not read")
+                raise Unprocessed(f"{amount(before, 'key')} not read")
 
         while left:
             remaining = len(left)

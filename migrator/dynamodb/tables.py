@@ -14,7 +14,7 @@ from migrator.dynamodb.answers import consumed_units
 from migrator.dynamodb.failures import Unprocessed, error_code, gave_up, in_words, passes_at
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.table import BATCH_GET_KEYS
-from migrator.runtime.errors import MigratorError, MissingNameError, NeverTakenError, StoppedError
+from migrator.runtime.errors import MigratorError, MissingNameError, NeverTakenError, StoppedError, amount
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.runtime.system import Forked, tell_of_forks
 
@@ -145,7 +145,7 @@ class TableReader(Forked):
             items.extend(answer.get("Responses", {}).get(table, []))
             before, left = len(left), (answer.get("UnprocessedKeys") or {}).get(table, {}).get("Keys", [])
             if left and len(left) == before:
-                raise Unprocessed(f"{before} key(s) not read")
+                raise Unprocessed(f"{amount(before, 'key')} not read")
 
         while left:
             self.units.wait()

@@ -15,7 +15,7 @@ from migrator.dynamodb.failures import Unprocessed, error_code, passes_in_batch
 from migrator.mapping.items.wire import decode_item, units_of_writes, write_units
 from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import EncodedItem, Item
-from migrator.runtime.errors import ItemRefusedError
+from migrator.runtime.errors import ItemRefusedError, amount
 
 # ── Writes under conditions ──
 
@@ -124,7 +124,7 @@ class Transaction:
             what = f"DynamoDB refused a transaction on table {table} ({', '.join(serious)})"
             raise ItemRefusedError(f"{what}; run `migrator table check` with this job file")
         is_throttled = bool({"ThrottlingError", "ProvisionedThroughputExceeded"} & set(codes))
-        return Unprocessed(f"{len(self.items)} item(s) of a transaction not taken"), is_throttled
+        return Unprocessed(f"{amount(len(self.items), 'item')} of a transaction not taken"), is_throttled
 
 
 def _codes(error: ClientError) -> list[str]:

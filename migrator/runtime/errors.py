@@ -16,6 +16,24 @@ STOPPED = 3
 INTERRUPTED = 130
 
 
+# ── Counts in sentences ──
+
+_OF_ONE = {"are": "is", "were": "was", "have": "has", "do": "does", "go": "goes"}
+
+
+def amount(count: int, what: str, of_many: str = "") -> str:
+    """`1 row`, `1,234 rows`, `2 open shards`; with the verb that follows, as many take it: `1 row waits`, `2 rows wait`."""
+    if count != 1:
+        ends = "es" if what.endswith(("s", "x", "ch", "sh")) else "s"
+        what = what[:-1] + "ies" if what.endswith("y") and what[-2] not in "aeiou" else what + ends
+    return f"{count:,} {what}{f' {verb(count, of_many)}' if of_many else ''}"
+
+
+def verb(count: int, of_many: str) -> str:
+    """A verb after a count: `wait` of many rows, `waits` of one."""
+    return of_many if count != 1 else _OF_ONE.get(of_many, f"{of_many}s")
+
+
 class MigratorError(Exception):
     """The root of our errors: a message that says where, what and what to do next.
 
@@ -132,7 +150,7 @@ class TwinRowsError(MigratorError):
     """
 
     def __init__(self, where: str, entity: str, keys: Sequence[tuple[str, int]]) -> None:
-        what = f"{where}: {len(keys)} key(s) that several rows have, so that one item would stand for all of them"
+        what = f"{where}: {amount(len(keys), 'key')} that several rows have, so that one item would stand for all of them"
         super().__init__(f"{what}; name columns in key: that tell them apart, or mend the rows")
         self.entity = entity
         self.keys = tuple(keys)

@@ -60,7 +60,7 @@ def _limit(limit_s: float) -> float:
 
 def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not values:
-        raise ValueError("write at least 1 value(s) here")
+        raise ValueError("write at least one value here")
     return values
 
 

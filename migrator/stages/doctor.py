@@ -15,7 +15,7 @@ from migrator.mapping.model.live import SlotLag
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Check, CheckState
 from migrator.mapping.model.table import TableDesign
-from migrator.runtime.errors import MigratorError, TargetError
+from migrator.runtime.errors import MigratorError, TargetError, amount
 from migrator.runtime.system import how_to_install
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.patterns.question import statement_faults
@@ -157,7 +157,7 @@ def check_hidden_rows(
         mend = "ALTER ROLE … BYPASSRLS for the source's user; or name the owner of the tables, where they have no FORCE"
         checkup.tell(name, what, mend, "failed")
     else:
-        checkup.tell(name, f"no policy hides rows of {len(tables)} table(s) from this user")
+        checkup.tell(name, f"no policy hides rows of {amount(len(tables), 'table')} from this user")
 
 
 def check_statements(checkup: Checkup, source: Questions, mapping: MappingModel) -> None:
@@ -169,7 +169,7 @@ def check_statements(checkup: Checkup, source: Questions, mapping: MappingModel)
         checkup.tell(f"SQL of {fault.name}", fault.what, "correct it in the mapping", "failed")
     if not faults:
         number = sum(len(pattern.statements) for pattern in mapping.patterns.values())
-        checkup.tell("SQL of patterns", f"the source understands {number} statement(s)")
+        checkup.tell("SQL of patterns", f"the source understands {amount(number, 'statement')}")
 
 
 def check_table(checkup: Checkup, admin: TableAdmin, design: TableDesign, job: str) -> bool:
@@ -264,12 +264,14 @@ def check_capture(
         what = f"rows are marked; a TRUNCATE of {', '.join(status.partitions)} (new) alone would leave none"
         checkup.tell("capture", what, f"migrator capture install {job}", "warning")
     elif here.marked_by != "services":
-        checkup.tell("capture", f"{status.means} mark changes of {len(status.tables)} table(s)")
+        checkup.tell("capture", f"{status.means} mark changes of {amount(len(status.tables), 'table')}")
     elif not marking:
         what = "services are to mark changes, and no instance is known to be alive"
         checkup.tell("capture", what, "start the services with the adapter", "warning")
     else:
-        what = f"{marking} instance(s) of services mark changes of {len(status.tables)} table(s)"
+        what = (
+            f"{amount(marking, 'service instance', 'mark')} changes of {amount(len(status.tables), 'table')}"
+        )
         checkup.tell("capture", what)
     return here is not None
 

@@ -23,7 +23,7 @@ from migrator.mapping.model.edges import Receipt
 from migrator.mapping.model.files import MANIFEST, PAGES, PARTS, Files, Manifest, PartFile, manifest_digest
 from migrator.mapping.model.journal import Run, SegmentState
 from migrator.mapping.model.table import EncodedItem, TableDesign
-from migrator.runtime.errors import SettingsError
+from migrator.runtime.errors import SettingsError, amount
 from migrator.runtime.values import replace
 from migrator.stages.backfill.write import Copied, FastPath, Read, key_digest
 
@@ -233,7 +233,7 @@ def clear(files: Files, *, restart: bool) -> None:
     names = files.sizes_below()
     ours = {name for name in names if name == MANIFEST or name.startswith((PARTS, PAGES))}
     if foreign := sorted(names.keys() - ours):
-        what = f"{files.name} holds {len(foreign)} file(s) that no export wrote, such as {foreign[0]}"
+        what = f"{files.name} holds {amount(len(foreign), 'file')} that no export wrote, such as {foreign[0]}"
         raise SettingsError(f"{what}; name a folder or a prefix of its own")
     if ours and not restart:
         what = f"{files.name} holds another export, or what is left of one"

@@ -39,7 +39,7 @@ from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.files import MANIFEST, Files, Manifest
 from migrator.mapping.model.journal import Run
 from migrator.mapping.model.results import BackfillResult
-from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted
+from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, amount
 from migrator.runtime.logs import get_logger
 from migrator.settings.definition import definition
 from migrator.settings.transforms import price_of
@@ -216,7 +216,7 @@ def _publish(opened: Opened, run: Run) -> Manifest:
 
 def _stopped(opened: Opened, run: Run) -> str:
     pages, _ = pages_of(opened.session.journal, run)
-    return f"stopped; {pages:,} page(s) are written to {opened.files.name}, and the same command goes on from there"
+    return f"stopped; {amount(pages, 'page')} written to {opened.files.name}; the same command resumes from there"
 
 
 def _print(
@@ -233,7 +233,8 @@ def _print(
         what = "nothing was published: items of these rows would be missing, or replace each other"
         say(f"{what}; fix the rows (`migrator status --findings`), and run the same command again")
         return DIFFERENT
-    sizes = f"{manifest.items:,} items in {len(manifest.parts):,} file(s), {manifest.json_bytes / _MB:,.1f} MB without gzip"
+    files = amount(len(manifest.parts), "file")
+    sizes = f"{manifest.items:,} items in {files}, {manifest.json_bytes / _MB:,.1f} MB without gzip"
     print_folded(
         f"{opened.files.name}: {sizes}{_cost(opened, manifest)}; next: `migrator table import JOB --from …`"
     )

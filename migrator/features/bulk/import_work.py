@@ -40,7 +40,7 @@ from migrator.mapping.model.files import (
 )
 from migrator.mapping.model.journal import Finding, Run, RunIdentity
 from migrator.mapping.model.table import Item, TableDesign, split_source
-from migrator.runtime.errors import RefusedError, SettingsError, TargetError
+from migrator.runtime.errors import RefusedError, SettingsError, TargetError, amount
 from migrator.runtime.logs import get_logger
 from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.core.adoption import KeysOfItems
@@ -126,7 +126,7 @@ def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
 def need_importable(design: TableDesign) -> None:
     """Raises: SettingsError where ImportTable cannot make such a table."""
     if local := [index.name for index in design.indexes if index.local]:
-        what = f"table {design.name} has the local index(es) {', '.join(local)}, which an import cannot make"
+        what = f"table {design.name} has local indexes ({', '.join(local)}), which an import cannot make"
         raise SettingsError(f"{what}; use `migrator table create` and `migrator backfill`")
 
 
@@ -245,7 +245,7 @@ class Import:
         if not findings:
             findings = [Finding("unwritten", "", "; ".join(filter(None, (state.failure, unread))))]
         what = f"the import ended as {state.status} ({state.failure or 'no reason given'})"
-        self._refuse_with(run, findings, f"{what}, {state.errors:,} item(s) were not taken")
+        self._refuse_with(run, findings, f"{what}, {amount(state.errors, 'item', 'were')} not taken")
 
     def _refuse_with(self, run: Run, findings: Sequence[Finding], what: str) -> None:
         self.journal.add_findings(run, findings)
@@ -413,14 +413,15 @@ def _print_request(request: Mapping[str, Any], manifest: Manifest, *, as_json: b
     parameters = request["TableCreationParameters"]
     source = request["S3BucketSource"]
     place = f"s3://{source['S3Bucket']}/{source['S3KeyPrefix']}"
-    what = f"would import {manifest.items:,} items of {len(manifest.parts):,} file(s) at {place}"
+    what = f"would import {manifest.items:,} items of {amount(len(manifest.parts), 'file')} at {place}"
     print_folded(f"{what} into a new table {parameters['TableName']}; the files are as they were written")
     return 0
 
 
 def _print(imported: Imported, *, as_json: bool) -> int:
     if imported.replaced:
-        what = f"{imported.replaced:,} key(s) changed hands while rows were exported, so one item of two is in the table"
+        replaced = amount(imported.replaced, "key")
+        what = f"{replaced} changed hands while rows were exported, so one item of two is in the table"
         click.echo(
             f"warning: {what}; `migrator relay` makes it the right one, `migrator verify` proves it", err=True
         )

@@ -50,6 +50,8 @@ from migrator.runtime.errors import (
     SourceError,
     StoppedError,
     TooSlowError,
+    amount,
+    verb,
 )
 from migrator.runtime.system import how_to_install
 from migrator.runtime.values import replace
@@ -165,7 +167,7 @@ def proof_text(sheet: Sheet, name: str) -> str:
     if replay.different:
         return f"no: {sheet.proof.difference(name)}"
     why = f"; {replay.missing_why}" if replay.missing_why else ""
-    return f"{replay.samples} question(s) answered as SQL does{why}" if replay.samples else f"no{why}"
+    return f"{amount(replay.samples, 'question')} answered as SQL does{why}" if replay.samples else f"no{why}"
 
 
 def summary_text(sheet: Sheet) -> str:
@@ -173,7 +175,8 @@ def summary_text(sheet: Sheet) -> str:
     design = sheet.proposal.design
     asked = len(sheet.served) + len(sheet.not_served)
     lines = [
-        f"{len(sheet.served)} of {asked} statement(s) served, {design.indexes} index(es), {len(design.homes)} entities"
+        f"{len(sheet.served)} of {amount(asked, 'statement')} served, {amount(design.indexes, 'index')}, "
+        + amount(len(design.homes), "entity")
     ]
     for other in sheet.not_served[:_LINES]:
         why, instead = REASONS[other.reason]
@@ -219,10 +222,13 @@ def _proof_lines(sheet: Sheet) -> Iterator[str]:
         return
     asked = [replay for replay in proof.replays.values() if replay.samples]
     same, samples = sum(replay.same for replay in asked), sum(replay.samples for replay in asked)
-    yield f"proved: {same:,} of {samples:,} questions on {len(asked)} pattern(s) are answered as SQL does"
+    yield f"proved: {same:,} of {samples:,} questions on {amount(len(asked), 'pattern')} are answered as SQL does"
     yield from (f"not proved: {name}: {why}" for name, why in proof.apart.items())
     yield from (f"differs: {name}: {text}" for name in proof.replays if (text := proof.difference(name)))
-    yield from (f"refused: {count:,} row(s) of {name} make no item" for name, count in proof.refused.items())
+    yield from (
+        f"refused: {amount(count, 'row')} of {name} {verb(count, 'make')} no item"
+        for name, count in proof.refused.items()
+    )
 
 
 def request_text(access: Access) -> str:
@@ -293,7 +299,7 @@ def init_documents(job: Job, out: Path, table: str, *, force: bool, as_json: boo
     for one in tables:
         told = f"; varies: {', '.join(varying[one.name])}" if varying[one.name] else ""
         print_folded(
-            f"{one.name}: {len(one.items):,} document(s) looked at, {len(seen_in(one)):,} places{told}"
+            f"{one.name}: {amount(len(one.items), 'document')} looked at, {len(seen_in(one)):,} places{told}"
         )
     print_folded("\n".join(faults) or f"next: look through {out}, then `migrator mapping check {out}`")
     return CLEAN

@@ -43,7 +43,7 @@ from migrator.mapping.capacity.ways import Host
 from migrator.mapping.items.changes import unread_tables
 from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way, Writes
 from migrator.mapping.model.report import ItemCollection, SampleItem, View
-from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
+from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, amount
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job
 from migrator.settings.source import SourceSettings
@@ -77,7 +77,7 @@ def print_views(console: Console, views: Sequence[View]) -> None:
             _print_collection(console, view, found)
         if view.more:
             console.print(
-                Text(f"  {view.more:,} more item collection(s) of the rows that were read", style="dim")
+                Text(f"  {amount(view.more, 'more item collection')} of the rows that were read", style="dim")
             )
 
 
@@ -153,10 +153,10 @@ _MB = 1024**2
 
 def would_do(capacity: Capacity) -> str:
     """The first line: what a move with this mapping would do."""
-    indexes = f"{len(capacity.indexes)} index(es)"
+    indexes = amount(len(capacity.indexes), "index")
     # Streams tell of changes of old DynamoDB tables.
-    triggers = f"install {capacity.triggers:,} trigger(s) on {capacity.captured:,} table(s), "
-    items = f"{about(capacity.exact)}{capacity.items:,} item(s) of {capacity.rows:,} row(s)"
+    triggers = f"install {amount(capacity.triggers, 'trigger')} on {amount(capacity.captured, 'table')}, "
+    items = f"{about(capacity.exact)}{amount(capacity.items, 'item')} of {amount(capacity.rows, 'row')}"
     installs = triggers if capacity.triggers else ""
     return f"would create table {capacity.table} with {indexes}, {installs}and write {items}"
 
@@ -193,7 +193,7 @@ def rewritten(rewrite: Rewrite) -> str:
 
 def load_text(capacity: Capacity) -> str:
     load = capacity.load
-    work = f"{load.pages:,} page(s) of SELECTs over {load.tables:,} table(s) read {load.rows:,} row(s)"
+    work = f"{amount(load.pages, 'page')} of SELECTs over {amount(load.tables, 'table')} read {amount(load.rows, 'row')}"
     time = (
         f"{hours_text(load.hours)} at least, with {load.units_per_s:,.0f} write units a second ({load.limit})"
     )

@@ -56,7 +56,9 @@ from migrator.runtime.errors import (
     Interrupted,
     SettingsError,
     StoppedError,
+    amount,
     did_you_mean,
+    verb,
 )
 from migrator.runtime.values import asdict
 from migrator.stages.core.removal import AnyRevision, Forget, Strip, StripCounts, Undo
@@ -183,7 +185,8 @@ def _refuse_early(session: JobSession) -> None:
 
 
 def _need_yes_to_strip(counts: StripCounts, table: str) -> None:
-    what = f"Take our attributes out of {counts.items:,} item(s) of table {table}, and delete {counts.own:,} of our own?"
+    items = amount(counts.items, "item")
+    what = f"Take our attributes out of {items} of table {table}, and delete {counts.own:,} of our own?"
     need_yes(f"{what} `migrator verify` and `undo` will not know them any more.")
 
 
@@ -194,8 +197,8 @@ def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
     done, deleted = (counts.items, counts.own) if dry_run else (counts.stripped, counts.removed)
     would = "would be " if dry_run else ""
     print_folded(
-        f"{done:,} item(s) {would}stripped, {deleted:,} tombstone(s) and control item(s) {would}deleted;"
-        f" {counts.others:,} item(s) of others are left alone"
+        f"{amount(done, 'item')} {would}stripped, {amount(deleted, 'tombstone or control item')} {would}deleted;"
+        f" {amount(counts.others, 'item')} of others {verb(counts.others, 'are')} left alone"
     )
     return CLEAN
 
@@ -242,7 +245,7 @@ def _counted(stage: Undo) -> UndoCounts:
 
 def _deleted(stage: Undo) -> UndoCounts:
     def done() -> str:
-        return f"{stage.gone:,} item(s) are deleted; the others are still in the table"
+        return f"{amount(stage.gone, 'item', 'are')} deleted; the others are still in the table"
 
     try:
         with stopped_says(lambda: f"stopped; {done()}, and the same command deletes them"):
@@ -341,7 +344,7 @@ def _stage(session: JobSession, target: Target, names: frozenset[str], check: Ca
 def _need_yes(counts: UndoCounts, target: Target) -> None:
     """Raises: RefusedError where the person who is shown the counts says no."""
     print_undo(console_on(sys.stderr), counts, dry_run=True)
-    need_yes(f"Delete {counts.items:,} item(s) from table {target.design.name}?")
+    need_yes(f"Delete {amount(counts.items, 'item')} from table {target.design.name}?")
 
 
 def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
@@ -407,13 +410,15 @@ def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[R
 def _refuse(traces: RowTraces, *, force: bool) -> None:
     """Raises: SettingsError where something is still to be done with the row."""
     if traces.waiting:
-        what = f"{traces.waiting:,} mark(s) of this row wait, and without them its items would stay"
+        what = (
+            f"{amount(traces.waiting, 'mark')} of this row not worked yet; without them its items would stay"
+        )
         raise SettingsError(f"{what}; run `migrator relay JOB --once` first, then forget it")
     if traces.is_there and not force:
         what = "the row is still in the source, and the relay would write it again"
         raise SettingsError(f"{what}; delete it there, run `migrator relay JOB --once`, or say --force")
     if traces.items and not force:
-        what = f"{traces.items:,} item(s) of this row are still in the table, though the row is gone"
+        what = f"the table still has {amount(traces.items, 'item')} of this row, which is gone"
         advice = "run `migrator verify JOB --repair` and `migrator relay JOB --once` first, or say --force"
         raise SettingsError(f"{what}; {advice}")
 
@@ -439,7 +444,7 @@ def purge(session: JobSession, dry_run: bool, as_json: bool) -> int:
 
         def check() -> None:
             if stop.is_set():
-                progress_text = f"{removed:,} tombstone(s) {'were counted' if dry_run else 'are taken away'}"
+                progress_text = f"{amount(removed, 'tombstone')} {'counted' if dry_run else 'taken away'}"
                 raise Interrupted(f"stopped; {progress_text} by now, and the same command goes on")
 
         stage = session.purge(check, dry_run=dry_run)
@@ -448,7 +453,7 @@ def purge(session: JobSession, dry_run: bool, as_json: bool) -> int:
             check()
     print_result(
         {"tombstones": removed, "dry_run": dry_run},
-        f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}",
+        f"{amount(removed, 'tombstone')} {'would go' if dry_run else 'taken away'}",
         as_json=as_json,
     )
     return 0

@@ -10,6 +10,7 @@ from migrator.mapping.language.causes import Pair, value_cause
 from migrator.mapping.model.durations import minute
 from migrator.mapping.model.evidence import SIDES, Side
 from migrator.mapping.model.report import Group, LagReport, PatternReport, Refused, RunReport, Verdict
+from migrator.runtime.errors import amount, verb
 from migrator.runtime.values import replace
 
 # ── Likely causes of each kind of difference, with advice, where the values do not show more ──
@@ -122,7 +123,7 @@ def _of_attribute(kind: str, pairs: Sequence[Pair], around: Circumstances) -> Ca
 
 def _of_row(kind: str, around: Circumstances) -> Cause:
     if kind == "missing" and around.of_pattern and around.refused:
-        what = f"{around.refused:,} row(s) are refused by the mapping and have no items"
+        what = f"{amount(around.refused, 'row', 'are')} refused by the mapping and have no items"
         return Cause(what, "`migrator status JOB --findings` prints why")
     if around.waiting:
         return Cause(_lagging(around), "`migrator relay JOB`, then compare again")
@@ -138,7 +139,7 @@ def _of_row(kind: str, around: Circumstances) -> Cause:
 
 
 def _lagging(around: Circumstances) -> str:
-    return f"changes on their way: {around.waiting:,} mark(s) wait for a relay"
+    return f"changes on their way: {amount(around.waiting, 'mark', 'wait')} for a relay"
 
 
 # ── The verdict of a report: its reasons, and the command that helps next ──
@@ -236,9 +237,9 @@ def _differing_items(standings: Standings) -> str:
         return ""
     totals = sum(group.count for group in groups if group.is_of_totals)
     count = sum(group.count for group in groups) - totals
-    counted = [f"{count:,} difference(s) between rows and items"] * bool(count)
+    counted = [f"{amount(count, 'difference')} between rows and items"] * bool(count)
     if totals:
-        counted.append(f"{totals:,} total(s) by plain SQL that differ")
+        counted.append(f"{amount(totals, 'total')} by plain SQL that {verb(totals, 'differ')}")
     return f"{' and '.join(counted)}, in {_listed(list(dict.fromkeys(group.where for group in groups)))}"
 
 
@@ -252,7 +253,7 @@ def _foreign(standings: Standings) -> _Point | None:
     if not count:
         return None
     return _Point(
-        f"{count:,} stored item(s) are of no row of this job",
+        f"{amount(count, 'stored item', 'are')} of no row of this job",
         standings.command("migrator status JOB --findings"),
         "see their keys, then remove them or name them in `writes: {leave: […]}`",
     )
@@ -265,9 +266,9 @@ def _differing_answers(standings: Standings) -> str:
         return ""
     answers = sum(pattern.differing for pattern in standings.patterns if pattern.name in names)
     if answers:
-        return f"{answers:,} answer(s) differ, of {_listed(names)}"
+        return f"{amount(answers, 'answer', 'differ')}, of {_listed(names)}"
     recorded = sum(group.count for group in standings.standing if group.is_of_answers)
-    return f"{recorded:,} difference(s) in answers, of {_listed(names)}"
+    return f"{amount(recorded, 'difference')} in answers, of {_listed(names)}"
 
 
 def _mending(standings: Standings) -> tuple[str, str]:
@@ -299,7 +300,7 @@ def _refused(standings: Standings) -> _Point | None:
     if not count:
         return None
     return _Point(
-        f"{count:,} row(s) were refused and have no items",
+        f"{amount(count, 'row', 'were')} refused and have no items",
         standings.command("migrator status JOB --findings"),
         "see why rows are refused",
     )
@@ -326,7 +327,7 @@ def _failed(standings: Standings, side: Side, named: str) -> _Point | None:
         sum(pattern.errors[side] for pattern in failing),
         sum(_calls(pattern, side) for pattern in failing),
     )
-    reason = f"{errors:,} of {calls:,} call(s) of {named} failed, of {_listed([pattern.name for pattern in failing])}"
+    reason = f"{errors:,} of {amount(calls, 'call')} of {named} failed, of {_listed([pattern.name for pattern in failing])}"
     purpose = "see whether both sides can be asked; the log of the service says why calls fail"
     return _Point(reason, standings.command("migrator doctor JOB"), purpose)
 
@@ -341,7 +342,9 @@ def _late(standings: Standings) -> _Point | None:
     if not lag.waiting or (lag.oldest_s < LATE_S and not lag.failed):
         return None
     failed = f", {lag.failed:,} of them failed" if lag.failed else ""
-    reason = f"{lag.waiting:,} mark(s) wait for a relay{failed}; the oldest for {lag.oldest_s:,.0f} s"
+    reason = (
+        f"{amount(lag.waiting, 'mark', 'wait')} for a relay{failed}; the oldest for {lag.oldest_s:,.0f} s"
+    )
     return _Point(reason, standings.command("migrator relay JOB --once"), "work the marks that wait")
 
 
@@ -386,16 +389,19 @@ def _not_compared(standings: Standings) -> _Point | None:
         return None
     moved = [pattern for pattern in never if pattern.before_move]
     others = [pattern for pattern in never if not pattern.before_move]
+    all_of_them = amount(len(standings.patterns), "pattern")
     reasons = []
     if others:
         listed = _listed([pattern.name for pattern in others])
-        told = f"{len(others)} of {len(standings.patterns)} pattern(s) were not compared in this time by this mapping"
+        told = f"{len(others)} of {all_of_them} not compared in this time by this mapping"
         reasons.append(f"{told}: {listed}")
     if moved:
         before = sum(pattern.before_move for pattern in moved)
-        told = f"{len(moved)} of {len(standings.patterns)} pattern(s) were not compared since their last move"
+        told = f"{len(moved)} of {all_of_them} not compared since their last move"
         listed = _listed([pattern.name for pattern in moved])
-        reasons.append(f"{told} ({before:,} answer(s) before it do not count for the next one): {listed}")
+        reasons.append(
+            f"{told} ({amount(before, 'answer')} before it {verb(before, 'do')} not count for the next one): {listed}"
+        )
     return _Point(
         "; ".join(reasons),
         standings.command(standings.replay(never)),
@@ -419,7 +425,7 @@ def _not_compared_again(standings: Standings) -> _Point | None:
 
 def _history(patterns: Sequence[PatternReport]) -> str:
     mended, until = sum(p.mended for p in patterns), max(p.mended_until for p in patterns)
-    return f"{mended:,} answer(s) differed until {minute(until)}, before the last verify, which found nothing"
+    return f"{amount(mended, 'answer')} differed until {minute(until)}, before the last verify, which found nothing"
 
 
 def found_nothing(run: RunReport) -> bool:
@@ -440,7 +446,7 @@ def _not_settled(standings: Standings) -> _Point | None:
     }
     if not counts:
         return None
-    reason = f"{sum(counts.values()):,} answer(s) differed and were never looked at again, of {_listed(list(counts))}"
+    reason = f"{amount(sum(counts.values()), 'answer')} differed and never compared again, of {_listed(list(counts))}"
     again = standings.replay([replace(p, compared=0) for p in standings.patterns if p.name in counts])
     return _Point(reason, standings.command(again), "see whether they differ for good")
 
@@ -477,14 +483,16 @@ def _clean(standings: Standings) -> Verdict:
     compared = sum(pattern.compared for pattern in standings.patterns)
     mended = [pattern for pattern in standings.patterns if pattern.mended]
     differs = "none differs since the last verify" if mended else "none differs"
-    reasons = [f"{compared:,} answer(s) of {len(standings.patterns)} pattern(s) compared, {differs}"]
+    reasons = [
+        f"{amount(compared, 'answer')} of {amount(len(standings.patterns), 'pattern')} compared, {differs}"
+    ]
     if mended:
         reasons.append(f"{_history(mended)}: they are history, of {_listed([p.name for p in mended])}")
     if (run := standings.run("verify")) is not None:
-        reasons.append(f"{run.rows:,} row(s) and their items say the same")
+        reasons.append(f"{amount(run.rows, 'row')} and their items say the same")
     if errors := sum(sum(pattern.errors.values()) for pattern in standings.patterns):
         calls = sum(_calls(pattern, side) for pattern in standings.patterns for side in SIDES)
-        reasons.append(f"{errors:,} of {calls:,} call(s) failed, too few to stand against a move")
+        reasons.append(f"{errors:,} of {amount(calls, 'call')} failed, too few to stand against a move")
     left = [pattern for pattern in standings.patterns if pattern.phase != "complete"]
     if standings.lag.waiting is None and not standings.lag.reason:
         command, purpose = "migrator capture install JOB", "mark every change from now on, which a move needs"

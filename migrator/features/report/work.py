@@ -64,7 +64,7 @@ from migrator.mapping.model.report import (
     View,
     WorkSeries,
 )
-from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError
+from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError, amount, verb
 from migrator.runtime.values import asdict, replace
 from migrator.settings.transforms import USUAL_REGION, load_transforms, price_of, sound_mapping
 from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
@@ -111,11 +111,11 @@ def rows_words(group: Group) -> str:
     """Of how many rows the differences of answers are; '' where that is not known, or each is of a row of its own."""
     if not group.rows:
         return ""
-    rows, examples = f"{group.rows:,} row(s)", len(group.differences)
+    rows, examples = amount(group.rows, "row"), len(group.differences)
     return (
         f"of {rows}"
         if examples == group.count
-        else f"the {examples:,} example(s) that are kept are of {rows}"
+        else f"the {amount(examples, 'example')} kept {verb(examples, 'are')} of {rows}"
     )
 
 
@@ -152,7 +152,7 @@ def _marks_words(lag: LagReport) -> str:
     if not lag.waiting:
         return "no mark waits" if lag.open_findings else "no mark waits: items are as new as rows"
     failed = f", {lag.failed:,} put back" if lag.failed else ""
-    return f"{lag.waiting:,} mark(s) wait for a relay, the oldest for {lag.oldest_s:,.0f} s{failed}"
+    return f"{amount(lag.waiting, 'mark', 'wait')} for a relay, the oldest for {lag.oldest_s:,.0f} s{failed}"
 
 
 def run_words(run: RunReport) -> str:
@@ -189,14 +189,16 @@ def compared_words(pattern: PatternReport) -> str:
 
 def answered_words(pattern: PatternReport) -> str:
     """Errors, shadows that did not run, and what differed and is mended; '' where there are none."""
-    errors = [f"{count:,} error(s) of {SIDE_WORDS[side]}" for side, count in pattern.errors.items() if count]
+    errors = [
+        f"{amount(count, 'error')} of {SIDE_WORDS[side]}" for side, count in pattern.errors.items() if count
+    ]
     dropped = [
-        f"{count:,} {_DROPPED.get(why, 'shadow(s) not run')} ({why})"
+        f"{count:,} {_DROPPED.get(why, 'shadows not run')} ({why})"
         for why, count in pattern.dropped.items()
         if count
     ]
     until = f"until {minute(pattern.mended_until)}, before the last verify, which found nothing"
-    mended = [f"{pattern.mended:,} answer(s) differed {until}"] if pattern.mended else []
+    mended = [f"{amount(pattern.mended, 'answer')} differed {until}"] if pattern.mended else []
     return ", ".join([*errors, *dropped, *mended])
 
 

@@ -33,7 +33,7 @@ from migrator.mapping.items.wire import Price
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.mapping import Mapping as MappingModel
-from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, SettingsError
+from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, SettingsError, amount
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job, load_job
 from migrator.settings.source import SourceSettings
@@ -428,7 +428,7 @@ def difference_lines(found: Difference, work: Work | None, steps: Sequence[Step]
 def verdict_of(found: Difference, refused: Sequence[Fault]) -> str:
     """The last line."""
     if faults := [fault for fault in refused if not fault.warning]:
-        return f"refused: {len(faults):,} fault(s)"
+        return f"refused: {amount(len(faults), 'fault')}"
     if found.is_empty:
         return "the same"
     return (
@@ -520,11 +520,11 @@ def work_lines(work: Work) -> Iterator[str]:
     time = (
         f"{hours_text(work.hours)} at least, with {work.units_per_s:,.0f} write units a second ({work.limit})"
     )
-    yield f"  together {rows:,} row(s) read, {about(work.exact)}{work.units:,.0f} write units, {price}; {time}"
+    yield f"  together {amount(rows, 'row')} read, {about(work.exact)}{work.units:,.0f} write units, {price}; {time}"
 
 
 def _type_work(work: Work, one: TypeWork) -> str:
-    written = f"{about(work.exact)}{one.written:,} item(s) written"
+    written = f"{about(work.exact)}{amount(one.written, 'item')} written"
     away = f", {one.taken_away:,} taken away" if one.taken_away else ""
     return f"{one.entity}.{one.type}: {written}{away}, {one.units:,.0f} write units"
 

@@ -65,6 +65,7 @@ from migrator.runtime.errors import (
     RefusedError,
     SettingsError,
     StoppedError,
+    amount,
 )
 from migrator.runtime.values import replace
 from migrator.settings.job import Job
@@ -344,7 +345,7 @@ class Revising:
         total = result.total
         self.rows += total.rows
         refused = f", {total.refused:,} refused" if total.refused else ""
-        return f"{total.items:,} item(s) of {total.rows:,} row(s) written{refused}"
+        return f"{amount(total.items, 'item')} of {amount(total.rows, 'row')} written{refused}"
 
     def _only(self) -> dict[str, Callable[[Page], Only]]:
         former = {entity.name: entity for entity in self.old.checked.entities}
@@ -387,7 +388,7 @@ class Revising:
                 *(tuning.scan_segments, tuning.workers, self.session.stop),
             )
             replaced = stage.run(self.session, run)
-        return f"{replaced:,} item(s) of {', '.join(sorted(names))} replaced by tombstones"
+        return f"{amount(replaced, 'item')} of {', '.join(sorted(names))} replaced by tombstones"
 
     def _refuse_shared(self, names: frozenset[str]) -> None:
         """Raises: SettingsError where another job wrote items of such an entity into the table, too."""
@@ -414,13 +415,13 @@ class Revising:
                 check()
                 marks.finish(unreadable)
             say(
-                f"{len(unreadable):,} mark(s) of the mapping before acknowledged: the verify covers their rows"
+                f"{amount(len(unreadable), 'mark')} of the mapping before acknowledged: the verify covers their rows"
             )
         self.rows += rows
         self.findings = sum(verified.left.values())
         kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(verified.left.items()))
-        written = f", {rows:,} row(s) that had changed meanwhile written" if rows else ""
-        return f"{verified.items:,} item(s) of the table, {kinds or 'clean'}{written}"
+        written = f", {amount(rows, 'row')} that had changed meanwhile written" if rows else ""
+        return f"{amount(verified.items, 'item')} of the table, {kinds or 'clean'}{written}"
 
     def _differing(self, rows: int) -> Iterator[str]:
         """The rows that the last verify found different, with masked keys, and what to do."""
@@ -428,7 +429,7 @@ class Revising:
         found = journal.findings(self._last_verify(), SHOWN)
         yield from map(finding_line, findings_to_print(found, mapping, whole_keys=False))
         yield (
-            f"{rows:,} row(s) still differ from their items after {ROUNDS} rounds (above; all: `migrator status"
+            f"{amount(rows, 'row', 'differ')} from the items after {ROUNDS} rounds (above; all: `migrator status"
             f" {self.job.path} --findings`). Start the relay if none is running, and give the same command again"
         )
 
@@ -739,5 +740,7 @@ def _print(
     for name in left:
         print_folded(f"index {name} stays in the table; `migrator table change JOB` removes it")
     if findings:
-        print_folded(f"{findings:,} finding(s) that no write fixes: see `migrator status JOB --findings`")
+        print_folded(
+            f"{amount(findings, 'finding')} that no write fixes: see `migrator status JOB --findings`"
+        )
     return DIFFERENT if left or findings else CLEAN

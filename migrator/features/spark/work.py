@@ -25,7 +25,7 @@ from migrator.commands.processes import RunWork
 from migrator.features.spark.executor import Given, JobText, Outcome, Probe, probe, run_slices
 from migrator.mapping.model.journal import Run
 from migrator.runtime import errors
-from migrator.runtime.errors import Interrupted, MigratorError, SettingsError, StoppedError
+from migrator.runtime.errors import Interrupted, MigratorError, SettingsError, StoppedError, amount
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import how_to_install
 from migrator.runtime.values import replace
@@ -248,7 +248,8 @@ def connections_of_slot(job: Job, slots: int, *, is_bounded: bool) -> int:
         what = f"{job.path}: source.max_connections is {limit}, and Spark may start any number of executors"
         raise SettingsError(f"{what}; set spark.dynamicAllocation.maxExecutors")
     if limit < (slots + 1) * least:
-        what = f"{job.path}: source.max_connections is {limit}, and the driver and {slots} task slot(s) need {least} each"
+        each = f"the driver and {amount(slots, 'task slot')} need {least} each"
+        what = f"{job.path}: source.max_connections is {limit}, and {each}"
         raise SettingsError(
             f"{what}: {max(0, limit // least - 1)} slots at most; ask for fewer, or raise the limit"
         )

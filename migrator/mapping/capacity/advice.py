@@ -20,6 +20,7 @@ from migrator.mapping.model.capacity import Advice, PatternReads, Rewrite, TypeS
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.table import ITEM_BYTES, Index
+from migrator.runtime.errors import amount
 
 LOCAL_COLLECTION_BYTES = 10 * 1024**3
 """Of one item collection where the table has a local index. Source: AWS Developer Guide, "Local secondary indexes"."""
@@ -66,7 +67,7 @@ def advice_of(design: Design, patterns: Sequence[PatternReads], rewrites: Sequen
 def refusals(refused: Mapping[str, float], reasons: Mapping[str, str]) -> Iterator[Advice]:
     """Rows that make no items. `reasons`: of the first of each entity, without values."""
     for entity, rows in sorted(refused.items()):
-        what = f"{rows:,.0f} row(s) make no items; the first: {reasons[entity]}"
+        what = f"{rows:,.0f} rows make no items; the first: {reasons[entity]}"
         yield Advice(
             "misfit", "refused rows", entity, what, "mend the rows, or the mapping as the reason says"
         )
@@ -75,7 +76,8 @@ def refusals(refused: Mapping[str, float], reasons: Mapping[str, str]) -> Iterat
 def _items(design: Design) -> Iterator[Advice]:
     for size in design.types.values():
         if size.near or size.largest_bytes > NEAR * ITEM_BYTES:
-            what = f"{size.near:,} item(s) of more than {NEAR:.0%} of 400 KB; the largest has {size.largest_bytes:,} bytes"
+            near = amount(size.near, "item")
+            what = f"{near} of more than {NEAR:.0%} of 400 KB; the largest has {size.largest_bytes:,} bytes"
             way_out = "keep its largest attribute in S3 ({from: …, to: s3}), or split the item"
             yield Advice("warning", "large items", size.type, what, way_out)
 
@@ -191,7 +193,7 @@ def changing_keys(columns: Sequence[KeyColumn], writes: Writes) -> Iterator[Advi
 def unasked(entries: Sequence[tuple[str, str]], types: Mapping[str, TypeSize]) -> Iterator[Advice]:
     for index, type_ in entries:
         units = types[type_].index_units.get(index, 0.0) if type_ in types else 0.0
-        cost = f"; each put of an item takes {units:,.3g} write unit(s) for one" if units else ""
+        cost = f"; each put of an item takes {units:,.3g} write units for one" if units else ""
         what = f"no pattern asks for the entries of {type_}{cost}"
         yield Advice("advice", "unasked entries", index, what, f"take {index} out of {type_}")
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from migrator.mapping.items.wire import Price
 from migrator.mapping.model.capacity import Way
+from migrator.runtime.errors import amount
 
 PLAIN_US, JOINED_US = 16, 24
 """CPU of an item in a backfill, in microseconds: of rows alone with indexes, and with joins or a collection. Measured:
@@ -85,7 +86,9 @@ def fastest_of(ways: Sequence[Way]) -> Way | None:
 
 def _batches(filling: Filling, host: Host, usd: Decimal | None) -> Way:
     by_cpu_s = filling.cpu_s / host.cores
-    bound = filling.limited_by if filling.limit_s >= by_cpu_s else f"{host.cores} core(s) of this host"
+    bound = (
+        filling.limited_by if filling.limit_s >= by_cpu_s else f"{amount(host.cores, 'core')} of this host"
+    )
     return Way("batches", max(filling.limit_s, by_cpu_s) / 3_600, usd, bound)
 
 
@@ -96,7 +99,7 @@ def _spark(filling: Filling, host: Host, usd: Decimal | None, price: Price | Non
     by_cpu_s = filling.cpu_s / (WORKER_VCPUS * executors)
     hours = (START_S + max(filling.limit_s, by_cpu_s)) / 3_600
     is_limited = filling.limit_s >= by_cpu_s
-    bound = filling.limited_by if is_limited else f"{executors} executor(s) of {WORKER_VCPUS} vCPUs"
+    bound = filling.limited_by if is_limited else f"{amount(executors, 'executor')} of {WORKER_VCPUS} vCPUs"
     against = ["needs a cluster that reaches source and journal"]
     if not host.on_server:
         against.append("its journal is a file: several hosts need one on a server (`journal:` in the job)")

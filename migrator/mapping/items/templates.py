@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.model.mapping import Filter, Ref, Template
-from migrator.runtime.errors import did_you_mean
+from migrator.runtime.errors import amount, did_you_mean
 
 _FORMAT = re.compile(r"0(?P<width>[1-9][0-9]*)(?:d|\.(?P<decimals>[0-9]+)f)?")
 _QUOTED_NAME = re.compile(r'"((?:[^"]|"")+)"')
@@ -69,7 +69,7 @@ def _every(text: str) -> Ref:
         fan_outs = ", ".join(name for name, spec in FILTERS.items() if spec.way)
         raise ValueError(f"'{text}' says not what its * stands for; write one of the filters {fan_outs}")
     if len(paths) != way.values or not all(paths):
-        raise ValueError(f"'{text}' names {len(paths)} parameter(s) where {way.values} is/are taken")
+        raise ValueError(f"'{text}' names {amount(len(paths), 'parameter')} where it takes {way.values}")
     return Ref(paths, None, filters, every=True)
 
 
@@ -90,7 +90,7 @@ def _filter(text: str) -> Filter:
     least, most = spec.args
     if not least <= len(args) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
-        raise ValueError(f"the filter '{name}' takes {wanted} argument(s), not {len(args)}")
+        raise ValueError(f"the filter '{name}' takes {wanted} arguments, not {len(args)}")
     fault = spec.check(args)
     if fault:
         raise ValueError(f"the filter '{name}': {fault}")
@@ -100,7 +100,7 @@ def _filter(text: str) -> Filter:
 def _check_arity(text: str, paths: tuple[str, ...], filters: tuple[Filter, ...]) -> None:
     wanted = FILTERS[filters[0].name].values if filters else 1
     if len(paths) != wanted:
-        raise ValueError(f"'{text}' gives {len(paths)} value(s) where {wanted} is/are taken")
+        raise ValueError(f"'{text}' gives {amount(len(paths), 'value')} where it takes {wanted}")
     filled = ""
     for used in filters:
         spec = FILTERS[used.name]

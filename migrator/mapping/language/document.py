@@ -164,10 +164,10 @@ _SENTENCES = {
     "list_type": "write a list here: `{name}: […]`",
     "literal_error": "write {expected} here",
     "string_too_long": "write at most {max_length} characters here",
-    "string_too_short": "write at least {min_length} character(s) here",
+    "string_too_short": "write {min_length} or more characters here",
     "string_type": "write one text here: `{name}: …`",
-    "too_long": "write at most {max_length} value(s) here",
-    "too_short": "write at least {min_length} value(s) here",
+    "too_long": "write no more values here than {max_length}",
+    "too_short": "write {min_length} or more values here",
     "tuple_type": "write a list here: `{name}: […]`",
 }
 """By pydantic's type of a problem, whose own sentences say what is wrong and not what to write."""

@@ -40,7 +40,7 @@ from migrator.mapping.model.mapping import (
     Ref,
 )
 from migrator.mapping.model.table import Index, KeyAttribute, KeyType, TableDesign
-from migrator.runtime.errors import Fault, MappingError, did_you_mean
+from migrator.runtime.errors import Fault, MappingError, amount, did_you_mean
 from migrator.runtime.values import replace
 
 
@@ -286,10 +286,9 @@ class OldParser:
         parser.check_lists(asked)
         returns = tuple(form.returns or part.attributes)
         if len(returns) != len(part.attributes):
-            what = (
-                f"names {len(returns)} column(s), and the pattern returns {len(part.attributes)} attribute(s)"
-            )
-            self.reader.fault((*at, "returns"), f"{what}: {', '.join(part.attributes)}; name one for each")
+            returned = f"{amount(len(part.attributes), 'attribute')}: {', '.join(part.attributes)}"
+            what = f"names {amount(len(returns), 'column')}, and the pattern returns {returned}"
+            self.reader.fault((*at, "returns"), f"{what}; name one for each")
         joins = EntityParser(self.reader, design, self.pattern.name).joins(form.join, (*at, "join"))
         columns = {name: Ref((name,)) for name in returns}
         entity = Entity(self.pattern.name, request.table, (), joins=joins, attributes=columns)

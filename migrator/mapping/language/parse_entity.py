@@ -30,7 +30,7 @@ from migrator.mapping.model.mapping import (
     Version,
 )
 from migrator.mapping.model.table import TableDesign, Value
-from migrator.runtime.errors import did_you_mean
+from migrator.runtime.errors import amount, did_you_mean
 
 if TYPE_CHECKING:
     from migrator.mapping.language.expression_reader import ExpressionReader
@@ -148,7 +148,9 @@ class EntityParser:
         at = (*self.at, "items", name)
         if len(form.key) != len(self.table.key):
             wanted = " and ".join(attribute.name for attribute in self.table.key)
-            self.reader.fault((*at, "key"), f"has {len(form.key)} part(s); the table's key is {wanted}")
+            self.reader.fault(
+                (*at, "key"), f"has {amount(len(form.key), 'part')}; the table's key is {wanted}"
+            )
         entries = (form.__pydantic_extra__ or {}).items()
         made = [self._entry(index, entry, (*at, index)) for index, entry in entries]
         keep, keep_except = _keep(form.keep)
@@ -175,7 +177,7 @@ class EntityParser:
         if len(texts) != len(own):
             wanted = ", ".join(attribute.name for attribute in own)
             what = f"the key of {name} is {wanted}" if own else "every item of the table is in it"
-            self.reader.fault(at, f"has {len(texts)} part(s); {what}")
+            self.reader.fault(at, f"has {amount(len(texts), 'part')}; {what}")
             return None
         values = tuple(self.reader.template(text, (*key_at, number)) for number, text in enumerate(texts))
         when = self._conditions(form.when, (*at, "when")) if isinstance(form, language_forms.PairForm) else ()

@@ -32,7 +32,7 @@ from migrator.mapping.model.mapping import (
     paths_in,
 )
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
-from migrator.runtime.errors import did_you_mean
+from migrator.runtime.errors import amount, did_you_mean
 from migrator.runtime.values import replace
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class PatternKeyParser:
         at = (*self.at, "key")
         if len(form.key) != len(self.table.key):
             wanted = " and ".join(attribute.name for attribute in self.table.key)
-            self.reader.fault(at, f"has {len(form.key)} part(s); the table's key is {wanted}")
+            self.reader.fault(at, f"has {amount(len(form.key), 'part')}; the table's key is {wanted}")
         made = [self.reader.template(text, (*at, number)) for number, text in enumerate(form.key)]
         return KeyCondition(
             tuple(made[:1]), tuple(SortCondition("equal", (template,)) for template in made[1:])
@@ -132,10 +132,12 @@ class PatternKeyParser:
         at = (*self.at, "key")
         if len(made.partition) != len(index.partition):
             wanted = _listed(index.partition)
-            what = f"has {len(made.partition)} part(s); the partition key is {wanted}: give each of them"
+            what = (
+                f"has {amount(len(made.partition), 'part')}; the partition key is {wanted}: give each of them"
+            )
             self.reader.fault((*at, 0), what)
         if len(made.sort) > len(index.sort):
-            what = f"has {len(made.sort)} condition(s); attributes of the sort key: {_listed(index.sort)}"
+            what = f"has {amount(len(made.sort), 'condition')}; attributes of the sort key: {_listed(index.sort)}"
             self.reader.fault((*at, 1), what)
 
     def _partition(self, form: pattern_forms.PatternKeyForm) -> tuple[Template, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 from migrator.mapping.language.document import text_of
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.questions import plain_name
-from migrator.runtime.errors import SettingsError
+from migrator.runtime.errors import SettingsError, amount
 
 LONGEST_BYTES = 8 * 1024 * 1024
 """Of a model's file: a table of DynamoDB's largest definition, with samples, takes a part of that."""
@@ -208,7 +208,8 @@ class _Reading:
         """The names that can be an attribute's, each once."""
         wrong = [name for name in names if not _is_name(name)]
         if wrong:
-            what = f"{place}: {len(wrong)} name(s) of attributes are no text of 1 to {_NAME_BYTES} printable characters"
+            found = amount(len(wrong), "attribute name", "are")
+            what = f"{place}: {found} no text of 1 to {_NAME_BYTES} printable characters"
             self.faults.append(f"{what}, {_shown(wrong[0])} first")
         return list(dict.fromkeys(name for name in names if _is_name(name)))
 

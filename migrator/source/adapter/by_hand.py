@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
 from migrator.mapping.model.facts import Captured, columns_of
-from migrator.runtime.errors import SettingsError, UnmarkedError
+from migrator.runtime.errors import SettingsError, UnmarkedError, amount
 from migrator.source.adapter import driver as adapter_driver
 from migrator.source.adapter.changes import Changed, compared
 from migrator.source.adapter.driver import Driver
@@ -128,7 +128,9 @@ def _key(watched: CapturedTable, key: Any) -> Key:
     values = tuple(key) if isinstance(key, (tuple, list)) else (key,)
     if len(values) != len(watched.key):
         what = f"dual write: the key of {watched.name} is ({', '.join(watched.key)})"
-        raise UnmarkedError(f"{what}, and {len(values)} value(s) were given; give one for each, as a tuple")
+        raise UnmarkedError(
+            f"{what}, and {amount(len(values), 'value', 'were')} given; give one for each, as a tuple"
+        )
     return values
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from migrator.runtime.errors import UnmarkedError
+from migrator.runtime.errors import UnmarkedError, amount
 from migrator.source.adapter.driver import Driver, Row, returned_rows
 from migrator.source.adapter.images import Images, Shown, State
 from migrator.source.adapter.keys import Key, StatementKeys
@@ -273,7 +273,9 @@ class Outcome(Struct, frozen=True):
         if missing > 0:
             if not names_this_table(self.driver, self.images, statement):
                 return []
-            what = f"dual write: {missing} row(s) inserted into {statement.table.name} are not found again"
+            what = (
+                f"dual write: {amount(missing, 'row')} inserted into {statement.table.name} not found again"
+            )
             raise UnmarkedError(
                 f"{what} by their keys; name other keys, or install triggers (`migrator capture install`)"
             )

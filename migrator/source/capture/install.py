@@ -15,7 +15,7 @@ from migrator.mapping.items.changes import captured_name, captured_tables
 from migrator.mapping.model.capture import CaptureState, Installation, MarkedBy, Step, TableCapture
 from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
 from migrator.mapping.model.live import ActivityCounts
-from migrator.runtime.errors import SettingsError
+from migrator.runtime.errors import SettingsError, amount
 from migrator.runtime.values import replace
 from migrator.source.capture.marks import FIRST_EPOCH, counter
 from migrator.source.engines.connect import engine_at
@@ -191,7 +191,7 @@ class SqlCapture:
         return self._writing.look("looking for triggers", work)
 
     def taken_away(self, tables: Sequence[str]) -> str:
-        return f"triggers of {len(tables)} table(s) taken away"
+        return f"triggers of {amount(len(tables), 'table')} taken away"
 
     def do(self, step: Step) -> None:
         def work(connection: Connection, _: Ddl) -> None:

@@ -28,7 +28,7 @@ from migrator.mapping.model.table import (
     TableDesign,
     item_key_text,
 )
-from migrator.runtime.errors import StoppedError, TooSlowError, TwinRowsError
+from migrator.runtime.errors import StoppedError, TooSlowError, TwinRowsError, amount
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.write import PagePath
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages
@@ -121,7 +121,7 @@ def plan_pages(
     need_no_twins(source, plan)
     orphans = source.rows_without_key(plan)
     if orphans:
-        reason = f"{orphans} row(s) have a NULL in their primary key, so nothing names them; give them a key"
+        reason = f"{amount(orphans, 'row', 'have')} a NULL in their primary key, so nothing names them; give them a key"
         journal.add_findings(run, [Finding("refused", name, reason)])
     journal.plan_pages(run, name, _reported(pages_of(source, plan, page_rows), progress))
 
@@ -310,7 +310,7 @@ class Backfill:
         if all(done == planned for done, planned in counts):
             return
         unwritten = self.journal.finding_counts(run).get("unwritten", 0)
-        what = f"DynamoDB did not take {unwritten} item(s) (`migrator status --findings` says why)"
+        what = f"DynamoDB did not take {amount(unwritten, 'item')} (`migrator status --findings` says why)"
         raise StoppedError(f"{what}; all else is written, and the same command tries them again")
 
 

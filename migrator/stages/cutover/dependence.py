@@ -11,6 +11,7 @@ from migrator.mapping.model.durations import limit_text
 from migrator.mapping.model.evidence import Line, PatternPhase
 from migrator.mapping.model.instances import ServiceRegistry
 from migrator.mapping.model.live import ActivityCounts, MarksState
+from migrator.runtime.errors import amount
 from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.evidence import Unknown, Verified, named, silent_line, verdict
@@ -172,7 +173,11 @@ def changes_lines(dependence: Dependence) -> Iterator[Line]:
     elif before.whole != after.whole:
         left = (after.whole or 0) - (before.whole or 0)
         yield Line(
-            "changes", requirement, f"{left:,} new mark(s); {after.blind or after.source}", "no", mend=mend
+            "changes",
+            requirement,
+            f"{amount(left, 'new mark')}; {after.blind or after.source}",
+            "no",
+            mend=mend,
         )
     elif after.blind and after.whole is None and not after.tables:
         yield Line("changes", requirement, f"{after.blind}, and nothing is captured", "unknown", mend=mend)
@@ -274,7 +279,7 @@ def _verify(dependence: Dependence, limits: CutoverSettings) -> Iterator[Line]:
         yield Line("verify", requirement, observed, "unknown", mend=mend)
     else:
         is_ok = not verified.findings and verified.age_s <= limit_s
-        observed = f"run {verified.run}: {verified.findings:,} finding(s)"
+        observed = f"run {verified.run}: {amount(verified.findings, 'finding')}"
         if is_ok and not isinstance(dependence.looks, Unknown):
             yield _since(
                 dependence,
@@ -299,7 +304,7 @@ def _since(dependence: Dependence, verified: Verified, after: ActivityCounts, li
         observed = f"{line.found}; changed since it began: {', '.join(changed[:_SHOWN])}{rest}"
         return replace(line, found=observed, verdict="no", mend=mend)
     if before.whole is not None and after.whole is not None and before.whole != after.whole:
-        return replace(line, found=f"{line.found}; new mark(s) since it began", verdict="no", mend=mend)
+        return replace(line, found=f"{line.found}; new marks since it began", verdict="no", mend=mend)
     if after.blind and (before.whole is None or after.whole is None):
         observed = f"{line.found}; what changed since is not known: {after.blind}"
         return replace(line, found=observed, verdict="unknown", mend=_FIND_OUT)

@@ -24,6 +24,7 @@ from migrator.mapping.model.evidence import (
 from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.mapping.model.live import ActivityCounts, MarksState
 from migrator.mapping.model.mapping import Pattern
+from migrator.runtime.errors import amount
 from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.patterns.latencies import Latencies
@@ -269,7 +270,7 @@ def _verify(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
         yield Line("verify", requirement, f"run {verified.run} has not ended", "unknown", mend=mend)
     else:
         is_ok = not verified.findings and verified.age_s <= limits.verify_max_age_s
-        observed = f"run {verified.run}: {verified.findings:,} finding(s) of its entities"
+        observed = f"run {verified.run}: {amount(verified.findings, 'finding')} of its entities"
         if verified.findings:
             mend = "see `migrator status --findings`; `migrator verify --repair`, then the relay and verify again"
         yield Line("verify", requirement, observed, verdict(is_ok), verified.age_s, "" if is_ok else mend)
@@ -396,7 +397,7 @@ def _readers(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
     service_registry, mend = facts.service_registry, "start its service with the job's mapping"
     strangers = [instance for instance in service_registry.living if instance.revision != facts.revision]
     requirement = "at least one reader is alive, and every living instance has this mapping"
-    observed = f"{len(facts.readers)} reader(s), {len(service_registry.living)} instance(s)"
+    observed = f"{amount(len(facts.readers), 'reader')}, {amount(len(service_registry.living), 'instance')}"
     if strangers:
         observed += f"; another mapping: {named(strangers)}"
     is_ok = bool(facts.readers) and not strangers

@@ -14,7 +14,7 @@ from migrator.mapping.model.live import Memory, Root, Tickets
 from migrator.mapping.model.rows import Unkept
 from migrator.mapping.model.shards import StreamRecord
 from migrator.mapping.model.table import Item, ItemKey, RowTree, TableDesign
-from migrator.runtime.errors import RefusedError
+from migrator.runtime.errors import RefusedError, amount
 from migrator.settings.job import CutoverSettings
 from migrator.source.dynamodb.reader import Check, Work
 from migrator.stages.cutover.dependence import ours_lines
@@ -170,7 +170,8 @@ def _caught_up(limits: CutoverSettings) -> str:
 def _seen(status: ReverseStatus) -> str:
     if not status.begun:
         return "the stream was not begun with"
-    return f"{status.lag_s:.0f} s behind; {len(status.waiting):,} row(s) wait, {len(status.findings):,} of them in vain"
+    waiting = amount(len(status.waiting), "row", "wait")
+    return f"{status.lag_s:.0f} s behind; {waiting}, {len(status.findings):,} of them in vain"
 
 
 # ── Its steps ──
@@ -214,7 +215,7 @@ class Quiet(Struct, frozen=True):
         images = [[image for image in (record.old, record.new) if image is not None] for record in told]
         written = sum(any(self.design.type_of(image) in self.types for image in of) for of in images)
         if written:
-            what = f"refused: a service still writes these items ({written:,} change(s) just now)"
+            what = f"refused: a service still writes these items ({amount(written, 'change')} just now)"
             raise RefusedError(f"{what}; stop it, and give the command again. {self.what_next}")
         self.work(told, check)
 
@@ -297,7 +298,7 @@ def _drained_in_vain() -> str:
 def _refuse_undrained(status: ReverseStatus) -> None:
     """`status`: of the rows that go back, once all is worked that was written before. Raises: RefusedError."""
     if status.waiting:
-        what = f"refused: {len(status.waiting):,} row(s) wait; `migrator reverse status` says why"
+        what = f"refused: {amount(len(status.waiting), 'row', 'wait')}; `migrator reverse status` says why"
         raise RefusedError(f"{what}. {_drained_in_vain()}")
     if status.processes:
         what = "refused: a process of `migrator reverse` was started meanwhile; stop what starts it anew"

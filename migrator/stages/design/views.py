@@ -39,6 +39,7 @@ from migrator.runtime.errors import (
     RowError,
     SettingsError,
     UnfitValueError,
+    amount,
     did_you_mean,
 )
 from migrator.stages.design.shown import Showing
@@ -58,7 +59,9 @@ def asked_key(table: TableDesign, index: str | None, partition: Sequence[str], s
         raise SettingsError(f"the table has no index '{index}'{did_you_mean(str(index), names) or known}")
     if len(partition) != len(design.partition):
         named = " ".join(f"--pk {attribute.name.upper()}" for attribute in design.partition)
-        what = f"{len(partition)} value(s) for the partition key, which is {_listed(design.partition)}"
+        what = (
+            f"{amount(len(partition), 'value')} for the partition key, which is {_listed(design.partition)}"
+        )
         raise SettingsError(f"{what}; write {named}")
     if sort and not design.sort:
         raise SettingsError(f"{index or 'the table'} has no sort key; leave --sk out")

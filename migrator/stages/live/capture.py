@@ -10,7 +10,7 @@ from migrator.mapping.model.capture import Capture, Installation, MarkedBy, Step
 from migrator.mapping.model.facts import Captured, EntityPlan
 from migrator.mapping.model.live import Marks, Tickets
 from migrator.mapping.model.table import TableDesign
-from migrator.runtime.errors import SettingsError
+from migrator.runtime.errors import SettingsError, amount
 from migrator.runtime.logs import get_logger
 
 MEANINGS = {
@@ -182,7 +182,7 @@ class CaptureStage(Struct, frozen=True):
                 raise SettingsError("\n".join(refusals))
             waiting = 0 if discard_marks else _waiting(marks)
             if waiting:
-                what = f"{waiting:,} mark(s) wait, and their changes would never reach the table"
+                what = f"{amount(waiting, 'mark', 'wait')}, and their changes would never reach the table"
                 raise SettingsError(f"{what}; run `migrator relay --once` first, or say --discard-marks")
         steps = self.capture.uninstall_steps()
         for step in steps:

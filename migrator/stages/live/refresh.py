@@ -24,7 +24,7 @@ from migrator.mapping.model.table import (
     source_text,
     split_source,
 )
-from migrator.runtime.errors import SettingsError, StoppedError
+from migrator.runtime.errors import SettingsError, StoppedError, amount
 from migrator.stages.live.send import LiveEntity, Round, refuse_unwritten, send, sorted_out
 
 # ──
@@ -130,7 +130,7 @@ class Refresh:
                 return work.done()
             left = work.round(left)
         if left:
-            raise UnsettledError(f"{len(left)} row(s) changed faster than they could be followed")
+            raise UnsettledError(f"{amount(len(left), 'row')} changed faster than they could be followed")
         return work.done()
 
     @property

@@ -25,7 +25,14 @@ from migrator.mapping.model.live import (
     Writers,
 )
 from migrator.mapping.model.table import ItemKey
-from migrator.runtime.errors import AwayError, MigratorError, OldRevisionError, SettingsError, StoppedError
+from migrator.runtime.errors import (
+    AwayError,
+    MigratorError,
+    OldRevisionError,
+    SettingsError,
+    StoppedError,
+    amount,
+)
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import ending_at
 from migrator.stages.live.capture import still_fits
@@ -80,7 +87,9 @@ def refuse_strict(mode: Mode, *, is_file: bool, max_connections: int | None, ses
         what = "strict mode is not for SQLite: it has one writer, and a pre-mark cannot commit beside an open transaction"
         raise SettingsError(f"dual write: {what}; use outbox mode")
     if max_connections is not None and max_connections <= sessions:
-        need = f"strict mode needs one more connection for each of up to {sessions} session(s) at once"
+        need = (
+            f"strict mode needs one more connection for each of up to {amount(sessions, 'session')} at once"
+        )
         what = f"{need} and one for itself, and source.max_connections is {max_connections}"
         raise SettingsError(f"dual write: {what}; raise it, or use outbox mode")
 

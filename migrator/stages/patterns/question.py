@@ -33,7 +33,7 @@ from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.diff import diffs, row_key, ruled
 from migrator.mapping.patterns.handed import kinds_for
 from migrator.mapping.patterns.requests import Requests
-from migrator.runtime.errors import SettingsError
+from migrator.runtime.errors import SettingsError, amount
 
 # ── The items that answer a request: pages followed, partitions queried in parallel and merged ──
 
@@ -364,7 +364,8 @@ class Question:
         if any(len(row) != len(part.attributes) for row in answered):
             where = f"{self.pattern.name} {part.name}".strip()
             given, wanted = len(answered[0]), len(part.attributes)
-            what = f"its SQL gives {given} column(s), and it returns {wanted} attributes: {', '.join(part.attributes)}"
+            returned = f"{amount(wanted, 'attribute')}: {', '.join(part.attributes)}"
+            what = f"its SQL gives {amount(given, 'column')}, and it returns {returned}"
             raise SettingsError(f"{where}: {what}; select one column for each, in their order")
         return plain_rows(part, answered, self.readers[part.name])
 

@@ -16,7 +16,7 @@ from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Example, Hidden, PartAnswer, PatternReplay
 from migrator.mapping.patterns.designs import Designs
 from migrator.mapping.patterns.diff import as_text
-from migrator.runtime.errors import Interrupted, MigratorError
+from migrator.runtime.errors import Interrupted, MigratorError, amount
 from migrator.stages.patterns.param_sampling import ParamSet
 from migrator.stages.patterns.question import Question, SqlSide, TableSide
 
@@ -151,7 +151,7 @@ class PendingMismatch:
         for answer in self.look.parts:
             name = answer.part.name
             if (name, "several", 0) in self.lasting:
-                counted = f"{len(answer.items):,} item(s), {len(answer.rows):,} row(s)"
+                counted = f"{amount(len(answer.items), 'item')}, {amount(len(answer.rows), 'row')}"
                 why = f"{counted}, though the part says one: true"
                 yield DiffKey("unexpected", name), Example(texts, why=why)
             for diff in answer.diffs:

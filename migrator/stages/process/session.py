@@ -220,9 +220,7 @@ def divided(job: Job, processes: int, *, writes: bool = True) -> Job:
         )
     units = job.tuning.max_write_units
     if writes and units is not None and units < processes:
-        raise SettingsError(
-            f"{units} write unit(s) a second are too few for {processes} processes; take fewer"
-        )
+        raise SettingsError(f"{units} write units a second are too few for {processes} processes; take fewer")
     return job if limit is None else with_connections(job, limit // processes)
 
 

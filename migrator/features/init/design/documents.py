@@ -13,6 +13,7 @@ from msgspec import Struct
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.document import quoted
 from migrator.mapping.language.documents import TYPE_NAMES
+from migrator.runtime.errors import amount
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*")
@@ -113,7 +114,7 @@ def _table_lines(table: SampledTable) -> Iterator[str]:
     own = {name for item in table.items for name in item} | set(table.key)
     yield f"    {_word(table.name)}:"
     yield f"      key: [{', '.join(map(_word, table.key))}]"
-    yield f"      columns:  # of {count:,} document(s) that were looked at"
+    yield f"      columns:  # of {amount(count, 'document')} looked at"
     for path, one in seen.items():
         declared = one.declared if one.types else _OF_KEYS[table.key[path]]
         remark = _remark(one, count)

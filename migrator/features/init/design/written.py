@@ -25,7 +25,7 @@ from migrator.mapping.model.questions import (
     parent_keys,
     row_key,
 )
-from migrator.runtime.errors import Fault
+from migrator.runtime.errors import Fault, amount
 from migrator.runtime.values import replace
 
 
@@ -92,7 +92,8 @@ class Writer(Struct, frozen=True):
         joins, totals = self._joins(accesses), self._totals(accesses)
         name, home = self.design.names.entities[table.name], self.design.homes[table.name]
         calls = frequency(*(access.question.statement for access in accesses))
-        yield f"  # {self._rows(table)}; {f'{calls} of {len(accesses)} pattern(s)' if accesses else 'nobody asks for it'}"
+        asked = f"{calls} of {amount(len(accesses), 'pattern')}" if accesses else "nobody asks for it"
+        yield f"  # {self._rows(table)}; {asked}"
         yield f"  {text_of(name)}:"
         if name != table.name:
             yield f"    table: {text_of(table.name)}"
@@ -118,7 +119,7 @@ class Writer(Struct, frozen=True):
         rows = self.figures.rows.get(table.name)
         if rows is None:
             return "rows not counted"
-        return f"{'' if table.name in self.figures.exact else 'about '}{rows:,} row(s)"
+        return f"{'' if table.name in self.figures.exact else 'about '}{amount(rows, 'row')}"
 
     def _why_there(self, table: TableFacts) -> str:
         parent = self.design.homes[table.name].parent

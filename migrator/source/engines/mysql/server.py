@@ -142,7 +142,7 @@ SERVER = Server(
 
 # ── Writers of tables of MariaDB and MySQL: counted changes, open transactions, rights ──
 
-# No sum: MySQL's unsigned counters pass below zero for a moment, and a sum beyond BIGINT UNSIGNED is error 1690 (seen on 9.7).
+# No sum: MySQL's counters pass below zero for a moment, and a sum beyond BIGINT UNSIGNED is error 1690 (seen on 9.7).
 _COUNTED = sa.text(
     "SELECT CONCAT_WS('/', COUNT_INSERT, COUNT_UPDATE, COUNT_DELETE) FROM performance_schema.table_io_waits_summary_by_table"
     " WHERE OBJECT_TYPE = 'TABLE' AND OBJECT_SCHEMA = :schema AND OBJECT_NAME = :name"
