@@ -82,7 +82,7 @@ MISSING = Group(
     "missing",
     "",
     37,
-    "changes on their way: 12 mark(s) wait for a relay",
+    "changes on their way: 12 marks wait for a relay",
     "`migrator relay JOB`, then compare again",
     [
         Difference(
@@ -171,10 +171,10 @@ MODEL = ReportModel(
         "different",
         "Differences stand; do not move a pattern yet",
         (
-            "2 difference(s) between rows and items, in user",
-            "251 answer(s) differ, of get_product, order_with_items",
-            "3 row(s) were refused and have no items",
-            "1 of 4 pattern(s) were not compared by this mapping: orders_of_day",
+            "2 differences between rows and items, in user",
+            "251 answers differ, of get_product, order_with_items",
+            "3 rows were refused and have no items",
+            "1 of 4 patterns were not compared by this mapping: orders_of_day",
         ),
         "migrator verify jobs/shop.yaml --repair",
         "mark the rows that differ, for the relay to write again",

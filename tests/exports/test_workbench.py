@@ -212,7 +212,7 @@ WRONG = {
     ),
     "attributes": (
         changed(lambda model: table_of(model).update(NonKeyAttributes=[{"AttributeName": 1}, {}])),
-        "NonKeyAttributes: 2 name(s)",
+        "NonKeyAttributes: 2 attribute names",
     ),
 }
 

@@ -84,7 +84,7 @@ def test_check_and_doctor_say_it_with_the_line(
     assert ended.code == 2
     assert f"wrong.yaml:{line}: access_patterns.no_column.sql: " in ended.err
     assert pins.said(ended.err, "such")
-    assert "3 fault(s)" in ended.err
+    assert "3 faults" in ended.err
     doctor = made.run("doctor", str(made.job), "--json").data["checks"]
     failed = {check["name"] for check in doctor if check["state"] == "failed"}
     assert {"SQL of no_column", "SQL of no_sql", "SQL of writes"} <= failed

@@ -100,7 +100,7 @@ def test_days_after_the_last_relay_the_end_is_told_for_what_it_is(shop: Shop) ->
     for name in ("marks", "verify"):
         assert lines[name]["verdict"] == "unknown"
         assert pins.said(lines[name]["found"], "day")
-    assert "mark(s) wait" not in made.done("status", job).out
+    assert "the oldest for" not in made.done("status", job).out
     made.done("cutover", "watch", job, "--once")
     assert not told.exists(), "nothing is behind where nothing is to be read"
     assert pins.said(made.done("report", job).out, "sides")

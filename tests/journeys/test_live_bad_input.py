@@ -223,7 +223,7 @@ def test_a_mapping_changes_while_marks_wait(shop: Project) -> None:
     (shop.folder / "mapping.yaml").write_text(LIVE)
     assert pins.said(shop.run("relay", job, "--once").err, "gone")
     shop.done("recover", job, "older-mapping")
-    until(lambda: "0 mark(s) left" in shop.run("relay", job, "--once").out)
+    until(lambda: "0 marks left" in shop.run("relay", job, "--once").out)
     assert clean(shop)
 
 

@@ -16,7 +16,7 @@ BY_NAME = 'CustomerByName: {key: ["N#{name}", META]}'
 LIVE = MAPPING.replace("type: type", "type: type, ttl: expiresAt").replace(
     "keep: [name]}}}", f"keep: [name]}}, {BY_NAME}}}}}"
 )
-OPEN = "2 finding(s) of live change are open (1 collision, 1 refused); see `migrator status --findings "
+OPEN = "2 findings of live change are open (1 collision, 1 refused); see `migrator status --findings "
 
 
 @pytest.fixture

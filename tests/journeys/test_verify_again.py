@@ -84,7 +84,7 @@ def test_a_repair_can_be_tried(shop: Project) -> None:
     tried = shop.run("verify", job, "--repair", "--dry-run", "--settle", "0s")
     assert (tried.code, pins.said(tried.err, "marked")) == (1, True)
     assert pins.said(shop.done("relay", job, "--dry-run").out, "waits")
-    assert "mark(s) wait" not in tried.err
+    assert "the oldest for" not in tried.err
     assert pins.said(shop.run("verify", job, "--repair", "--settle", "0s").err, "row")
     assert pins.said(shop.run("verify", job, "--settle", "0s").err, "wait")
     refused = shop.run("verify", job, "--dry-run")

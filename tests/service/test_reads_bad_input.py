@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from migrator.journal.schema import phase as phases
 from migrator.journal.writers import SqlInstances
-from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, TargetError
+from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, TargetError, amount
 from tests import pins
 from tests.faults.tcp import TcpWay, tcp_way
 from tests.service.reading import ReadShop, open_read_shop, seen
@@ -57,7 +57,7 @@ def test_sql_of_other_columns_than_the_pattern_returns(read_shop: ReadShop, colu
     mapping.write_text(mapping.read_text().replace(asked, f"SELECT {columns} FROM sessions"))
     with read_shop.migration() as migration, pytest.raises(SettingsError) as error:
         migration.read("session_by_id", session_id="new")
-    said = f"its SQL gives {count} column(s), and it returns 2 attributes: sessionId, user_id"
+    said = f"its SQL gives {amount(count, 'column')}, and it returns 2 attributes: sessionId, user_id"
     assert said in str(error.value)
 
 

@@ -24,7 +24,7 @@ def comes_to_rest(shop: Shop) -> None:
     ends_at = time.monotonic() + REST_S
     while shop.marks():
         shop.done("relay", "--once")
-        assert time.monotonic() < ends_at, f"{shop.marks()} mark(s) are left"
+        assert time.monotonic() < ends_at, f"{shop.marks()} marks left"
         time.sleep(0.2)
     shop.comes_to_rest()
 

@@ -167,7 +167,7 @@ def rest(made: Project, url: str, weather: Weather) -> None:
         before, left = left, marks_left(url)
         moved_at = time.monotonic() if left < before else moved_at
         # How long all of it takes is the machine's affair; that it goes on is ours.
-        assert time.monotonic() - moved_at < 300, f"{left} mark(s) are left, and none was worked for long"
+        assert time.monotonic() - moved_at < 300, f"{left} marks left, and none was worked for long"
     weather.rest_s = time.monotonic() - began
     verified = made.run("verify", job)
     assert verified.code == 0, verified.out + verified.err[-3000:]

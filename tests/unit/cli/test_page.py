@@ -55,7 +55,7 @@ def test_errors_and_shadows_that_did_not_run_stand_below_the_patterns() -> None:
     page = html_page(MODEL)
     told = page[page.index('id="patterns"') : page.index('id="differences"')]
     assert pins.said(told)
-    assert told.index("</table>") < told.index("12 shadow(s)") < told.index("<h3>Moves</h3>")
+    assert told.index("</table>") < told.index("12 shadows") < told.index("<h3>Moves</h3>")
 
 
 def test_what_is_from_before_a_move_says_so_and_is_not_counted() -> None:

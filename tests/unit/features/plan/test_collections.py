@@ -37,7 +37,7 @@ the table: PK · SK
     User  SK         name
           "PROFILE"  "Ann"
     and 4 more of the rows that were read
-  9 more item collection(s) of the rows that were read
+  9 more item collections of the rows that were read
 """
 
 

@@ -11,7 +11,7 @@ from tests import pins
 from tests.support_plan import PLAN
 
 BATCHES = Way("batches", 70.0, Decimal("18.75"), "4,000 write units a second, by hand")
-GLUE = Way("glue", 2.5, None, "3 executor(s) of 4 vCPUs", against=("needs a cluster", "needs more"))
+GLUE = Way("glue", 2.5, None, "3 executors of 4 vCPUs", against=("needs a cluster", "needs more"))
 IMPORT = Way(*("import", 1.5, Decimal("0.9"), "one core"), against=("needs a bucket",), is_open_ended=True)
 LOCAL = Way("import", 1.5, Decimal("0.9"), "one core", impossible="it has a local index")
 

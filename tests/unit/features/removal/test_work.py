@@ -9,7 +9,7 @@ import pytest
 
 from migrator.cli.options import stopped_says
 from migrator.features.removal.work import _counted, _deleted
-from migrator.runtime.errors import Interrupted, StoppedError
+from migrator.runtime.errors import Interrupted, StoppedError, amount
 from migrator.stages.core.removal import Undo
 from tests import pins
 from tests.support_fence import no_fence
@@ -34,7 +34,7 @@ def test_an_undo_says_how_many_items_are_deleted_by_then() -> None:
         _deleted(stage)
     gone = 45 - len(stage.store.items)  # type: ignore[attr-defined]
     assert 0 < gone == stage.gone < 40
-    said = f"stopped; {gone} item(s) are deleted; the others are still in the table, and the same command deletes"
+    said = f"stopped; {amount(gone, 'item', 'are')} deleted; the others are still in the table, and the same command deletes"
     assert str(caught.value).startswith(said)
 
 

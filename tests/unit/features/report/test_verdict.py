@@ -23,13 +23,13 @@ CASES = [
     ("missing", "", RUN, "never written or lost", "--repair"),
     ("missing", "", BARE, "never written or lost", "backfill JOB --restart"),
     ("missing", "", EMPTY, "no backfill has ended yet", "migrator backfill JOB"),
-    ("missing", "", WAITING, "1,200 mark(s) wait for a relay", "migrator relay JOB"),
-    ("missing", "", replace(WAITING, refused=2), "2 row(s) are refused", "migrator status JOB --findings"),
+    ("missing", "", WAITING, "1,200 marks wait for a relay", "migrator relay JOB"),
+    ("missing", "", replace(WAITING, refused=2), "2 rows are refused", "migrator status JOB --findings"),
     ("missing", "", replace(RUN, refused=2), "never written or lost", "--repair"),
     ("unexpected", "", KNOWN, "its row was deleted", "--repair"),
-    ("unexpected", "", WAITING, "1,200 mark(s) wait for a relay", "migrator relay JOB"),
+    ("unexpected", "", WAITING, "1,200 marks wait for a relay", "migrator relay JOB"),
     ("value", "total", KNOWN, "", "--repair"),
-    ("value", "total", WAITING, "1,200 mark(s) wait for a relay", "migrator relay JOB"),
+    ("value", "total", WAITING, "1,200 marks wait for a relay", "migrator relay JOB"),
     ("order", "", KNOWN, "the sort key keeps another order", "order: any"),
     ("error", "table", KNOWN, "DynamoDB gave no answer", "DynamoDB"),
     ("error", "sql", KNOWN, "SQL gave no answer", "SQL"),
@@ -114,62 +114,62 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
         {"groups": [EMAIL]},
         "different",
         "migrator verify jobs/shop.yaml --repair",
-        "2 difference(s) between rows and items, in user",
+        "2 differences between rows and items, in user",
     ),
     (
         {"groups": [EMAIL, replace(EMAIL, kind="count", count=1), replace(EMAIL, kind="sum", count=5)]},
         "different",
         "migrator verify jobs/shop.yaml --repair",
-        "2 difference(s) between rows and items and 6 total(s) by plain SQL that differ, in user",
+        "2 differences between rows and items and 6 totals by plain SQL that differ, in user",
     ),
     (
         {"groups": [replace(EMAIL, kind="sum", count=1)]},
         "different",
         "migrator verify jobs/shop.yaml --repair",
-        "1 total(s) by plain SQL that differ, in user",
+        "1 total by plain SQL that differs, in user",
     ),
     (
         {"groups": [EMAIL], "lag": LagReport(None)},
         "different",
         "migrator backfill jobs/shop.yaml --restart",
-        "2 difference(s) between rows and items, in user",
+        "2 differences between rows and items, in user",
     ),
     (
         {"groups": [PRICE], "lag": LagReport(None)},
         "different",
         "migrator shadow replay jobs/shop.yaml --pattern get --sample 195",
-        "214 difference(s) in answers, of get_product",
+        "214 differences in answers, of get_product",
     ),
     (
         # No example was kept of any of them.
         {"patterns": [replace(GOOD, compared=400, same=388, different=12)], "lag": LagReport(None)},
         "different",
         "migrator shadow replay jobs/shop.yaml --pattern get --sample 200",
-        "12 answer(s) differ, of get",
+        "12 answers differ, of get",
     ),
     (
         {"groups": [replace(EMAIL, kind="foreign", where="", count=2)]},
         "different",
         "migrator status jobs/shop.yaml --findings",
-        "2 stored item(s) are of no row of this job",
+        "2 stored items are of no row of this job",
     ),
     (
         {"refused": [Refused("order", "why", 3, ())]},
         "different",
         "migrator status jobs/shop.yaml --findings",
-        "3 row(s) were refused and have no items",
+        "3 rows were refused and have no items",
     ),
     (
         {"lag": LagReport(7, 400.0)},
         "different",
         "migrator relay jobs/shop.yaml --once",
-        "7 mark(s) wait for a relay; the oldest for 400 s",
+        "7 marks wait for a relay; the oldest for 400 s",
     ),
     (
         {"lag": LagReport(7, 1.0, 2)},
         "different",
         "migrator relay jobs/shop.yaml --once",
-        "7 mark(s) wait for a relay, 2 of them failed; the oldest for 1 s",
+        "7 marks wait for a relay, 2 of them failed; the oldest for 1 s",
     ),
     (
         {"away": "table"},
@@ -207,13 +207,13 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
         {"patterns": [GOOD, *(PatternReport(name, "off", 0.0) for name in "abcde")]},
         "unproven",
         "migrator shadow replay jobs/shop.yaml --sample 200",
-        "5 of 6 pattern(s) were not compared in this time by this mapping: a, b, c and 2 more",
+        "5 of 6 patterns not compared in this time by this mapping: a, b, c and 2 more",
     ),
     (
         {"patterns": [replace(GOOD, dropped={"unsettled": 2, "ended": 1, "busy": 9})]},
         "unproven",
         "migrator shadow replay jobs/shop.yaml --pattern get --sample 200",
-        "3 answer(s) differed and were never looked at again, of get",
+        "3 answers differed and never compared again, of get",
     ),
 ]
 
@@ -276,7 +276,7 @@ def test_what_was_found_before_the_last_move_stands_against_nothing() -> None:
 MENDED = replace(
     MOVED, different=214, mended=214, mended_until=1_700_000_160.0, compared=400, compared_after=90
 )
-HISTORY = "214 answer(s) differed until 2023-11-14 22:16 UTC, before the last verify, which found nothing"
+HISTORY = "214 answers differed until 2023-11-14 22:16 UTC, before the last verify, which found nothing"
 
 
 def test_what_was_mended_and_compared_again_is_told_as_history() -> None:

@@ -149,7 +149,7 @@ def test_a_partition_with_all_writes_is_weighed_by_its_limit(
 
 def test_items_near_their_limit_and_local_indexes_above_theirs_are_told(checked: Checked) -> None:
     (large,) = advice(checked, {}, largest=390_000, near=3)
-    assert (large.kind, "3 item(s)" in large.what) == ("large items", True)
+    assert (large.kind, "3 items" in large.what) == ("large items", True)
     heavy = ItemCollections()
     heavy.add(("C#7",), "Order", 11 * 1024**3, 1.0)
     (local,) = advice(checked, {}, local=heavy.measured(1))

@@ -119,7 +119,7 @@ WRONG = {
     "compare: {tolerance: {m: 1}}": "compare.tolerance.m: p returns no 'm'; known: id, n, region",
     "compare: {normalise: {Region: lower}}": "compare.normalise.Region: p returns no 'Region'; did you mean 'region'?",
     "compare: {normalise: {region: lowr}}": "compare.normalise.region: write 'lower', 'upper', 'trim', 'unordered' or 'date' here",
-    "compare: {normalise: {region: []}}": "compare.normalise.region: write at least 1 value(s) here",
+    "compare: {normalise: {region: []}}": "compare.normalise.region: write 1 or more values here",
     "compare: {tolerance: {n: 0}}": "compare.tolerance.n: write a value above 0",
     "compare: {tolerance: {n: .inf}}": "compare.tolerance.n: write a",
     "compare: {tolerance: {n: yes}}": "compare.tolerance.n: write a number here",

@@ -309,7 +309,7 @@ def test_sql_gets_a_list_as_a_list() -> None:
             PLAIN_BATCH,
             {"tenant": "acme", "ids": "2,1"},
             [
-                "BatchGetItem: 2 key(s); consistent",
+                "BatchGetItem: 2 keys; consistent",
                 '  PK = "EVENT#acme", SK = "E#0002"',
                 '  PK = "EVENT#acme", SK = "E#0001"',
             ],

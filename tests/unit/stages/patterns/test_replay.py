@@ -13,7 +13,7 @@ import pytest
 from migrator.mapping.model.evidence import SAMPLES_KEPT, Diff, DiffKey, PatternPhase, State
 from migrator.mapping.model.mapping import Param, Part, Pattern
 from migrator.mapping.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
-from migrator.runtime.errors import Interrupted, SourceError
+from migrator.runtime.errors import Interrupted, SourceError, amount
 from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
@@ -242,7 +242,7 @@ def test_what_an_error_hid_still_counts() -> None:
 def test_a_statement_of_too_few_or_too_many_columns_is_an_error_of_sql(given: tuple[int, ...]) -> None:
     found = Replayed(answers=lambda params: [given], settle_s=0).pattern()
     (example, *_) = found.examples[DiffKey("error", attribute="sql")]
-    assert f"gives {len(given)} column(s), and it returns 3 attributes: id, n, kind" in example.why
+    assert f"gives {amount(len(given), 'column')}, and it returns 3 attributes: id, n, kind" in example.why
 
 
 def test_control_compares_sql_with_sql() -> None:
