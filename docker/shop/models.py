@@ -9,7 +9,7 @@ from sqlalchemy import DateTime, ForeignKey, Numeric, String
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-Moment = DateTime().with_variant(sqlite.DATETIME(truncate_microseconds=True), "sqlite")
+Moment = DateTime().with_variant(sqlite.DATETIME(truncate_microseconds=True), "sqlite")  # type: ignore[no-untyped-call]
 """SQLite keeps and compares it as a text: one with `.000000` at its end would be another than those that build.py writes."""
 
 
