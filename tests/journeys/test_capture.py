@@ -36,7 +36,7 @@ def test_capture_is_put_in_shown_and_taken_out(shop: Project) -> None:
     status = shop.done("capture", "status", job, "--json").data
     assert [one["state"] for one in status["tables"]] == ["captured", "captured"]
     shop.done("table", "create", job)
-    raised = shop.done("recover", job, "source-restored", "--above", "7000000000001", "--settle", "0s").out
+    raised = shop.done("recover", job, "source-restored", "--from", "7000000000001", "--settle", "0s").out
     assert pins.said(raised, "ticket")
     with sqlite3.connect(shop.folder / "shop.db") as service:
         service.execute("UPDATE customer SET name = 'x' WHERE id = 1")

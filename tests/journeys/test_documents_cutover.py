@@ -99,7 +99,7 @@ def test_the_end_is_told_with_the_calls_of_aws_and_a_late_write_is_seen(shop: Sh
     for words in (["advance"], ["ramp", "100"], ["advance"]):
         moved(shop, *words)
     made.done("cutover", "advance", job, "profile", "--one-way", "--yes", "--override", "another test's")
-    quiet = made.done("decommission", "check", job)
+    quiet = made.done("decommission", "check", job, "--steps")
     assert "nothing depends on SQL" in quiet.out
     orders = shop.real["Orders"]
     for call in (

@@ -80,6 +80,6 @@ def test_nothing_is_done_for_a_service_that_ended_without_a_word(shop: Project) 
     assert pins.said(shop.done("recover", str(shop.job), "service-dead").out)
 
 
-@pytest.mark.parametrize("words", [["journal-lost", "--above", "7"], ["no-such-thing"]])
+@pytest.mark.parametrize("words", [["journal-lost", "--from", "7"], ["no-such-thing"]])
 def test_wrong_use(shop: Project, words: list[str]) -> None:
     assert shop.run("recover", str(shop.job), *words).code == 2

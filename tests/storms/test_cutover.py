@@ -200,7 +200,7 @@ def test_patterns_go_all_the_way_under_load_and_faults_and_back_from_every_phase
     assert callers.wrong == []
     assert min(faults.counts[kind] for kind in ("throttle", "errors", "cut_before", "cut_after", "late")) > 0
     only_by_evidence(shop)
-    checked = shop.run("decommission", "check", job)
+    checked = shop.run("decommission", "check", job, "--steps")
     assert checked.code == 0, checked.out
     for text in (
         "nothing depends on SQL",

@@ -15,7 +15,8 @@ HAPPENED = (
 @job_argument
 @click.argument("happened", type=click.Choice(HAPPENED), required=False, metavar="[WHAT]")
 @click.option(
-    "--above",
+    "--from",
+    "above",
     type=click.IntRange(0),
     default=0,
     metavar="TICKET",

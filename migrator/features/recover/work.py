@@ -46,7 +46,7 @@ def recover(
 ) -> int:
     """The exit code of `migrator recover`."""
     if above and happened != "source-restored":
-        raise click.UsageError("--above goes with source-restored")
+        raise click.UsageError("--from goes with source-restored")
     with JobSession(job) as session:
         word = happened or _asked(session)
         recovery = _recoveries(above)[word]
@@ -184,13 +184,13 @@ def raise_epoch(session: JobSession, above: int) -> str:
 
 
 def _unless_above(above: int, unknown: Any, asked: Callable[..., Any], session: JobSession) -> Any:
-    """What journal and table know. They may be away where --above says enough."""
+    """What journal and table know. They may be away where --from says enough."""
     try:
         return asked(session)
     except MigratorError as error:
         if not above:
             raise
-        say(f"warning: {error}; --above is used instead")
+        say(f"warning: {error}; --from is used instead")
         return unknown
 
 

@@ -22,9 +22,10 @@ def decommission() -> None:
 
 @decommission.command(example="jobs/shop.yaml")
 @job_argument
+@click.option("--steps", is_flag=True, help="Also print the steps that end the migration, in order.")
 @json_option
 def check() -> Work:
-    """Check what still depends on SQL, and print the steps that end the migration, in order. Nothing is run or changed.
+    """Check what still depends on SQL. Nothing is run or changed.
 
     Exit code 0: nothing does; 1: something does, or cannot be known.
     """

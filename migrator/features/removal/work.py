@@ -73,7 +73,7 @@ from migrator.stages.session.session import JobSession
 
 
 @belonging()
-def check(session: JobSession, as_json: bool) -> int:
+def check(session: JobSession, steps: bool, as_json: bool) -> int:
     """The exit code of `migrator decommission check`."""
     read = session.job
     with (
@@ -98,9 +98,11 @@ def check(session: JobSession, as_json: bool) -> int:
         print_evidence(lines, every=True)
         if read.direct:
             print_folded(direct_line(read.direct))
-        for text in step_lines(ending):
-            print_folded(text)
-        print_folded("nothing depends on SQL" if is_green else f"not yet: {_first_fix(lines)}")
+        if steps:
+            for text in step_lines(ending):
+                print_folded(text)
+        advice = "" if steps else "; --steps prints how to end it"
+        print_folded(f"nothing depends on SQL{advice}" if is_green else f"not yet: {_first_fix(lines)}")
     return CLEAN if is_green else DIFFERENT
 
 
