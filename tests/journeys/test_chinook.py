@@ -56,6 +56,10 @@ def test_three_kills_and_every_fault_and_the_table_is_the_same(
         assert len(made.items()) < ITEMS
         finished = made.done("backfill", str(made.job), "--json")
     assert "goes on" in finished.err
+    # Its mapping names no TTL attribute, which capture needs first.
+    assert "{ttl: expiresAt} in the mapping, then run `migrator capture install" in " ".join(
+        finished.err.split()
+    )
     assert finished.data["total"]["items"] == ITEMS
     assert min(faults.counts[kind] for kind in ("unprocessed", "throttle", "errors", "cut_after")) > 0
     assert_whole(made.items(), "sqlite")

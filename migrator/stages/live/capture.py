@@ -93,6 +93,10 @@ class CaptureStatus(Struct, frozen=True):
         return self.installation is not None and all(table.state in CAPTURED for table in self.tables)
 
 
+NAME_TTL = "write table: {ttl: expiresAt}"
+"""What an install needs of a mapping first, where its table has no TTL attribute."""
+
+
 class CaptureStage(Struct, frozen=True):
     """`design`: of the target, whose TTL attribute tombstones need. `marked_by`: what is to leave the marks."""
 
@@ -106,7 +110,7 @@ class CaptureStage(Struct, frozen=True):
         refusals = self.capture.refusals(self._tables(plans), self.marked_by)
         if self.design.ttl is None:
             what = "the mapping's table has no TTL attribute, which the tombstones of deleted items need"
-            refusals = [f"{what}; write table: {{ttl: expiresAt}}", *refusals]
+            refusals = [f"{what}; {NAME_TTL}", *refusals]
         return [*self._other_job(), *refusals]
 
     def refuse(self, plans: Sequence[EntityPlan]) -> None:

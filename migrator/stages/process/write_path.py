@@ -41,6 +41,7 @@ from migrator.stages.backfill.write import (
     PutsAmongOthers,
     encoders_of,
 )
+from migrator.stages.live.capture import NAME_TTL
 from migrator.stages.live.writers import WriterLease, both, outlive
 from migrator.stages.process.session import RunEdges
 from migrator.stages.session.session import ConcurrentEdges, JobSession
@@ -110,7 +111,8 @@ def choose_path(
         return PathChoice()
     edges = stack.enter_context(session.open_concurrent())
     session.revisions.refuse_old()
-    unmarked = "capture is not installed", _INSTALL_FIRST
+    ttl = "" if session.mapping.table.ttl else f"{NAME_TTL} in the mapping, then "
+    unmarked = "capture is not installed", f"{ttl}{_INSTALL_FIRST}"
     installation = edges.live.capture.installation()
     if installation is not None and _is_of_other_table(installation, session):
         unmarked = (
