@@ -146,7 +146,7 @@ def test_every_command_ends_and_a_finding_names_the_row(shop: Shop) -> None:
     shop.run(CHANGES[1])
     refused = run("verify", "--settle", "0s", job)
     assert refused.code == 1
-    assert "3 rows are refused" in refused.err
+    assert "3 rows refused" in refused.err
     assert "on its way" not in refused.err
     shop.run(*CHANGES)
     assert run("relay", "--once", job).code == 1
