@@ -13,6 +13,7 @@ import pytest
 
 from migrator.mapping.model.live import ActivityCounts
 from migrator.runtime.errors import SourceError
+from migrator.runtime.values import replace
 from migrator.source.capture.install import SqlActivity
 from tests import pins
 from tests.support_capture import Capturing, captured, capturing
@@ -47,7 +48,9 @@ def test_a_change_is_seen_by_the_engine_or_by_its_mark(shop: Capturing, activity
     shop.install(captured(shop.table("customer"), ["id"]))
     names = tables(shop)
     before = activity.look(names)
-    assert not changed(before, activity.look(names))
+    # Transactions of other tests on the server come and go.
+    again = activity.look(names)
+    assert replace(again, open=None, who={}) == replace(before, open=None, who={})
     shop.run("INSERT INTO customer VALUES (1, 'Ann')")
     ends_at = time.monotonic() + 120
     expected = set() if shop.engine == "sqlite" else {"customer"}

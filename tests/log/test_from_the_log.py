@@ -140,7 +140,7 @@ def test_a_second_install_changes_nothing_and_uninstall_leaves_nothing(live: Log
     assert "nothing to change" in live.install()
     live.sql("UPDATE customer SET name = 'x' WHERE id = 1")
     refused = live.project.run("capture", "uninstall", live.job)
-    assert (refused.code, " wait" in refused.err) == (2, True)
+    assert (refused.code, "1 mark waits, and" in refused.err) == (2, True)
     live.relay()
     live.project.done("capture", "uninstall", live.job)
     left = live.rows(
