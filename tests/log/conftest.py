@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -114,14 +115,15 @@ class LogShop:
 
 def engine_server(url: str) -> OwnServer:
     """A crash meets every test that runs on the server, so run these one after the other."""
+    engine = "postgres17" if urlsplit(url).port == 5417 else "postgres"
 
     def crash() -> None:
         home = Path(os.environ.get("MIGRATOR_TEST_ENGINES") or "/var/tmp/migrator-engines")
-        os.kill(int((home / "postgres.pid").read_text()), signal.SIGQUIT)
+        os.kill(int((home / f"{engine}.pid").read_text()), signal.SIGQUIT)
         until(lambda: services.postgres_version(url) is None, "the server has ended")
 
     def start() -> None:
-        subprocess.run([ROOT / ".ci" / "engine", "postgres"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([ROOT / ".ci" / "engine", engine], check=True, stdout=subprocess.DEVNULL)
 
     return OwnServer(url, start, crash)
 

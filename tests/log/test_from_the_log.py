@@ -16,6 +16,7 @@ from tests.journeys.small import small_shop
 from tests.log.conftest import TABLES, LogShop, open_reader
 from tests.support_capture import captured, capturing
 from tests.support_own_server import OwnServer
+from tests.support_waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -161,6 +162,142 @@ def test_the_slot_shows_how_far_it_is_behind(live: LogShop) -> None:
     assert ("replication slot", "warning") in [(check["name"], check["state"]) for check in checks]
     live.relay()
     assert live.project.done("capture", "status", live.job, "--json").data["slot"]["bytes_behind"] < 100_000
+
+
+def test_statements_that_write_in_other_ways(live: LogShop) -> None:
+    """COPY, MERGE, upserts, writing CTEs, actions of foreign keys, a session whose triggers do not fire, two-phase roll-backs."""
+    live.sql(
+        "CREATE TABLE pet (id integer PRIMARY KEY, owner integer DEFAULT 1 REFERENCES customer (id) ON UPDATE CASCADE"
+        " ON DELETE SET NULL, name text)",
+        "CREATE UNIQUE INDEX pet_links ON pet (owner, id)",
+        "ALTER TABLE pet REPLICA IDENTITY FULL",
+        "INSERT INTO pet SELECT n, n % 5 + 11, 'pet' FROM generate_series(1, 20) n",
+    )
+    more = "  pet: {items: {Pet: {key: ['O#{owner|or:none}', 'P#{id}'], keep: [name]}}}\n"
+    grown(live, more)
+    with closing(live.connect()) as connection:
+        with connection.cursor().copy("COPY pet FROM STDIN") as copy:
+            copy.write("100\t11\tcopied\n101\t12\tcopied\n")
+        connection.execute("BEGIN; DELETE FROM pet WHERE id = 100; PREPARE TRANSACTION 'undone'")
+        connection.execute("ROLLBACK PREPARED 'undone'")
+    live.sql(
+        "MERGE INTO pet USING (VALUES (1, 20), (200, 20)) AS v (id, owner) ON pet.id = v.id"
+        " WHEN MATCHED THEN UPDATE SET owner = v.owner WHEN NOT MATCHED THEN INSERT VALUES (v.id, v.owner, 'merged')",
+        "MERGE INTO pet USING (VALUES (2)) AS v (id) ON pet.id = v.id WHEN MATCHED THEN DELETE",
+        "INSERT INTO pet VALUES (3, 15, 'x'), (300, 15, 'x') ON CONFLICT (id) DO UPDATE SET owner = 16",
+        "INSERT INTO pet VALUES (4, 15, 'never') ON CONFLICT DO NOTHING",
+        "WITH gone AS (DELETE FROM pet WHERE id = 5 RETURNING *) INSERT INTO pet SELECT 500, owner, name FROM gone",
+        "DELETE FROM orders WHERE customer_id = 11",
+        "UPDATE customer SET id = 1011 WHERE id = 11",
+        "DELETE FROM customer WHERE id = 12",
+        "SET session_replication_role = replica; UPDATE pet SET owner = 13 WHERE id = 6; DELETE FROM pet WHERE id = 7",
+    )
+    live.relay()
+    live.verify()
+
+
+def grown(live: LogShop, more: str) -> None:
+    """The mapping reads one more table, which is captured and backfilled."""
+    mapping = live.project.folder / "mapping.yaml"
+    mapping.write_text(mapping.read_text() + more)
+    live.install()
+    live.project.done("backfill", live.job)
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "USING INDEX pet_links", "FULL"])
+def test_links_that_an_identity_holds_are_followed(live: LogShop, identity: str) -> None:
+    live.sql(
+        "CREATE TABLE pet (id integer, owner integer NOT NULL, name text, PRIMARY KEY (owner, id))",
+        "CREATE UNIQUE INDEX pet_links ON pet (id, owner)",
+        f"ALTER TABLE pet REPLICA IDENTITY {identity}",
+        "INSERT INTO pet SELECT n, n % 5, 'pet' FROM generate_series(1, 20) n",
+    )
+    grown(live, "  pet: {key: [id], items: {Pet: {key: ['O#{owner}', 'P#{id}'], keep: [name]}}}\n")
+    live.sql(
+        "UPDATE pet SET owner = 9 WHERE id < 4",
+        "UPDATE pet SET name = 'other' WHERE id = 5",
+        "UPDATE pet SET id = id + 100 WHERE owner = 2",
+        "DELETE FROM pet WHERE id = 8",
+    )
+    live.relay()
+    live.verify()
+
+
+def test_a_transaction_that_the_server_spills_to_its_disk(live: LogShop, log_server: OwnServer) -> None:
+    """It arrives as a whole, with those of its savepoints that were kept."""
+    live.sql("ALTER SYSTEM SET logical_decoding_work_mem = '64kB'", "SELECT pg_reload_conf()")
+    try:
+        kept = "".join(
+            f"SAVEPOINT s; UPDATE orders SET customer_id = {n} WHERE id % 20 = {n}; "
+            f"{'ROLLBACK TO s' if n % 3 else 'RELEASE s'}; "
+            for n in range(1, 20)
+        )
+        live.sql(
+            "INSERT INTO orders SELECT n, 1, n FROM generate_series(1000, 3000) n",
+            f"BEGIN; UPDATE orders SET total = total + 1; {kept} DELETE FROM orders WHERE id % 7 = 0; COMMIT",
+        )
+        live.relay()
+        spilled = f"SELECT spill_txns > 0 FROM pg_stat_replication_slots WHERE slot_name = '{live.name}'"
+        until(lambda: live.rows(spilled) == [(True,)], "the server reports the spilled transaction")
+        live.verify()
+    finally:
+        live.sql("ALTER SYSTEM RESET logical_decoding_work_mem", "SELECT pg_reload_conf()")
+
+
+MOODS = """
+CREATE TYPE mood AS ENUM ('sad', 'glad');
+CREATE TABLE person (id integer PRIMARY KEY, m mood, n text);
+ALTER TABLE person REPLICA IDENTITY FULL;
+INSERT INTO person VALUES (1, 'sad', 'a'), (2, 'glad', 'b'), (3, 'sad', 'c');
+"""
+
+
+@pytest.mark.parametrize(
+    ("harmless", "change"),
+    [
+        ("ALTER TYPE mood ADD VALUE 'calm'", "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'"),
+        (
+            "ALTER TABLE person ADD COLUMN more text",
+            "BEGIN; ALTER TABLE person RENAME m TO x; ALTER TABLE person RENAME n TO m; ALTER TABLE person RENAME x TO n;"
+            " COMMIT",
+        ),
+    ],
+    ids=["label", "columns"],
+)
+def test_values_that_a_rename_changes_make_capture_stale(live: LogShop, harmless: str, change: str) -> None:
+    """No row is written by a rename. Marks of before it have the values that items were made of."""
+    live.sql(MOODS)
+    grown(live, "  person: {items: {Person: {key: ['M#{m}', 'P#{id}'], keep: [id]}}}\n")
+    live.sql("UPDATE person SET m = 'glad' WHERE id = 1", harmless)
+    assert live.states()["person"] == "captured"
+    live.sql(change, "DELETE FROM person WHERE id = 2")
+    assert live.states()["person"] == "stale"
+    refused = live.project.run("relay", live.job, "--once")
+    assert (refused.code, "--repair`" in refused.err) == (2, True)
+    live.install()
+    assert live.states()["person"] == "captured"
+    live.relay()
+    assert live.project.run("verify", live.job, "--repair").code == 1
+    live.relay()
+    live.verify()
+
+
+def test_partitions_that_are_attached_and_detached_with_rows(live: LogShop) -> None:
+    """No row is written by that. Changes of their rows are followed while they are attached."""
+    live.sql(
+        "CREATE TABLE more (id integer, day integer, what text NOT NULL, PRIMARY KEY (id, day))",
+        "INSERT INTO more VALUES (400, 210, 'a'), (401, 220, 'b'), (402, 230, 'c')",
+        "ALTER TABLE events ATTACH PARTITION more FOR VALUES FROM (200) TO (300)",
+        "UPDATE events SET what = 'seen' WHERE id = 400",
+        "UPDATE more SET day = 240 WHERE id = 401",
+        "ALTER TABLE events DETACH PARTITION events_2",
+        "UPDATE events_2 SET what = 'not ours'",
+    )
+    assert set(live.states().values()) == {"captured"}
+    live.relay()
+    assert live.project.run("verify", live.job, "--repair").code == 1
+    live.relay()
+    live.verify()
 
 
 # ── what is refused ──

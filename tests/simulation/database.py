@@ -110,6 +110,20 @@ class Database:
     def from_the_first(self) -> None:
         """Every take looks at all of them."""
 
+    def pending(self) -> Mapping[int, Kept]:
+        """All marks of what was committed."""
+        return self.marks
+
+    def committed(self, changes: Mapping[RowId, Row | None], marks: Sequence[Mark]) -> None:
+        """What a commit does."""
+        for (table, key), row in changes.items():
+            if row is None:
+                self.tables[table].pop(key, None)
+            else:
+                self.tables[table][key] = row
+        for mark in marks:
+            self.keep(Kept(mark))
+
     def finish(self, ids: Sequence[int]) -> int:
         self.has_read()
         self.schedule.step()
@@ -237,13 +251,7 @@ class Transaction:
 
     def commit(self, with_marks: Callable[[Iterable[Mark]], Iterable[Mark]] = lambda marks: marks) -> None:
         self.refuse_cut_off()
-        for (table, key), row in self.changes.items():
-            if row is None:
-                self.database.tables[table].pop(key, None)
-            else:
-                self.database.tables[table][key] = row
-        for mark in with_marks(self.marks):
-            self.database.keep(Kept(mark))
+        self.database.committed(self.changes, list(with_marks(self.marks)))
         self.release()
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs as many schedules as asked: python -m tests.simulation.many 200000 [first seed] [one | two mappings] [processes]."""
+"""Runs as many schedules as asked: python -m tests.simulation.many 200000 [first seed] [one | two | log] [processes]."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import repeat
 
 from tests.simulation.actors import run
+from tests.simulation.log import LOG
 from tests.simulation.revisions import run_on
 from tests.simulation.world import World
 
 MANY = int(os.environ.get("MIGRATOR_TEST_SCHEDULES", "3000"))
 """Schedules of a soak."""
 _CHUNK = 500
-RUNS: dict[str, Callable[[int], World]] = {"one": run, "two": run_on}
-"""By how many mappings there are."""
+RUNS: dict[str, Callable[[int], World]] = {"one": run, "two": run_on, "log": partial(run, parts=LOG)}
+"""By how many mappings there are; `log`: one, and the database's log is captured in place of triggers."""
 
 
 def diverging(first: int, count: int, mappings: str = "one") -> list[tuple[int, str]]:

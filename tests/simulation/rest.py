@@ -37,7 +37,7 @@ def drain(world: World) -> None:
     for _ in range(200):
         while world.table.late:
             world.table.deliver(0)
-        if not world.database.marks:
+        if not world.database.pending():
             return
         world.schedule.now_s += 100.0
         # No actor takes part any more: as many at once as a real one takes.

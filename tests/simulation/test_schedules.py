@@ -15,6 +15,10 @@ def test_every_schedule_comes_to_what_the_rows_say() -> None:
     assert diverging(0, SCHEDULES) == []
 
 
+def test_every_schedule_with_a_log_comes_to_what_the_rows_say() -> None:
+    assert diverging(0, SCHEDULES // 2, "log") == []
+
+
 def test_a_seed_is_one_schedule() -> None:
     """Else the seed of a failure would be worth nothing."""
     first, second = run(4711), run(4711)
@@ -22,5 +26,6 @@ def test_a_seed_is_one_schedule() -> None:
 
 
 @pytest.mark.slow
-def test_many_schedules() -> None:
-    assert many(MANY) == []
+@pytest.mark.parametrize("mappings", ["one", "log"])
+def test_many_schedules(mappings: str) -> None:
+    assert many(MANY, mappings=mappings) == []

@@ -108,6 +108,14 @@ def service(url: str) -> Iterator[Service]:
         yield made
 
 
+def full_identities(url: str) -> None:
+    """What capture from PostgreSQL's log needs of tables with links."""
+    with service(url) as shop:
+        for statement in TABLES:
+            shop.run(f"ALTER TABLE {statement.split()[2]} REPLICA IDENTITY FULL")
+        shop.connection.commit()
+
+
 def open_shop(url: str, customers: int) -> None:
     """Tables with so many customers, twice as many orders and four times as many lines."""
     with service(url) as shop:
@@ -125,21 +133,43 @@ def open_shop(url: str, customers: int) -> None:
         shop.connection.commit()
 
 
-def keys_by_hand(url: str) -> set[tuple[str, str]]:
-    """The keys of all items, without the heart."""
+def items_by_hand(url: str) -> dict[tuple[str, str], dict[str, object]]:
+    """All items by key, without our attributes: the database's own joins and counts, none of the product's code."""
+    items: dict[tuple[str, str], dict[str, object]] = {}
     with service(url) as shop:
-        found = {(f"C#{one}", "META") for (one,) in shop.run("SELECT id FROM customer")}
-        emails = shop.run("SELECT email FROM customer WHERE email IS NOT NULL")
-        found |= {(f"EMAIL#{one}", "META") for (one,) in emails}
-        found |= {(f"P#{one}", "META") for (one,) in shop.run("SELECT id FROM product")}
-        for number, customer, status in shop.run("SELECT id, customer_id, status FROM orders"):
-            found.add((f"C#{customer}", f"O#{number:09}"))
+        for number, email, name, orders in shop.run(_CUSTOMERS):
+            at = {"GSI1PK": "NAMES", "GSI1SK": name}
+            items[f"C#{number}", "META"] = {"type": "Customer", "name": name, "orders": orders, **at}
+            if email is not None:
+                attributes = {"type": "CustomerByEmail", "customerId": number, "name": name}
+                items[f"EMAIL#{email}", "META"] = attributes
+        for number, name in shop.run("SELECT id, name FROM product"):
+            items[f"P#{number}", "META"] = {"type": "Product", "id": number, "name": name}
+        orders = {number: order for number, *order in shop.run(_ORDERS)}
+        lines = {number: [] for number in orders}
+        for number, product, name, quantity in shop.run(_LINES):
+            lines[number].append({"product": name, "quantity": quantity})
+            attributes = {"type": "Line", "quantity": quantity, "productName": name}
+            at = {"GSI1PK": f"P#{product}", "GSI1SK": f"{number:09}"}
+            items[f"C#{orders[number][0]}", f"O#{number:09}#{product:06}"] = {**attributes, **at}
+        for number, (customer, status, total, name) in orders.items():
+            attributes = {"type": "Order", "status": status, "total": total, "customerName": name}
+            at = {"GSI1PK": f"S#{status}", "GSI1SK": f"{number:09}"}
+            items[f"C#{customer}", f"O#{number:09}"] = {**attributes, **at, "lines": lines[number]}
             if status in OPEN:
-                found.add((f"OPEN#{number}", "META"))
-        joined = (
-            "SELECT o.customer_id, l.order_id, l.product_id FROM line l JOIN orders o ON o.id = l.order_id"
-        )
-        return found | {(f"C#{c}", f"O#{o:09}#{p:06}") for c, o, p in shop.run(joined)}
+                items[f"OPEN#{number}", "META"] = {"type": "OpenOrder", "customerId": customer}
+    return {(pk, sk): {"PK": pk, "SK": sk, **item} for (pk, sk), item in items.items()}
+
+
+_CUSTOMERS = (
+    "SELECT c.id, c.email, c.name, COUNT(o.id) FROM customer c LEFT JOIN orders o ON o.customer_id = c.id"
+    " GROUP BY c.id, c.email, c.name"
+)
+_ORDERS = "SELECT o.id, o.customer_id, o.status, o.total, c.name FROM orders o JOIN customer c ON c.id = o.customer_id"
+_LINES = (
+    "SELECT l.order_id, l.product_id, p.name, l.quantity FROM line l JOIN product p ON p.id = l.product_id"
+    " ORDER BY l.order_id, l.product_id"
+)
 
 
 def mark_table(url: str) -> str:
@@ -152,7 +182,9 @@ def marks_left(url: str) -> int:
 
 
 def marks_made(url: str) -> int:
-    """The highest id of a mark: one more is left to see it."""
+    """The highest id of a mark: one more is left to see it, but where the log is read later."""
+    if url.startswith("postgresql"):
+        return marks_numbered(url)
     with service(url) as shop:
         shop.run("UPDATE product SET name = 'the last change' WHERE id = 1")
         found = shop.run(f"SELECT MAX(id) FROM {mark_table(url)}")

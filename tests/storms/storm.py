@@ -8,16 +8,17 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from migrator.mapping.model.table import CONTROL, TOMBSTONE
+from migrator.mapping.model.capture import MarkedBy
+from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journeys.command import STOPPED, Project, project
-from tests.storms.shop import MAPPING, keys_by_hand, marks_left, marks_made, open_shop
+from tests.storms.shop import MAPPING, full_identities, items_by_hand, marks_left, marks_made, open_shop
 from tests.storms.writers import HELD_UP, Known, Writers
 
 TUNING = (
@@ -34,6 +35,7 @@ class Storm:
     per_s: float
     customers: int
     relays_first: bool = False
+    marked_by: MarkedBy = "triggers"
     lives_s: tuple[float, float] = (4.0, 10.0)
     """How long a process lives before it is killed."""
 
@@ -83,6 +85,7 @@ class Weather:
     rest_s: float = 0.0
     items: int = 0
     tombstones: int = 0
+    compared: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         lines = [
@@ -90,7 +93,9 @@ class Weather:
             for what, counts in self.counts.items()
         ]
         last = f"marks: {self.marks:,} made, {self.left:,} left when the writers stopped, worked {self.rest_s:.0f} s later"
-        return "\n".join(["", *lines, f"{last}; {self.items:,} items, {self.tombstones:,} tombstones"])
+        rows = ", ".join(f"{n} {what}" for what, n in self.compared.items())
+        last = f"{last}; {self.items:,} items, {self.tombstones:,} tombstones; compared with SQL: {rows}"
+        return "\n".join(["", *lines, last])
 
 
 @contextmanager
@@ -116,7 +121,9 @@ def shop_project(folder: Path, url: str, endpoint: str, faults: Faults) -> Itera
 def rage(made: Project, url: str, storm: Storm, seed: int) -> Weather:
     """Lets it blow, then lets everything come to rest; each step that must succeed does."""
     open_shop(url, storm.customers)
-    made.done("capture", "install", str(made.job))
+    if storm.marked_by == "log":
+        full_identities(url)
+    made.done("capture", "install", str(made.job), "--by", storm.marked_by)
     weather = Weather()
     _blow(made, url, storm, seed, weather)
     weather.marks, weather.left = marks_made(url), marks_left(url)
@@ -161,6 +168,8 @@ def _blow(made: Project, url: str, storm: Storm, seed: int, weather: Weather) ->
 def rest(made: Project, url: str, weather: Weather) -> None:
     """All marks are worked, and every item is what the rows say."""
     began, job = time.monotonic(), str(made.job)
+    # Where the log is read, its end may be among no marks yet.
+    made.done_at_last("relay", job, "--once")
     left, moved_at = marks_left(url), began
     while left:
         made.done_at_last("relay", job, "--once")
@@ -175,4 +184,19 @@ def rest(made: Project, url: str, weather: Weather) -> None:
     live = [one for one in items if one["type"] not in (TOMBSTONE, CONTROL)]
     weather.items = len(live)
     weather.tombstones = sum(one["type"] == TOMBSTONE for one in items)
-    assert {(str(one["PK"]), str(one["SK"])) for one in live} == keys_by_hand(url)
+    weather.compared = compared(live, items_by_hand(url))
+    assert not any(weather.compared.values()), weather.compared
+
+
+def compared(live: Sequence[Item], by_hand: Mapping[tuple[str, str], Mapping[str, object]]) -> Counter[str]:
+    """How many items are missing, extra and wrong, by the database's own answers."""
+    items = {
+        (str(one["PK"]), str(one["SK"])): {
+            name: value for name, value in one.items() if not name.startswith("_")
+        }
+        for one in live
+    }
+    assert len(items) == len(live)
+    counts = Counter(missing=len(by_hand.keys() - items.keys()), extra=len(items.keys() - by_hand.keys()))
+    counts["wrong"] = sum(items[key] != by_hand[key] for key in items.keys() & by_hand.keys())
+    return counts

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests import support_services as services
 from tests.storms.storm import Storm, faults_of, rage, shop_project
 
 SEED = int(os.environ.get("MIGRATOR_TEST_SEED", random.randrange(10**6)))
@@ -16,15 +19,30 @@ MINUTE = Storm(
 )
 
 
+@pytest.fixture
+def log_database() -> Iterator[str]:
+    """A database whose log is captured in place of triggers."""
+    try:
+        with services.own_postgres("wal_level=logical") as server:
+            yield server.url
+    except services.MissingPart as missing:
+        pytest.skip(str(missing))
+
+
 @pytest.mark.parametrize(
-    "engine", ["postgres_database", pytest.param("mysql_database", marks=pytest.mark.nightly)]
+    "engine",
+    [
+        "postgres_database",
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("mysql_database", "log_database")),
+    ],
 )
 def test_a_minute_of_storm_loses_nothing(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str
 ) -> None:
     url, faults = request.getfixturevalue(engine), faults_of(SEED)
+    storm = replace(MINUTE, marked_by="log" if engine == "log_database" else "triggers")
     with shop_project(tmp_path, url, dynamodb_url, faults) as made:
-        weather = rage(made, url, MINUTE, SEED)
+        weather = rage(made, url, storm, SEED)
     weather.counts["faults"] = faults.counts
     print(f"\n{engine}, MIGRATOR_TEST_SEED={SEED}{weather}")
     assert all(faults.counts[kind] for kind in ("throttle", "errors", "cut_before", "cut_after", "late"))

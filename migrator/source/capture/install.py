@@ -24,14 +24,13 @@ from migrator.source.engines.ddl import (
     Ddl,
     ExistingTrigger,
     Trigger,
-    are_in_order,
     columns_named,
     is_same,
     made_by,
-    names_of,
     noted_words,
+    respelled,
     shown_word,
-    words_of,
+    spelling_of,
 )
 from migrator.source.engines.postgresql.capture import PARTS
 from migrator.source.engines.reflect import view_names
@@ -283,14 +282,10 @@ def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captur
 # ── The words of values, where services leave the marks and no trigger can keep them ──
 
 
-_ORDER = ""
-"""In the place of a column's name: the columns of the table in their order."""
-
-
 def _words_step(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
     """What keeps the words by which values are spelled now, if others are kept."""
     kept = _kept_words(connection, ddl) if has_tables(connection, ddl) else {}
-    words = {table.name: {**words_of(table), _ORDER: tuple(names_of(table))} for table in tables}
+    words = {table.name: spelling_of(table) for table in tables}
     if kept == {name: {column: list(of) for column, of in found.items()} for name, found in words.items()}:
         return []
     # Without the characters that a literal of SQL, or of one engine, has a use for.
@@ -310,16 +305,8 @@ def _spelled(
     """The state of each table: stale if a value's word is gone since the install."""
     states = []
     for table in tables:
-        words, noted = words_of(table), kept.get(table.name, {})
-        is_swapped = not are_in_order(names_of(table), noted.get(_ORDER, ()))
-        gone = dict.fromkeys(
-            shown_word(column, word)
-            for column, spelled in sorted(noted.items())
-            if column in words
-            for word in sorted({*spelled} - {*words.get(column, ())})
-        )
-        state: CaptureState = "stale" if gone or is_swapped else "services"
-        states.append(TableCapture(table.name, state, (), tuple(gone)))
+        is_swapped, gone = respelled(table, kept.get(table.name, {}))
+        states.append(TableCapture(table.name, "stale" if gone or is_swapped else "services", (), gone))
     return states
 
 

@@ -137,6 +137,27 @@ def are_in_order(now: Sequence[str], before: Sequence[str]) -> bool:
     return [name for name in now if name in in_both] == [name for name in before if name in in_both]
 
 
+_ORDER = ""
+"""In the place of a column's name: the columns of the table in their order."""
+
+
+def spelling_of(captured: Captured) -> dict[str, tuple[str, ...]]:
+    """What an install without triggers keeps of a table: the words of values, and the order of columns."""
+    return {**words_of(captured), _ORDER: tuple(names_of(captured))}
+
+
+def respelled(captured: Captured, noted: Mapping[str, Sequence[str]]) -> tuple[bool, tuple[str, ...]]:
+    """Whether columns swapped their names, and the words that are gone, since `noted` was kept."""
+    words = words_of(captured)
+    gone = dict.fromkeys(
+        shown_word(column, word)
+        for column, spelled in sorted(noted.items())
+        if column in words
+        for word in sorted({*spelled} - {*words.get(column, ())})
+    )
+    return not are_in_order(names_of(captured), noted.get(_ORDER, ())), tuple(gone)
+
+
 _COLUMNS = re.compile(r"-- columns: (\[.*\])$", re.MULTILINE)
 
 

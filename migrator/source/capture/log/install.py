@@ -38,7 +38,7 @@ from migrator.source.capture.log.place import (
     tables_of,
     tables_text,
 )
-from migrator.source.engines.ddl import Ddl
+from migrator.source.engines.ddl import Ddl, respelled
 from migrator.source.engines.postgresql.capture import literal, quoted
 from migrator.source.engines.postgresql.server import NAMED, named
 from migrator.source.sql.transactions import Writing
@@ -515,10 +515,9 @@ def _state(
     old, new = _named(before), _named(now)
     if old != new or (before.watched is None) != (now.watched is None):
         return TableCapture(table.name, "stale", tuple(sorted(new - old)), tuple(sorted(old - new)))
-    words = {(column, word) for column, of in now.words.items() for word in of}
-    gone = sorted({(column, word) for column, of in before.words.items() for word in of} - words)
-    if gone:
-        return TableCapture(table.name, "stale", (), tuple(f"{column}: {word}" for column, word in gone))
+    is_swapped, gone = respelled(table, before.words)
+    if is_swapped or gone:
+        return TableCapture(table.name, "stale", (), gone)
     return TableCapture(table.name, "captured")
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from migrator.mapping.model.facts import Captured, columns_of
 from migrator.mapping.model.live import SlotLag
 from migrator.source.capture.log.decoder import lsn_of
-from migrator.source.engines.ddl import words_of
+from migrator.source.engines.ddl import spelling_of
 from migrator.source.engines.postgresql.capture import SCHEMA
 
 LOG = f"{SCHEMA}.log"
@@ -42,7 +42,8 @@ def slot_of(job: str) -> str:
 
 
 class MarkedTable(Struct, frozen=True):
-    """`columns`: (written name, real name) of those that images hold. `watched`: real names; None: any update is marked."""
+    """`columns`: (written name, real name) of those that images hold. `watched`: real names; None: any update is marked.
+    `words`: as spelling_of() gives them."""
 
     name: str
     columns: tuple[tuple[str, str], ...]
@@ -60,7 +61,7 @@ def marked_table(captured: Captured) -> MarkedTable:
     watched = None
     if captured.watched is not None:
         watched = frozenset(column.real for column in columns_of(captured, captured.watched))
-    return MarkedTable(captured.name, columns, watched, words_of(captured))
+    return MarkedTable(captured.name, columns, watched, spelling_of(captured))
 
 
 def tables_text(tables: Sequence[Captured]) -> str:
