@@ -229,10 +229,12 @@ def relay_part(report: Marked) -> Part:
         yield gauge("migrator_marks_failed", "Marks that failed before.", [((), state.failed)])
         age = [((), state.oldest_age_s)]
         yield gauge("migrator_lag_seconds", "Age of the oldest mark that could be taken.", age)
-        if state.slot is not None:
-            kept, behind = state.slot.bytes_kept, state.slot.bytes_behind
-            yield gauge("migrator_slot_kept_bytes", "Log that the source keeps for our slot.", [((), kept)])
-            yield gauge("migrator_slot_behind_bytes", "Log that was not copied yet.", [((), behind)])
+        # Without a captured log: no sample, so an alert on it never fires.
+        slots = [] if state.slot is None else [state.slot]
+        kept = [((), slot.bytes_kept) for slot in slots]
+        yield gauge("migrator_slot_kept_bytes", "Log that the source keeps for our slot.", kept)
+        behind = [((), slot.bytes_behind) for slot in slots]
+        yield gauge("migrator_slot_behind_bytes", "Log that was not copied yet.", behind)
         for name, help_text in _RELAY_COUNTERS.items():
             yield families.counter(f"migrator_relay_{name}", help_text, [((), report.totals[name])])
         yield families.histogram(

@@ -185,7 +185,7 @@ def exposed(texts: Mapping[str, str]) -> dict[str, frozenset[str]]:
 def test_dashboard_and_rules_ask_for_metrics_that_are_there(texts: Mapping[str, str]) -> None:
     there = exposed(texts)
     queries = [*shown(), *(rule["expr"] for rule in rules())]
-    assert len(list(rules())) == 8
+    assert len(list(rules())) == 9
     for query in queries:
         for name, selector in re.findall(r"\b(migrator_\w+)(?:\{([^}]*)\})?", query):
             assert name in there, query
@@ -200,7 +200,7 @@ def test_promtool_takes_the_rules() -> None:
         [program("promtool"), "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "8 rules found" in checked.stdout
+    assert "9 rules found" in checked.stdout
 
 
 EMPTY = ("refused", "dropped", "errors", "open_findings", "ramp_percent", "failures", "throttled")
@@ -220,7 +220,7 @@ def test_prometheus_answers_every_query_of_this_run(texts: Mapping[str, str], tm
             groups = server.asked("rules")["groups"]
             return [rule["health"] for group in groups for rule in group["rules"]]
 
-        until(lambda: health() == ["ok"] * 8, "each rule was evaluated without an error")
+        until(lambda: health() == ["ok"] * 9, "each rule was evaluated without an error")
 
 
 def test_the_page_of_operations_names_every_metric(texts: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.journeys.small import small_shop
 from tests.log.conftest import TABLES, LogShop, open_reader
 from tests.support_capture import captured, capturing
 from tests.support_own_server import OwnServer
+from tests.support_prometheus import fetched, free_port
 from tests.support_waiting import until
 
 pytestmark = pytest.mark.slow
@@ -298,6 +300,29 @@ def test_partitions_that_are_attached_and_detached_with_rows(live: LogShop) -> N
     assert live.project.run("verify", live.job, "--repair").code == 1
     live.relay()
     live.verify()
+
+
+def test_a_relay_serves_the_slots_bytes_as_metrics(live: LogShop) -> None:
+    port = free_port()
+
+    def bytes_of(name: str) -> float:
+        text = fetched(f"http://127.0.0.1:{port}/metrics")[1]
+        return max([float(size) for size in re.findall(rf"(?m)^{name}\{{.*\}} (\S+)$", text)], default=-1)
+
+    with live.project.beside("relay", live.job, "--metrics-port", str(port)):
+        answers_at(port)
+        until(lambda: bytes_of("migrator_slot_kept_bytes") > 0, "the slot's bytes are served")
+        assert bytes_of("migrator_slot_behind_bytes") >= 0
+
+
+def answers_at(port: int) -> None:
+    def answers() -> bool:
+        try:
+            return fetched(f"http://127.0.0.1:{port}/healthz")[0] == 200
+        except OSError:
+            return False
+
+    until(answers, "the relay serves its metrics")
 
 
 # ── what is refused ──
