@@ -146,7 +146,7 @@ def items_by_hand(url: str) -> dict[tuple[str, str], dict[str, object]]:
         for number, name in shop.run("SELECT id, name FROM product"):
             items[f"P#{number}", "META"] = {"type": "Product", "id": number, "name": name}
         orders = {number: order for number, *order in shop.run(_ORDERS)}
-        lines = {number: [] for number in orders}
+        lines: dict[int, list[dict[str, object]]] = {number: [] for number in orders}
         for number, product, name, quantity in shop.run(_LINES):
             lines[number].append({"product": name, "quantity": quantity})
             attributes = {"type": "Line", "quantity": quantity, "productName": name}
