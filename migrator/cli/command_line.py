@@ -313,43 +313,31 @@ def print_json(data: Any) -> None:
 
 # ── Options and arguments that several commands have ──
 
+
+def flag(name: str, help_text: str, dest: str | None = None) -> Callable[[Any], Any]:
+    """An option without a value. `dest`: what its value is called, if not by the option's name."""
+    return click.option(name, *([dest] if dest else []), is_flag=True, help=help_text)
+
+
 JobPath = click.Path(path_type=Path, dir_okay=True)
 job_argument = click.argument("job", type=JobPath, metavar="JOB", shell_complete=names.jobs)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-keys_option = click.option(
-    "--show-keys",
-    "whole_keys",
-    is_flag=True,
-    help="Print keys whole, also the parts that may name a person.",
+json_option = flag("--json", "Print the result as JSON.", "as_json")
+keys_option = flag("--show-keys", "Print keys whole, also the parts that may name a person.", "whole_keys")
+
+
+entity_option = click.option(
+    "--entity",
+    "entities",
+    multiple=True,
+    shell_complete=names.entities,
+    help="Only this entity; can be given again.",
 )
-
-
-def force_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`--force`, which `what` says the meaning of."""
-    return click.option("--force", is_flag=True, help=what)
-
-
-def entity_option(command: Any) -> Any:
-    entities = click.option(
-        "--entity",
-        "entities",
-        multiple=True,
-        shell_complete=names.entities,
-        help="Only this entity; can be given again.",
-    )
-    return entities(command)
-
-
 metrics_option = click.option(
     "--metrics-port",
     type=click.IntRange(1, 65535),
     help="Serve /metrics (Prometheus), /healthz, /readyz and /phases on this port of tuning.metrics_host.",
 )
-
-
 part_option = click.option("--part", hidden=True)
-
-
 spark_option = click.option(
     "--spark",
     metavar="MASTER",

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import (
-    Branch,
-    Leaf,
-    Work,
-    force_option,
-    job_argument,
-    json_option,
-    metrics_option,
-    part_option,
-)
+from migrator.cli import command_line as cli
 
 
-@click.group(cls=Branch)
+@click.group(cls=cli.Branch)
 def capture() -> None:
     """Leave a mark of every change in the source, by triggers, from PostgreSQL's log, by streams of old tables of DynamoDB,
     or by the services themselves, for the relay to work."""
 
 
 @capture.command(example="jobs/shop.yaml --dry-run")
-@job_argument
-@click.option("--dry-run", is_flag=True, help="Print the SQL that would run, change nothing.")
+@cli.job_argument
+@cli.flag("--dry-run", "Print the SQL that would run, change nothing.")
 @click.option(
     "--as", "form", type=click.Choice(["sql", "alembic"]), help="Print a migration file, change nothing."
 )
@@ -35,9 +26,9 @@ def capture() -> None:
     help="Who leaves the marks: services, by the adapter that all of them import; PostgreSQL's log, which the relay reads by"
     " a publication and a replication slot; or triggers (default: as installed, else triggers).",
 )
-@force_option("Also where a pattern that DynamoDB answers gets another answer by this mapping.")
-@json_option
-def install() -> Work:
+@cli.flag("--force", "Also where a pattern that DynamoDB answers gets another answer by this mapping.")
+@cli.json_option
+def install() -> cli.Work:
     """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
 
     With --by services only the tables are made. Without it on such an installation, triggers are made, and leave
@@ -54,9 +45,9 @@ def install() -> Work:
 
 
 @capture.command(example="jobs/shop.yaml")
-@job_argument
-@json_option
-def status() -> Work:
+@cli.job_argument
+@cli.json_option
+def status() -> cli.Work:
     """Compare triggers, or what is read of the log, with mapping and schema, look at streams of old tables, or count the
     services that leave marks. Of a log, how far its slot is behind.
 
@@ -68,14 +59,12 @@ def status() -> Work:
 
 
 @capture.command(example="jobs/shop.yaml")
-@job_argument
-@click.option("--dry-run", is_flag=True, help="Print the SQL that would run, change nothing.")
-@click.option(
-    "--discard-marks", is_flag=True, help="Also where marks wait; their changes are lost to the table."
-)
-@force_option("Also while services run that mark changes; their writes fail then.")
-@json_option
-def uninstall() -> Work:
+@cli.job_argument
+@cli.flag("--dry-run", "Print the SQL that would run, change nothing.")
+@cli.flag("--discard-marks", "Also where marks wait; their changes are lost to the table.")
+@cli.flag("--force", "Also while services run that mark changes; their writes fail then.")
+@cli.json_option
+def uninstall() -> cli.Work:
     """Take away the triggers, or the slot and the publication, and our tables, so that nothing of ours is left in the
     source.
 
@@ -86,23 +75,21 @@ def uninstall() -> Work:
     return uninstall
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --once")
-@job_argument
-@click.option("--once", is_flag=True, help="Stop when no mark is left; waits for those of others.")
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --once")
+@cli.job_argument
+@cli.flag("--once", "Stop when no mark is left; waits for those of others.")
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Marks under way at once."
 )
-@part_option
-@click.option("--dry-run", is_flag=True, help="Count the marks that wait, change nothing.")
-@click.option(
-    "--discard-marks",
-    is_flag=True,
-    help="Delete the marks that could not be worked; verify --repair finds their rows.",
+@cli.part_option
+@cli.flag("--dry-run", "Count the marks that wait, change nothing.")
+@cli.flag("--discard-marks", "Delete the marks that could not be worked; verify --repair finds their rows.")
+@cli.flag(
+    "--force", "Also where every pattern is complete, or one that DynamoDB answers gets another answer."
 )
-@force_option("Also where every pattern is complete, or one that DynamoDB answers gets another answer.")
-@metrics_option
-@json_option
-def relay() -> Work:
+@cli.metrics_option
+@cli.json_option
+def relay() -> cli.Work:
     """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
 
     Runs until it is stopped (Ctrl-C, SIGTERM) or every access pattern is complete; several may run at once, on several

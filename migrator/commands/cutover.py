@@ -8,14 +8,8 @@ from typing import Any
 
 import click
 
+from migrator.cli import command_line as cli
 from migrator.cli import names
-from migrator.cli.command_line import (
-    Branch,
-    Work,
-    job_argument,
-    json_option,
-    rows_settle_option,
-)
 
 PHASES = ("off", "shadow", "ramp", "live", "complete")
 """Those of `migrator.mapping.model.evidence`, which a help does not wait for."""
@@ -41,7 +35,7 @@ from_option = click.option(
 def move_options(command: Any) -> Any:
     for option in reversed(
         (
-            click.option("--dry-run", is_flag=True, help="Show the evidence, move nothing."),
+            cli.flag("--dry-run", "Show the evidence, move nothing."),
             click.option(
                 "--override", metavar="REASON", help="Move against the evidence; the audit keeps why."
             ),
@@ -55,35 +49,30 @@ def move_options(command: Any) -> Any:
                 metavar="ID",
                 help="This silent instance is gone for sure; can be given again.",
             ),
-            click.option(
+            cli.flag(
                 "--one-way",
-                is_flag=True,
-                help="Go to complete without a way back: without `migrator reverse`; the audit keeps it.",
+                "Go to complete without a way back: without `migrator reverse`; the audit keeps it.",
             ),
-            click.option("--wait", is_flag=True, help="Wait until every living reader acts by it."),
-            click.option("--yes", is_flag=True, help="Do not ask before complete; for scripts."),
-            json_option,
+            cli.flag("--wait", "Wait until every living reader acts by it."),
+            cli.flag("--yes", "Do not ask before complete; for scripts."),
+            cli.json_option,
         )
     ):
         command = option(command)
     return command
 
 
-@click.group(cls=Branch)
+@click.group(cls=cli.Branch)
 def cutover() -> None:
     """Move access patterns from SQL to DynamoDB one by one: off, shadow, ramp, live, complete; and back."""
 
 
 @cutover.command(example="jobs/shop.yaml")
-@job_argument
+@cli.job_argument
 @click.argument("pattern", required=False, shell_complete=names.patterns)
-@click.option(
-    "--history",
-    is_flag=True,
-    help="Show every move: who, when, from where to where, by what evidence, and why.",
-)
-@json_option
-def status() -> Work:
+@cli.flag("--history", "Show every move: who, when, from where to where, by what evidence, and why.")
+@cli.json_option
+def status() -> cli.Work:
     """Show who answers each access pattern, and how many readers act by it.
 
     Exit code 2: a phase was edited by hand; the others are shown all the same.
@@ -94,10 +83,10 @@ def status() -> Work:
 
 
 @cutover.command(example="jobs/shop.yaml recent_orders --wait")
-@job_argument
+@cli.job_argument
 @click.argument("pattern", shell_complete=names.patterns)
 @move_options
-def advance() -> Work:
+def advance() -> cli.Work:
     """Move a pattern to its next phase, if the evidence is for it.
 
     off -> shadow -> ramp (1 %) -> live -> complete. Every line of evidence is shown; what is not known counts as a no.
@@ -110,7 +99,7 @@ def advance() -> Work:
 
 
 @cutover.command(example="jobs/shop.yaml recent_orders 10 --for user_id=42")
-@job_argument
+@cli.job_argument
 @click.argument("pattern", shell_complete=names.patterns)
 @click.argument("percent", type=int)
 @click.option(
@@ -124,7 +113,7 @@ def advance() -> Work:
     "--not-for", "no_more", multiple=True, metavar="NAME=VALUE", help="Take one away that --for gave."
 )
 @move_options
-def ramp() -> Work:
+def ramp() -> cli.Work:
     """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. Going down needs no evidence.
 
     A ramp that is for somebody (--for) may have 0 percent. Its share may change; --not-for, a rollback and live end it.
@@ -135,36 +124,30 @@ def ramp() -> Work:
 
 
 @cutover.command(example='jobs/shop.yaml recent_orders --reason "p99 doubled"')
-@job_argument
+@cli.job_argument
 @click.argument("pattern", required=False, shell_complete=names.patterns)
-@click.option(
-    "--all",
-    "every",
-    is_flag=True,
-    help="Every pattern that the table answers, and with --to off those in shadow.",
-)
+@cli.flag("--all", "Every pattern that the table answers, and with --to off those in shadow.", "every")
 @click.option(
     "--to", type=click.Choice(["shadow", "off"]), help="Where to (default: shadow; from shadow: off)."
 )
 @from_option
 @click.option("--reason", default="", help="For the audit.")
 @click.option("--who", "who_", default=own_name, help="For the audit (default: user@host).")
-@click.option("--wait", is_flag=True, help="Wait until every living reader acts by it.")
-@rows_settle_option
+@cli.flag("--wait", "Wait until every living reader acts by it.")
+@cli.rows_settle_option
 @click.option(
     "--unwritten",
     multiple=True,
     metavar="ENTITY",
     help="From complete: no service wrote its items itself; the audit keeps it. May be repeated.",
 )
-@click.option(
+@cli.flag(
     "--drop-attributes",
-    is_flag=True,
-    help="From complete: what services added to items and no row keeps may go; the audit keeps the names.",
+    "From complete: what services added to items and no row keeps may go; the audit keeps the names.",
 )
-@click.option("--yes", is_flag=True, help="From complete: the services have stopped; for scripts.")
-@json_option
-def rollback() -> Work:
+@cli.flag("--yes", "From complete: the services have stopped; for scripts.")
+@cli.json_option
+def rollback() -> cli.Work:
     """Let SQL answer a pattern again, or all of them. Needs no evidence, no source and no table.
 
     From complete, and one pattern alone, it makes rows the truth again first: with its entities out of `writes: {direct}`
@@ -180,10 +163,10 @@ def rollback() -> Work:
 
 
 @cutover.command(example="jobs/shop.yaml")
-@job_argument
-@click.option("--once", is_flag=True, help="Look once and end; exit code 1 where a pattern was moved back.")
-@json_option
-def watch() -> Work:
+@cli.job_argument
+@cli.flag("--once", "Look once and end; exit code 1 where a pattern was moved back.")
+@cli.json_option
+def watch() -> cli.Work:
     """Look at patterns that the table answers, and move one back to shadow when errors, differences or p99 pass a limit.
 
     Runs until it is stopped (Ctrl-C, SIGTERM). Limits: `cutover: {watch: …}` in the job. Hooks are told of rolled_back

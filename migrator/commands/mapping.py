@@ -6,18 +6,13 @@ from pathlib import Path
 
 import click
 
+from migrator.cli import command_line as cli
 from migrator.cli import names
-from migrator.cli.command_line import (
-    SOURCE_HELP,
-    Branch,
-    Work,
-    json_option,
-)
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 
 
-@click.group(cls=Branch)
+@click.group(cls=cli.Branch)
 def mapping() -> None:
     """Check mapping files and try them on single rows."""
 
@@ -25,15 +20,14 @@ def mapping() -> None:
 @mapping.command(example="mappings/shop.yaml --source env:SHOP_URL")
 @click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
 @click.option(
-    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{SOURCE_HELP} Without it only the form is checked."
+    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{cli.SOURCE_HELP} Without it only the form is checked."
 )
-@click.option(
+@cli.flag(
     "--invertible",
-    is_flag=True,
-    help="Say of each table whether its rows can be made of their items again, and what would be lost (with --source).",
+    "Say of each table whether its rows can be made of their items again, and what would be lost (with --source).",
 )
-@json_option
-def check() -> Work:
+@cli.json_option
+def check() -> cli.Work:
     """Report every fault of mapping or job FILEs at once, against the real schema when a source is given.
 
     Of a job the file itself is checked, and then the mapping that it names. With --source tables that have no entity are
@@ -53,11 +47,11 @@ def check() -> Work:
 
 @mapping.command(name="try", example="shop.yaml --source env:SHOP_URL --entity order --key 42")
 @_FILE
-@click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=SOURCE_HELP)
+@click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=cli.SOURCE_HELP)
 @click.option("--entity", required=True, shell_complete=names.entities, help="The entity to build.")
 @click.option("--key", "keys", multiple=True, help="The row's key: 42, or --key a=1 --key b=2.")
-@json_option
-def try_() -> Work:
+@cli.json_option
+def try_() -> cli.Work:
     """Print one row tree and the items that it becomes; without --key the entity's item program, and no row is read.
 
     A program lists the operations that the mapping is compiled to: what each item is made of, and how each column is read.

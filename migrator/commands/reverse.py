@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import (
-    Branch,
-    Work,
-    job_argument,
-    json_option,
-    keys_option,
-    rows_settle_option,
-)
+from migrator.cli import command_line as cli
 
 
-@click.group(cls=Branch)
+@click.group(cls=cli.Branch)
 def reverse() -> None:
     """Keep rows of the source up with what services write to the table: a way back."""
 
 
 @reverse.command(example="jobs/shop.yaml")
-@job_argument
-@json_option
-def check() -> Work:
+@cli.job_argument
+@cli.json_option
+def check() -> cli.Work:
     """Say whether the rows come back from the items: per table, or which column is lost and the line that would keep it;
     and whether the table's stream is on.
 
@@ -35,17 +28,16 @@ def check() -> Work:
 
 
 @reverse.command(example="jobs/shop.yaml")
-@job_argument
-@click.option("--once", is_flag=True, help="Stop when all is worked that was written before it began.")
-@click.option(
+@cli.job_argument
+@cli.flag("--once", "Stop when all is worked that was written before it began.")
+@cli.flag(
     "--restart",
-    is_flag=True,
-    help="Begin the stream again, after it was lost or replaced; then also run `migrator reverse verify --repair`.",
+    "Begin the stream again, after it was lost or replaced; then also run `migrator reverse verify --repair`.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what stands in the way and what waits, change nothing.")
-@rows_settle_option
-@json_option
-def start() -> Work:
+@cli.flag("--dry-run", "Say what stands in the way and what waits, change nothing.")
+@cli.rows_settle_option
+@cli.json_option
+def start() -> cli.Work:
     """Read the table's stream, and write the rows of each item that changed into the source.
 
     Runs until it is stopped (Ctrl-C, SIGTERM, `migrator reverse stop`); several may run at once, on several hosts with one
@@ -63,12 +55,10 @@ def start() -> Work:
 
 
 @reverse.command(example="jobs/shop.yaml")
-@job_argument
-@click.option(
-    "--attributes", is_flag=True, help="Also read the table, and count attributes of items that no row keeps."
-)
-@json_option
-def status() -> Work:
+@cli.job_argument
+@cli.flag("--attributes", "Also read the table, and count attributes of items that no row keeps.")
+@cli.json_option
+def status() -> cli.Work:
     """Say how far each shard of the stream is behind, which rows wait, and why, and of which tables SQL writers are refused.
 
     Exit code 1 where it was not begun, is further behind than cutover.lag_max_s of the job, or rows wait that the source
@@ -80,9 +70,9 @@ def status() -> Work:
 
 
 @reverse.command(example="jobs/shop.yaml")
-@job_argument
-@json_option
-def stop() -> Work:
+@cli.job_argument
+@cli.json_option
+def stop() -> cli.Work:
     """End every process of `migrator reverse start` of this job, once what is under way is done; on any host."""
     from migrator.commands.reverse_work import stop
 
@@ -90,22 +80,19 @@ def stop() -> Work:
 
 
 @reverse.command(example="jobs/shop.yaml --repair")
-@job_argument
-@click.option(
+@cli.job_argument
+@cli.flag(
     "--repair",
-    is_flag=True,
-    help="Say how many rows differ, write each as its items say, then compare again; rows that no item holds stay.",
+    "Say how many rows differ, write each as its items say, then compare again; rows that no item holds stay.",
 )
-@click.option(
-    "--delete-rows",
-    is_flag=True,
-    help="With --repair: rows that no item holds are deleted, also those that never had one.",
+@cli.flag(
+    "--delete-rows", "With --repair: rows that no item holds are deleted, also those that never had one."
 )
-@click.option("--dry-run", is_flag=True, help="With --repair: say what differs, and write nothing.")
-@rows_settle_option
-@keys_option
-@json_option
-def verify() -> Work:
+@cli.flag("--dry-run", "With --repair: say what differs, and write nothing.")
+@cli.rows_settle_option
+@cli.keys_option
+@cli.json_option
+def verify() -> cli.Work:
     """Compare each row with what its items say, and each item with its rows.
 
     Of the entities in writes.direct, or of all, where there are none yet. It may run beside `migrator reverse start`; what

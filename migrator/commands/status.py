@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import click
 
+from migrator.cli import command_line as cli
 from migrator.cli import names
-from migrator.cli.command_line import (
-    Leaf,
-    Work,
-    job_argument,
-    json_option,
-    keys_option,
-    seconds,
-)
 from migrator.commands.cutover import own_name
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --watch")
-@job_argument
-@json_option
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --watch")
+@cli.job_argument
+@cli.json_option
 @click.option(
     "--watch",
     "every_s",
-    callback=seconds,
+    callback=cli.seconds,
     is_flag=False,
     flag_value="5s",
     metavar="[DURATION]",
     help="Print it again and again, every 5 s or as said, until Ctrl-C.",
 )
-@click.option(
+@cli.flag(
     "--findings",
-    is_flag=True,
-    help="List what a run found: refused rows, collisions, differences; first what relays found and is still open.",
+    "List what a run found: refused rows, collisions, differences; first what relays found and is still open.",
 )
 @click.option(
     "--run",
@@ -40,14 +32,13 @@ from migrator.commands.cutover import own_name
     shell_complete=names.runs,
     help="With --findings: of this run (default: the newest).",
 )
-@click.option(
+@cli.flag(
     "--all",
+    "Also print the journal, the runs, the writers and the services; with --findings: all, not only the first 100.",
     "everything",
-    is_flag=True,
-    help="Also print the journal, the runs, the writers and the services; with --findings: all, not only the first 100.",
 )
-@keys_option
-def status() -> Work:
+@cli.keys_option
+def status() -> cli.Work:
     """Show the status of a job: lag, rate, time left, last failure, pace, and each backfill and relay.
 
     Warnings follow, if there are any.
@@ -63,8 +54,8 @@ def status() -> Work:
     return status
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --max-write-units 200")
-@job_argument
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --max-write-units 200")
+@cli.job_argument
 @click.option(
     "--pause/--resume",
     default=None,
@@ -75,13 +66,11 @@ def status() -> Work:
     type=click.IntRange(1),
     help="Write units a second, at most, of table or index: of a backfill, and of all relays together.",
 )
-@click.option(
-    "--off", is_flag=True, help="The limit of the job file or of each process's command line, again."
-)
+@cli.flag("--off", "The limit of the job file or of each process's command line, again.")
 @click.option("--reason", default="", help="Shown by `migrator status`, such as the ticket of an incident.")
 @click.option("--who", default=own_name, help="Who does it (default: user@host).")
-@json_option
-def pace() -> Work:
+@cli.json_option
+def pace() -> cli.Work:
     """Pause, resume or slow down the backfills and relays of a job while they work; without an option, show the pace.
 
     The journal keeps it, also for processes that begin later. Those at work follow with their next heartbeat. While they are

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import (
-    Branch,
-    Leaf,
-    Work,
-    job_argument,
-    json_option,
-    print_json,
-)
+from migrator.cli import command_line as cli
 from migrator.settings.roles import ROLES, SQL_ROLES
 
 
-@click.group(cls=Branch)
+@click.group(cls=cli.Branch)
 def table() -> None:
     """Create the table of a job, compare it with the mapping, and change its indexes."""
 
 
 @table.command(example="jobs/shop.yaml")
-@job_argument
-@click.option("--dry-run", is_flag=True, help="Print the CreateTable request as JSON, create nothing.")
-@json_option
-def create() -> Work:
+@cli.job_argument
+@cli.flag("--dry-run", "Print the CreateTable request as JSON, create nothing.")
+@cli.json_option
+def create() -> cli.Work:
     """Create the table with its keys, indexes, TTL and options, and wait until it is ready.
 
     A table that is there and fits is left as it is.
@@ -35,12 +28,12 @@ def create() -> Work:
 
 
 @table.command(name="check", example="jobs/shop.yaml")
-@job_argument
+@cli.job_argument
 @click.option(
     "--as", "form", type=click.Choice(["cloudformation", "terraform"]), help="Print the lines to edit, too."
 )
-@json_option
-def check_table() -> Work:
+@cli.json_option
+def check_table() -> cli.Work:
     """Say how the table differs from the mapping and from the job's options. Exit code 1 when it does."""
     from migrator.commands.table_work import check
 
@@ -48,17 +41,17 @@ def check_table() -> Work:
 
 
 @table.command(name="change", example="jobs/shop.yaml")
-@job_argument
+@cli.job_argument
 @click.option(
     "--as",
     "form",
     type=click.Choice(["cloudformation", "terraform"]),
     help="Print the lines to edit instead.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the UpdateTable requests as JSON, change nothing.")
-@click.option("--yes", is_flag=True, help="Remove indexes without asking.")
-@json_option
-def change_table() -> Work:
+@cli.flag("--dry-run", "Print the UpdateTable requests as JSON, change nothing.")
+@cli.flag("--yes", "Remove indexes without asking.")
+@cli.json_option
+def change_table() -> cli.Work:
     """Add the global indexes that the table lacks, then remove those that the mapping does not have, one at a time.
 
     It waits until DynamoDB has filled each of them. Stopped, it goes on where it is given again. An index that a pattern
@@ -72,12 +65,11 @@ def change_table() -> Work:
     return change
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml")
-@job_argument
-@click.option(
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml")
+@cli.job_argument
+@cli.flag(
     "--write",
-    is_flag=True,
-    help="Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
+    "Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
 )
 @click.option(
     "--role",
@@ -86,10 +78,9 @@ def change_table() -> Work:
     help="Only what this role needs, each right of which must be there (migrator export --as iam, grants): "
     + f"{', '.join(sorted({*ROLES, *SQL_ROLES}))}.",
 )
-@click.option(
+@cli.flag(
     "--probe",
-    is_flag=True,
-    help="Try what migrator relies on of DynamoDB on a table of its own, which is deleted again (under 1 USD on AWS).",
+    "Try what migrator relies on of DynamoDB on a table of its own, which is deleted again (under 1 USD on AWS).",
 )
 @click.option(
     "--to",
@@ -97,9 +88,9 @@ def change_table() -> Work:
     metavar="s3://BUCKET/PREFIX",
     help="With --probe: also import a file, which is put there and deleted again.",
 )
-@click.option("--yes", is_flag=True, help="With --probe: do not ask before the table is made.")
-@json_option
-def doctor() -> Work:
+@cli.flag("--yes", "With --probe: do not ask before the table is made.")
+@cli.json_option
+def doctor() -> cli.Work:
     """Check everything that a run of JOB needs: settings, packages, source, table, permissions, clocks, journal.
 
     With --role a right that cannot be tried without leaving something behind is a warning. Nothing is written but the
@@ -110,10 +101,10 @@ def doctor() -> Work:
     return doctor
 
 
-@click.command(cls=Leaf, example="stop")
+@click.command(cls=cli.Leaf, example="stop")
 @click.argument("stop", type=click.Choice(["stop"]), required=False, metavar="[stop]")
-@json_option
-def local() -> Work:
+@cli.json_option
+def local() -> cli.Work:
     """Show whether the embedded DynamoDB runs on this machine, and where; with the word stop, stop it.
 
     A job with `target: embedded` (MiniStack) or `target: dynoxide` starts it. Its tables are kept for the next start.
@@ -133,7 +124,7 @@ def _stopped_or_shown(stop: str | None, as_json: bool) -> int:
         data = {"running": server is not None}
         data |= {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
     if as_json:
-        print_json(data)
+        cli.print_json(data)
     else:
         click.echo(line)
     return 0

@@ -4,50 +4,30 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import (
-    Branch,
-    Leaf,
-    Work,
-    force_option,
-    job_argument,
-    json_option,
-    keys_option,
-    part_option,
-    seconds,
-    spark_option,
-)
+from migrator.cli import command_line as cli
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --sample 1%")
-@job_argument
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --sample 1%")
+@cli.job_argument
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
-@click.option(
+@cli.flag(
     "--join",
-    is_flag=True,
-    help="Compare pages of the verify of this job at work with tuning.processes, on this host or another, until it ends.",
+    "Compare pages of the verify of this job at work with tuning.processes, on this host or another, until it ends.",
 )
-@part_option
-@spark_option
+@cli.part_option
+@cli.spark_option
 @click.option("--sample", help="Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
 @click.option(
     "--seed", type=click.IntRange(0), help="Of the sample; the same seed looks at the same rows again."
 )
-@click.option(
-    "--repair", is_flag=True, help="Leave a mark for every row that still differs; the relay does the rest."
-)
-@force_option("With --repair: also where every access pattern is complete.")
-@click.option(
-    "--dry-run", is_flag=True, help="With --repair: say how many rows it would mark, and mark none."
-)
-@click.option(
-    "--restart",
-    is_flag=True,
-    help="Look at everything anew, even where a stopped verify would go on.",
-)
+@cli.flag("--repair", "Leave a mark for every row that still differs; the relay does the rest.")
+@cli.flag("--force", "With --repair: also where every access pattern is complete.")
+@cli.flag("--dry-run", "With --repair: say how many rows it would mark, and mark none.")
+@cli.flag("--restart", "Look at everything anew, even where a stopped verify would go on.")
 @click.option(
     "--settle",
     "settle_s",
-    callback=seconds,
+    callback=cli.seconds,
     metavar="DURATION",
     help="How long to wait before differences of a live source are looked at again (default 10s).",
 )
@@ -57,9 +37,9 @@ from migrator.cli.command_line import (
     metavar="URL",
     help="Read rows as another user or from another server than the job's, such as env:NAME (or file:, secret:, a URL).",
 )
-@keys_option
-@json_option
-def verify() -> Work:
+@cli.keys_option
+@cli.json_option
+def verify() -> cli.Work:
     """Compare every row with its items and every item with its row, and totals by plain SQL.
 
     Where changes are captured, differences are looked at again after a moment: both sides may have been in flight.
@@ -74,13 +54,13 @@ def verify() -> Work:
     return verify
 
 
-@click.group(cls=Branch)
+@click.group(cls=cli.Branch)
 def shadow() -> None:
     """Compare DynamoDB's answers with SQL's."""
 
 
 @shadow.command(example="jobs/shop.yaml --sample 100")
-@job_argument
+@cli.job_argument
 @click.option("--pattern", "names", multiple=True, metavar="P", help="Only this pattern; can be given again.")
 @click.option(
     "--sample",
@@ -96,17 +76,17 @@ def shadow() -> None:
 @click.option(
     "--settle",
     "settle_s",
-    callback=seconds,
+    callback=cli.seconds,
     metavar="DURATION",
     help="How long both sides may take to come to the same answer (default 3s).",
 )
-@click.option("--control", is_flag=True, help="Compare SQL with SQL: the noise of the source itself.")
+@cli.flag("--control", "Compare SQL with SQL: the noise of the source itself.")
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Questions at once."
 )
-@click.option("--dry-run", is_flag=True, help="Keep nothing of it in the journal.")
-@json_option
-def replay() -> Work:
+@cli.flag("--dry-run", "Keep nothing of it in the journal.")
+@cli.json_option
+def replay() -> cli.Work:
     """Ask every access pattern of both sides, with parameters drawn from the source, and compare the answers.
 
     Neither source nor table is written to, and no service has to run; what was compared goes to the journal, for

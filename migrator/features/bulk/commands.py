@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import Work, job_argument, json_option, keys_option
+from migrator.cli import command_line as cli
 from migrator.commands.table import table
 
 
 @table.command(name="import", example="jobs/shop.yaml --from s3://shop-migration/items")
-@job_argument
+@cli.job_argument
 @click.option(
     "--from",
     "place",
@@ -17,9 +17,9 @@ from migrator.commands.table import table
     metavar="S3",
     help="Where the items were exported to: s3://bucket/prefix.",
 )
-@click.option("--dry-run", is_flag=True, help="Check the export and every file of it, import nothing.")
-@json_option
-def import_items() -> Work:
+@cli.flag("--dry-run", "Check the export and every file of it, import nothing.")
+@cli.json_option
+def import_items() -> cli.Work:
     """Let DynamoDB make the job's table and fill it from files that `migrator table export` has written.
 
     Every file is read and compared with the manifest first. The table must not be there. When the import has ended, items
@@ -35,7 +35,7 @@ def import_items() -> Work:
 
 
 @table.command(name="export", example="jobs/shop.yaml --to s3://shop-migration/items")
-@job_argument
+@cli.job_argument
 @click.option(
     "--to",
     "place",
@@ -44,10 +44,10 @@ def import_items() -> Work:
     help="An empty place of its own: s3://bucket/prefix, or a folder.",
 )
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
-@click.option("--restart", is_flag=True, help="Replace an export that is there, or one that was stopped.")
-@keys_option
-@json_option
-def export_items() -> Work:
+@cli.flag("--restart", "Replace an export that is there, or one that was stopped.")
+@cli.keys_option
+@cli.json_option
+def export_items() -> cli.Work:
     """Write the items of every row as files that `migrator table import` gives to DynamoDB; go on where a run stopped.
 
     DynamoDB JSON with gzip, shuffled by key, and a manifest with the digest of each file. Nothing is published while a row

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.command_line import DEFINITIONS, Leaf, Work, force_option, job_argument, json_option
+from migrator.cli import command_line as cli
 from migrator.settings.roles import ROLES, SQL_ROLES
 
 KINDS = (
@@ -23,8 +23,8 @@ def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str |
     return name
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --as terraform --out infra")
-@job_argument
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --as terraform --out infra")
+@cli.job_argument
 @click.option(
     "--as",
     "kind",
@@ -34,8 +34,8 @@ def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str |
     help="One of the formats above.",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="The folder to write into.")
-@click.option("--dry-run", is_flag=True, help="Write nothing; exit code 1 if the folder has something else.")
-@force_option("Replace a file that this command did not write.")
+@cli.flag("--dry-run", "Write nothing; exit code 1 if the folder has something else.")
+@cli.flag("--force", "Replace a file that this command did not write.")
 @click.option(
     "--role",
     "roles",
@@ -57,18 +57,15 @@ def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str |
     callback=_user,
     help="grants: to whom (default: migrator_ROLE); MariaDB and MySQL: name@host, or a name for every host.",
 )
-@click.option(
-    "--allow-missing",
-    is_flag=True,
-    help="python, boto3: leave out what has no Python, and list it; without it, exit code 2.",
+@cli.flag(
+    "--allow-missing", "python, boto3: leave out what has no Python, and list it; without it, exit code 2."
 )
-@click.option(
+@cli.flag(
     "--show-values",
-    is_flag=True,
-    help="workbench: samples of the source's first rows; what a pattern redacts is masked, all else is as it is.",
+    "workbench: samples of the source's first rows; what a pattern redacts is masked, all else is as it is.",
 )
-@json_option
-def export() -> Work:
+@cli.json_option
+def export() -> cli.Work:
     """Write a job's table, rights, items and access patterns for other tools, and as code.
 
     \b
@@ -107,4 +104,4 @@ def _cloudformation(*given: Any) -> list[str]:
     return cloudformation(*given)
 
 
-DEFINITIONS.update({"terraform": _terraform, "cloudformation": _cloudformation})
+cli.DEFINITIONS.update({"terraform": _terraform, "cloudformation": _cloudformation})

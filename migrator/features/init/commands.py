@@ -6,12 +6,7 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.command_line import (
-    Leaf,
-    Work,
-    force_option,
-    json_option,
-)
+from migrator.cli import command_line as cli
 
 
 class _Url(click.types.StringParamType):
@@ -21,7 +16,7 @@ class _Url(click.types.StringParamType):
         return f"Give the URL of the database, or set {param.envvar}"
 
 
-@click.command(cls=Leaf, example="env:SHOP_URL --out shop.yaml")
+@click.command(cls=cli.Leaf, example="env:SHOP_URL --out shop.yaml")
 @click.argument("source", type=_Url(), envvar="MIGRATOR_SOURCE_URL")
 @click.option(
     "--statements",
@@ -57,20 +52,19 @@ class _Url(click.types.StringParamType):
     metavar="TABLE",
     help="A table that the mapping must not contain; repeat it for more.",
 )
-@click.option(
+@cli.flag(
     "--strict",
-    is_flag=True,
-    help="Serve no question that an index answers only as long as no row has NULL in a column that may have it.",
+    "Serve no question that an index answers only as long as no row has NULL in a column that may have it.",
 )
-@force_option("Replace files that are there.")
+@cli.flag("--force", "Replace files that are there.")
 @click.option(
     "--prove/--no-prove",
     default=True,
     show_default=True,
     help="Try the proposal: move rows into an embedded DynamoDB of its own, and ask each pattern of both sides.",
 )
-@json_option
-def init() -> Work:
+@cli.json_option
+def init() -> cli.Work:
     """Propose a mapping for the database SOURCE, from its schema and the statements that it is asked.
 
     It passes `mapping check` without a fault. The worksheet has every statement: served, and by which index and key, or
@@ -91,11 +85,11 @@ def init() -> Work:
     return init
 
 
-@click.command(cls=Leaf, example="shop")
+@click.command(cls=cli.Leaf, example="shop")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("examples"))
-@force_option("Replace files that are there.")
-@json_option
-def examples() -> Work:
+@cli.flag("--force", "Replace files that are there.")
+@cli.json_option
+def examples() -> cli.Work:
     """Copy the mappings, jobs and designs that this package brings along into FOLDER, or into examples."""
     from migrator.features.init.examples import examples
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import click
 
+from migrator.cli import command_line as cli
 from migrator.cli import names
-from migrator.cli.command_line import Leaf, Work, job_argument, json_option, keys_option, seconds
 
-_values_option = click.option(
+_values_option = cli.flag(
     "--show-values",
+    "Print values and keys whole, but for what a pattern redacts; without it they are masked (…3f9a).",
     "whole_values",
-    is_flag=True,
-    help="Print values and keys whole, but for what a pattern redacts; without it they are masked (…3f9a).",
 )
 
 
 @click.command(
-    cls=Leaf,
+    cls=cli.Leaf,
     example="jobs/shop.yaml --pk STATUS#paid --index GSI2 --show-values",
     for_words=lambda given: "-p" if given["pattern"] else "--pk",
 )
-@job_argument
+@cli.job_argument
 @click.option(
     "--pk",
     "partition",
@@ -42,7 +41,7 @@ _values_option = click.option(
     metavar="NAME=VALUE",
     help="A parameter of the pattern; a list with commas or as a JSON array: -p product_ids=1,2,3",
 )
-@click.option("--explain", is_flag=True, help="With --pattern: show each request, and what both sides took.")
+@cli.flag("--explain", "With --pattern: show each request, and what both sides took.")
 @click.option("--sk", "sort", default="", metavar="KEY", help="Only items whose sort key begins with this.")
 @click.option("--index", metavar="NAME", help="Of this index (default: of the table).")
 @click.option(
@@ -52,13 +51,11 @@ _values_option = click.option(
     show_default=True,
     help="Stored items that are looked at, at most.",
 )
-@click.option(
-    "--all", "everything", is_flag=True, help="Every attribute of every item, not only those that differ."
-)
-@keys_option
+@cli.flag("--all", "Every attribute of every item, not only those that differ.", "everything")
+@cli.keys_option
 @_values_option
-@json_option
-def look() -> Work:
+@cli.json_option
+def look() -> cli.Work:
     """Compare what is stored under one partition key with what the rows make now, attribute by attribute; with --pattern,
     the two answers of an access pattern.
 
@@ -73,8 +70,8 @@ def look() -> Work:
     return look
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --port 8123 --for 1h")
-@job_argument
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --port 8123 --for 1h")
+@cli.job_argument
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
@@ -85,14 +82,14 @@ def look() -> Work:
 @click.option(
     "--for",
     "for_s",
-    callback=seconds,
+    callback=cli.seconds,
     metavar="DURATION",
     help="End after this time (default: Ctrl-C ends it).",
 )
-@keys_option
+@cli.keys_option
 @_values_option
-@json_option
-def ui() -> Work:
+@cli.json_option
+def ui() -> cli.Work:
     """Serve `migrator look` and `migrator status` as pages on this machine, until Ctrl-C.
 
     It answers on 127.0.0.1 alone, and only by the address that it prints: the token in it is new each time. The pages hold

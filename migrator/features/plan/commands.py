@@ -6,20 +6,14 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.command_line import (
-    SOURCE_HELP,
-    Leaf,
-    Work,
-    json_option,
-    keys_option,
-)
+from migrator.cli import command_line as cli
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --out plan.html")
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --out plan.html")
 @click.argument("design", type=click.Path(path_type=Path), metavar="JOB|MAPPING")
 @click.argument("other", type=click.Path(path_type=Path), metavar="[OTHER]", required=False)
 @click.option(
-    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{SOURCE_HELP} Of a MAPPING; a JOB names its own."
+    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{cli.SOURCE_HELP} Of a MAPPING; a JOB names its own."
 )
 @click.option(
     "--out", "html", type=click.Path(path_type=Path), metavar="FILE", help="Also write it as one HTML file."
@@ -44,9 +38,9 @@ from migrator.cli.command_line import (
     help="Only the items that rows would make under this partition key, such as ARTIST#90.",
 )
 @click.option("--region", help="Whose prices (default: the job's region, or AWS's own setting).")
-@keys_option
-@json_option
-def plan() -> Work:
+@cli.keys_option
+@cli.json_option
+def plan() -> cli.Work:
     """Say what a mapping's table would take, from the rows of its source: nothing is created and nothing is written.
 
     Reads, pages and dollars of each access pattern, item collections and their largest keys, what one change rewrites,

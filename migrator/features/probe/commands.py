@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from migrator.cli.command_line import PROBES
+from migrator.cli import command_line as cli
 
 
 def _probe(*given: Any, **asked: Any) -> int:
@@ -13,4 +13,4 @@ def _probe(*given: Any, **asked: Any) -> int:
     return probe(*given, **asked)
 
 
-PROBES["dynamodb"] = _probe
+cli.PROBES["dynamodb"] = _probe

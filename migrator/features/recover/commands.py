@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import Leaf, Work, job_argument, json_option, seconds
+from migrator.cli import command_line as cli
 
 HAPPENED = (
     *("source-restored", "journal-lost", "renamed", "older-mapping", "entity-taken-back", "service-dead"),
 )
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml source-restored")
-@job_argument
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml source-restored")
+@cli.job_argument
 @click.argument("happened", type=click.Choice(HAPPENED), required=False, metavar="[WHAT]")
 @click.option(
     "--from",
@@ -25,13 +25,13 @@ HAPPENED = (
 @click.option(
     "--settle",
     "settle_s",
-    callback=seconds,
+    callback=cli.seconds,
     metavar="DURATION",
     help="How long verify waits before it compares differences again (default 10s).",
 )
-@click.option("--dry-run", is_flag=True, help="Print the steps, change nothing.")
-@json_option
-def recover() -> Work:
+@cli.flag("--dry-run", "Print the steps, change nothing.")
+@cli.json_option
+def recover() -> cli.Work:
     """Do what is needed after something went back or was lost, step by step.
 
     \b

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import (
-    Branch,
-    Leaf,
-    Work,
-    entity_option,
-    force_option,
-    job_argument,
-    json_option,
-)
+from migrator.cli import command_line as cli
 
 
-@click.group(cls=Branch)
+@click.group(cls=cli.Branch)
 def decommission() -> None:
     """End a migration: find what still depends on SQL. `migrator clean --attributes` then removes what served the move."""
 
 
 @decommission.command(example="jobs/shop.yaml")
-@job_argument
-@click.option("--steps", is_flag=True, help="Also print the steps that end the migration, in order.")
-@json_option
-def check() -> Work:
+@cli.job_argument
+@cli.flag("--steps", "Also print the steps that end the migration, in order.")
+@cli.json_option
+def check() -> cli.Work:
     """Check what still depends on SQL. Nothing is run or changed.
 
     Exit code 0: nothing does; 1: something does, or cannot be known.
@@ -34,23 +26,22 @@ def check() -> Work:
     return check
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --all-items --dry-run")
-@job_argument
-@click.option(
-    "--all-items", is_flag=True, help="The items that this job wrote, so that backfill can write them again."
-)
-@click.option("--row", is_flag=True, help="What is kept of one deleted row (--entity, --key).")
-@click.option("--tombstones", is_flag=True, help="Tombstones that no late write can need any longer.")
-@click.option("--attributes", is_flag=True, help="Our attributes, at the end of a migration.")
-@entity_option
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --all-items --dry-run")
+@cli.job_argument
+@cli.flag("--all-items", "The items that this job wrote, so that backfill can write them again.")
+@cli.flag("--row", "What is kept of one deleted row (--entity, --key).")
+@cli.flag("--tombstones", "Tombstones that no late write can need any longer.")
+@cli.flag("--attributes", "Our attributes, at the end of a migration.")
+@cli.entity_option
 @click.option("--key", "keys", multiple=True, help="With --row: its key: 42, --key a=1 --key b=2, or '[42]'.")
-@click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
-@click.option("--dry-run", is_flag=True, help="Count, change nothing.")
-@force_option(
-    "--all-items: also items of another job, or that callers read; --row: also if the row is still there."
+@cli.flag("--yes", "Do not ask; for scripts.")
+@cli.flag("--dry-run", "Count, change nothing.")
+@cli.flag(
+    "--force",
+    "--all-items: also items of another job, or that callers read; --row: also if the row is still there.",
 )
-@json_option
-def clean() -> Work:
+@cli.json_option
+def clean() -> cli.Work:
     """Remove from the table what is not needed any longer: one of the four kinds below.
 
     --all-items deletes the items whose _src names an entity that the job's backfill wrote into this table. It refuses where

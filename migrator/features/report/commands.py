@@ -6,25 +6,18 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.command_line import (
-    Leaf,
-    Work,
-    job_argument,
-    json_option,
-    keys_option,
-    some_seconds,
-)
+from migrator.cli import command_line as cli
 
 
-@click.command(cls=Leaf, example="jobs/shop.yaml --out report.html")
-@job_argument
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --out report.html")
+@cli.job_argument
 @click.option(
     "--out", "html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file."
 )
 @click.option(
     "--since",
     "since_s",
-    callback=some_seconds,
+    callback=cli.some_seconds,
     metavar="DURATION",
     default="24h",
     show_default=True,
@@ -36,9 +29,9 @@ from migrator.cli.command_line import (
     default=None,
     help="Show values of rows, and keys, whole; --no-values: no sample items, no examples side by side. Neither: masked.",
 )
-@keys_option
-@json_option
-def report() -> Work:
+@cli.keys_option
+@cli.json_option
+def report() -> cli.Work:
     """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
 
     Values of rows, and parts of keys that may name a person, are masked (…3f9a); with --show-values as they are,

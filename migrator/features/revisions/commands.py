@@ -6,14 +6,7 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.command_line import (
-    SOURCE_HELP,
-    Leaf,
-    Work,
-    force_option,
-    job_argument,
-    json_option,
-)
+from migrator.cli import command_line as cli
 from migrator.commands.mapping import mapping
 
 
@@ -24,7 +17,7 @@ from migrator.commands.mapping import mapping
     "--source",
     envvar="MIGRATOR_SOURCE_URL",
     metavar="URL|JOB",
-    help=f"{SOURCE_HELP} Or a job: its source, region and write limit. Without it rows and costs are not counted.",
+    help=f"{cli.SOURCE_HELP} Or a job: its source, region and write limit. Without it rows and costs are not counted.",
 )
 @click.option(
     "--rows-exact",
@@ -34,8 +27,8 @@ from migrator.commands.mapping import mapping
     help="Read all rows of an entity of up to so many; of a larger one some by chance.",
 )
 @click.option("--region", help="Whose prices (default: the job's region, or AWS's own setting).")
-@json_option
-def diff() -> Work:
+@cli.json_option
+def diff() -> cli.Work:
     """Say what the mapping NEW changes of OLD: items and their keys, patterns, columns, indexes, and what that takes.
 
     OLD and NEW are mapping files, or jobs that name one; OLD may be a revision of git's: git:REV, or git:REV:PATH. What
@@ -48,17 +41,10 @@ def diff() -> Work:
     return diff
 
 
-@click.command(name="migrate-mapping", cls=Leaf, example="jobs/shop.yaml --dry-run")
-@job_argument
-@click.option(
-    "--go-back", is_flag=True, help="Go back to the mapping of before, also in the middle of a change."
-)
-@click.option(
-    "--restart",
-    "again",
-    is_flag=True,
-    help="Go once more to the file's mapping, which the job went back from.",
-)
+@click.command(name="migrate-mapping", cls=cli.Leaf, example="jobs/shop.yaml --dry-run")
+@cli.job_argument
+@cli.flag("--go-back", "Go back to the mapping of before, also in the middle of a change.")
+@cli.flag("--restart", "Go once more to the file's mapping, which the job went back from.", "again")
 @click.option(
     "--settle",
     "settle_s",
@@ -70,11 +56,13 @@ def diff() -> Work:
 @click.option(
     "--max-write-units", type=click.IntRange(min=1), help="Write units a second, instead of the job's."
 )
-@click.option("--yes", is_flag=True, help="Do not ask: of indexes that go, and of what it costs.")
-@click.option("--dry-run", is_flag=True, help="Print the steps and what they take, change nothing.")
-@force_option("Also where a pattern that DynamoDB answers gets another answer, or every one is complete.")
-@json_option
-def migrate_mapping() -> Work:
+@cli.flag("--yes", "Do not ask: of indexes that go, and of what it costs.")
+@cli.flag("--dry-run", "Print the steps and what they take, change nothing.")
+@cli.flag(
+    "--force", "Also where a pattern that DynamoDB answers gets another answer, or every one is complete."
+)
+@cli.json_option
+def migrate_mapping() -> cli.Work:
     """Bring a job from the mapping that it works by to the one that its file says now, beside live traffic.
 
     Missing indexes are added; the new mapping becomes the newest, so that relays and backfills of the one before stop;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from migrator.cli.command_line import ENGINES
+from migrator.cli import command_line as cli
 
 
 def _open(*given: Any) -> Any:
@@ -13,4 +13,4 @@ def _open(*given: Any) -> Any:
     return open_spark(*given)
 
 
-ENGINES["spark"] = _open
+cli.ENGINES["spark"] = _open
