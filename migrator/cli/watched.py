@@ -88,10 +88,10 @@ class Watched(Struct, frozen=True):
         stack.enter_context(Presence(*known, advanced, also=phases.renew))
         if self.address is not None:
             everywhere = (
-                table_part(sent),
-                journal_part(session.journal.database.answers),
-                phases_part(lambda: phases.phases),
-                pace_part(pace),
+                partial(table_part, sent),
+                partial(journal_part, session.journal.database.answers),
+                partial(phases_part, lambda: phases.phases),
+                partial(pace_part, pace),
             )
             asks = {
                 "source": session.health,
@@ -110,7 +110,7 @@ class Watched(Struct, frozen=True):
         `rows`: how many are left to copy.
         """
         counted = CountedProgress(stage.progress, rows, self.signs.give)
-        pace = self.open(stack, counted.advance, [backfill_part(counted)])
+        pace = self.open(stack, counted.advance, [partial(backfill_part, counted)])
         begin = waits_with(pace, self.signs, stage.stop)
         return replace(stage, progress=counted, begin=begin, is_shared=lambda: pace.parts != 1)
 

@@ -187,7 +187,7 @@ def _work(stack: ExitStack, session: JobSession, asked: _Asked) -> int:
     own = Share(who, RELAYS, connections=taken_by(read, asked.workers))
     others = Others.reserved(session, RELAYS, asked.processes - 1, own.connections)
     watched = Watched("relay", session, report.signs, address, own)
-    pace = watched.open(stack, report.advance, [relay_part(report)])
+    pace = watched.open(stack, report.advance, [partial(relay_part, report)])
     if once and pace.throttle.paused:
         what = f"job {read.name} is {pace.held}: no change was processed"
         raise StoppedError(f"{what}. Run `migrator pace {read.path} --resume`, then run this command again")

@@ -180,9 +180,8 @@ class FakeMigration(Migration):
         from migrator.cli.metrics import ProcessMetrics, phases_part, reads_part
 
         reads = self._reads().reads
-        return ProcessMetrics(
-            "fake", self._name, (phases_part(reads.phases.known), reads_part(lambda: reads.ledger.totals))
-        )
+        parts = (partial(phases_part, reads.phases.known), partial(reads_part, lambda: reads.ledger.totals))
+        return ProcessMetrics("fake", self._name, parts)
 
     def _open_reading(self) -> MappedReads:
         blank = Window("", 0, "", self._name, self._revision, "service")
