@@ -15,9 +15,14 @@ from typing import Any
 from uuid import UUID
 
 from migrator.features.exports.model import Model, model_of
-from migrator.features.exports.typescript.electrodb import vocabulary
-from migrator.features.exports.typescript.keys import Around, Identifiers, Refusals, runtime_names
-from migrator.features.exports.typescript.keys import Item as Spoken
+from migrator.features.exports.typescript.electrodb import (
+    Around,
+    Identifiers,
+    Refusals,
+    runtime_names,
+    vocabulary,
+)
+from migrator.features.exports.typescript.electrodb import Item as Spoken
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.rows import decoder_of, decoding_steps, places_of

@@ -56,6 +56,6 @@ def export_items() -> cli.Work:
     Exit code 0: published; 1: rows were refused (see `migrator status --findings`); 3 and 130: stopped, the same
     command resumes.
     """
-    from migrator.features.bulk.export_work import export_items
+    from migrator.features.bulk.export import export_items
 
     return export_items

@@ -20,8 +20,7 @@ from msgspec import Struct
 from migrator.cli.command_line import print_json
 from migrator.cli.options import print_folded, shown_live
 from migrator.cli.runs import RunEnd
-from migrator.features.bulk.export import keep_state, state_of
-from migrator.features.bulk.export_work import Opened, open_bulk
+from migrator.features.bulk.export import Opened, keep_state, open_bulk, state_of
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import key_text
 from migrator.mapping.items.wire import decode_item

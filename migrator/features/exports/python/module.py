@@ -21,7 +21,7 @@ from migrator.features.exports.model import (
     PatternModel,
     RowModel,
 )
-from migrator.features.exports.python import spans, table, values, writes
+from migrator.features.exports.python import table, values
 from migrator.features.exports.python.expressions import (
     Code,
     Given,
@@ -751,7 +751,7 @@ class _Shelf:
 def _shelf(*, after: bool) -> _Shelf:
     through = resources.files(__package__).joinpath("migration.py.txt").read_text(encoding="utf-8")
     shelf = _Shelf()
-    carried = map(inspect.getsource, (values, spans, table, writes) if after else (values,))
+    carried = map(inspect.getsource, (values, table) if after else (values,))
     for source in (_OWN_IMPORTS, *carried, readers(), *([] if after else [through])):
         shelf.add(source)
     return shelf

@@ -1,18 +1,22 @@
-"""What a generated module for the time after a migration does on boto3 alone: access patterns and their pages.
+"""What a generated module for the time after a migration does on boto3 alone: access patterns, their pages, and writes of
+all items of a row in one transaction.
 
-Copied into it as it is. The constants at the top are those of one table: the module has its own in their place.
+Copied into it as far as it is needed, behind `values`. The constants are those of one table: the module has its own in their
+place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import datetime as dt
 import hashlib
 import heapq
 import hmac
 import importlib
 import itertools
 import json
+import math
 import os
 import random
 import time
@@ -22,8 +26,91 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
 
-from migrator.features.exports.python.spans import _distance_m, _reach_m
-from migrator.features.exports.python.values import Item, RefusedError, _read_integer, _set
+from migrator.features.exports.python.values import (
+    Item,
+    RefusedError,
+    _filter_bucket,
+    _filter_geohash,
+    _naive,
+    _read_integer,
+    _set,
+    _shard_text,
+)
+
+# ── places and times that a question goes over ──
+
+
+def _buckets(unit: str, since: dt.date, until: dt.date) -> list[str]:
+    """The buckets of time from the one that holds `since` to that of `until`, 400 at most."""
+    found: list[str] = []
+    moment, last = _naive(since), _filter_bucket(until, unit)
+    while (text := _filter_bucket(moment, unit)) <= last:
+        if len(found) == 400:
+            raise RefusedError(
+                f"more than 400 buckets ({unit}) between both times; ask for a shorter time"
+            )
+        found.append(text)
+        try:
+            moment = _following(unit, moment)
+        except (OverflowError, ValueError):
+            break  # the year 9999 is the last one that there is
+    return found
+
+
+def _following(unit: str, moment: dt.datetime) -> dt.datetime:
+    if unit == "year":
+        return moment.replace(year=moment.year + 1, month=1, day=1)
+    if unit == "month":
+        return moment.replace(
+            year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1
+        )
+    return moment + (dt.timedelta(hours=1) if unit == "hour" else dt.timedelta(days=1))
+
+
+def _shards(count: int) -> list[str]:
+    return [_shard_text(number, count) for number in range(count)]
+
+
+def _cells(latitude: Any, longitude: Any, precision: int) -> list[str]:
+    """The place's cell and then its neighbours, each once: over the date line too, and none beyond a pole."""
+    height, width = _cell_degrees(precision)
+    _filter_geohash(latitude, longitude, str(precision))  # refuses what is not on the earth
+    row = min(math.floor((float(latitude) + 90) / height), round(180 / height) - 1)
+    column = min(math.floor((float(longitude) + 180) / width), round(360 / width) - 1)
+    around = [(0, 0), *((up, right) for up in (-1, 0, 1) for right in (-1, 0, 1))]
+    cells: dict[str, None] = {}
+    for up, right in around:
+        lat = (row + up + 0.5) * height - 90
+        if abs(lat) < 90:
+            lng = ((column + right + 0.5) * width) % 360 - 180
+            cells[_filter_geohash(lat, lng, str(precision))] = None
+    return list(cells)
+
+
+def _cell_degrees(precision: int) -> tuple[float, float]:
+    bits = 5 * precision
+    return 180 / 2 ** (bits // 2), 360 / 2 ** (bits - bits // 2)
+
+
+_EARTH_M = 6_371_008.8
+
+
+def _reach_m(latitude: Any, precision: int) -> float:
+    """The largest radius around any place of this latitude that its cell and the neighbours are sure to cover."""
+    height, width = (math.radians(side) for side in _cell_degrees(precision))
+    across = math.asin(math.sin(width) * max(0.0, math.cos(math.radians(float(latitude)))))
+    return _EARTH_M * min(height, across)
+
+
+def _distance_m(start: tuple[Any, Any], end: tuple[Any, Any]) -> float:
+    """Metres between two places over the ground, by the haversine formula on a sphere."""
+    lat, lng, end_lat, end_lng = (math.radians(float(value)) for value in (*start, *end))
+    half = (
+        math.sin((end_lat - lat) / 2) ** 2
+        + math.cos(lat) * math.cos(end_lat) * math.sin((end_lng - lng) / 2) ** 2
+    )
+    return 2 * _EARTH_M * math.asin(math.sqrt(min(1.0, half)))
+
 
 TABLE = "Table"
 _KEY: tuple[str, ...] = ("PK", "SK")
@@ -449,3 +536,141 @@ def _nearest(items: Sequence[Item], near: _Near) -> list[Item]:
         for metres, _, item in sorted(measured, key=lambda one: one[:2])
         if metres <= float(near.within_m)
     ]
+
+
+# ── writes ──
+
+_REVISION = ""
+_OWN = ("_src", "_rev")
+_ATTRIBUTES: dict[str, tuple[str, ...]] = {}
+
+
+class ConflictError(Exception):
+    """Another writer was quicker, or the row is there already: read it again, and decide again. `types`: of the items."""
+
+    def __init__(self, doing: str, types: Sequence[str]) -> None:
+        super().__init__(f"{doing}: not as expected: {', '.join(types)}; read the row again")
+        self.types = tuple(types)
+
+
+class _Writable(_Table):
+    """`trace`: writes carry `_src` and `_rev`, by which `migrator verify` knows the row of an item."""
+
+    def __init__(
+        self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False
+    ) -> None:
+        super().__init__(client, table, cursor_key=cursor_key)
+        self._trace = trace
+
+    def _put(self, doing: str, source: tuple[str, Sequence[Any]], items: Sequence[Item]) -> None:
+        """Raises: ConflictError where one of them is there already."""
+        self._transact(doing, [(item, self._put_action(item, source)) for item in items])
+
+    def _change(
+        self,
+        doing: str,
+        source: tuple[str, Sequence[Any]],
+        before: Sequence[Item],
+        after: Sequence[Item],
+        version: str | None,
+    ) -> None:
+        """Raises: ConflictError where an item is not as `before` has it, or one of a new key is there already."""
+        old = {tuple(item[name] for name in _KEY): item for item in before}
+        actions = []
+        for item in after:
+            was = old.pop(tuple(item[name] for name in _KEY), None)
+            action = (
+                self._put_action(item, source) if was is None else self._update(was, item, version)
+            )
+            actions.append((item, action))
+        actions += [(item, {"Delete": self._as_before(item, version)}) for item in old.values()]
+        self._transact(doing, actions)
+
+    def _put_action(self, item: Item, source: tuple[str, Sequence[Any]]) -> Item:
+        """A put where nothing is, or only what a migration left there, or what has expired."""
+        names = {"#key": _KEY[0], "#type": _TYPE}
+        free = "attribute_not_exists(#key) OR #type = :gone"
+        bound: Item = {":gone": "_tombstone"}
+        if _TTL is not None:
+            names["#ttl"], bound[":now"] = _TTL, int(time.time())
+            free += " OR #ttl <= :now"
+        traced = {_OWN[0]: _source_text(*source), _OWN[1]: _REVISION} if self._trace else {}
+        put = {
+            "Item": _wired({**item, **traced}),
+            "ConditionExpression": free,
+            "ExpressionAttributeNames": names,
+        }
+        return {"Put": {"TableName": self._name, **put, "ExpressionAttributeValues": _wired(bound)}}
+
+    def _update(self, was: Item, item: Item, version: str | None) -> Item:
+        """What differs is set or removed; attributes that are not the mapping's stay. Nothing differs: a check alone."""
+        action = self._as_before(was, version)
+        names, bound = action["ExpressionAttributeNames"], action["ExpressionAttributeValues"]
+        setting, removing = [], []
+        for name in dict.fromkeys([*was, *item]):
+            if was.get(name) == item.get(name) and type(was.get(name)) is type(item.get(name)):
+                continue
+            place = f"#s{len(names)}"
+            names[place] = name
+            if name in item:
+                bound[f":s{len(names)}"] = _wire(item[name])
+                setting.append(f"{place} = :s{len(names)}")
+            else:
+                removing.append(place)
+        if not setting and not removing:
+            return {"ConditionCheck": action}
+        sets = f"SET {', '.join(setting)}" if setting else ""
+        removes = f"REMOVE {', '.join(removing)}" if removing else ""
+        return {"Update": {**action, "UpdateExpression": f"{sets} {removes}".strip()}}
+
+    def _as_before(self, item: Item, version: str | None) -> Item:
+        """An action on the item, if it is still so: by its version where the row has one, else by all its attributes."""
+        type_ = item[_TYPE]
+        watched = (
+            [version] if version else [name for name in _ATTRIBUTES[type_] if name not in _KEY]
+        )
+        names, bound, clauses = {"#type": _TYPE}, {":type": _wire(type_)}, ["#type = :type"]
+        for number, name in enumerate(watched):
+            names[f"#w{number}"] = name
+            if name in item:
+                bound[f":w{number}"] = _wire(item[name])
+            is_there = name in item
+            clauses.append(
+                f"#w{number} = :w{number}" if is_there else f"attribute_not_exists(#w{number})"
+            )
+        return {
+            "TableName": self._name,
+            "Key": _wired({name: item[name] for name in _KEY}),
+            "ConditionExpression": " AND ".join(clauses),
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": bound,
+        }
+
+    def _transact(self, doing: str, actions: Sequence[tuple[Item, Item]]) -> None:
+        """All actions or none; another transaction on the same items is waited for, for a moment."""
+        if len(actions) > 100:
+            raise RefusedError(
+                f"{doing}: {len(actions)} items at once; a transaction of DynamoDB takes 100"
+            )
+        for attempt in range(6 if actions else 0):
+            try:
+                self._client.transact_write_items(TransactItems=[action for _, action in actions])
+                return
+            except self._client.exceptions.TransactionCanceledException as error:
+                reasons = [reason["Code"] for reason in error.response["CancellationReasons"]]
+                failed = [
+                    str(item[_TYPE])
+                    for (item, _), reason in zip(actions, reasons, strict=True)
+                    if reason in ("ConditionalCheckFailed", "TransactionConflict")
+                ]
+                if "ConditionalCheckFailed" in reasons or (failed and attempt == 5):
+                    raise ConflictError(doing, failed) from None
+                if not failed:
+                    raise
+            time.sleep(random.uniform(0, 0.05 * 2**attempt))
+
+
+def _source_text(entity: str, key: Sequence[Any]) -> str:
+    """The row that items are of, as a migration writes it."""
+    plain = [value if isinstance(value, (int, str)) else str(value) for value in key]
+    return f"{entity}:{json.dumps(plain, ensure_ascii=False, separators=(',', ':'))}"
