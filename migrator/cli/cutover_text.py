@@ -24,7 +24,7 @@ from migrator.mapping.model.evidence import (
     lines_of,
 )
 from migrator.mapping.model.instances import Instance, ServiceRegistry
-from migrator.runtime.values import asdict
+from migrator.runtime.values import asdict, picked
 
 # ── Phases, evidence and the audit of moves, for people and programs ──
 
@@ -206,15 +206,10 @@ def _by_what(move: Move) -> str:
 def history_data(moves: Sequence[Move]) -> list[dict[str, Any]]:
     return [
         {
-            "pattern": move.pattern,
-            "version": move.version,
             "at": moment(move.at),
-            "who": move.who,
             "from": str(move.before),
             "to": str(move.after),
-            "reason": move.reason,
-            "override": move.override,
-            "revision": move.revision,
+            **picked(move, "pattern", "version", "who", "reason", "override", "revision"),
             "evidence": move.evidence
             if (lines := lines_of(move.evidence)) is None
             else list(map(asdict, lines)),

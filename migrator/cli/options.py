@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Event
@@ -110,12 +110,13 @@ def print_folded(line: str) -> None:
     stdout().print(Text(line), soft_wrap=True)
 
 
-def print_result(data: Any, text: str, *, as_json: bool) -> None:
+def print_result(data: Any, lines: str | Iterable[str], *, as_json: bool) -> None:
     """The one document for programs, or its words for people."""
     if as_json:
         print_json(data)
-    else:
-        print_folded(text)
+        return
+    for line in [lines] if isinstance(lines, str) else lines:
+        print_folded(line)
 
 
 def progress() -> Bars | Lines:

@@ -15,7 +15,7 @@ from migrator.cli.inert import plain
 from migrator.cli.text import table_of
 from migrator.mapping.model.journal import Tally
 from migrator.mapping.model.results import BackfillResult, Explained, Sample, VerifyResult
-from migrator.runtime.values import asdict
+from migrator.runtime.values import asdict, picked
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -28,10 +28,8 @@ def backfill_data(result: BackfillResult) -> dict[str, Any]:
     """The result as plain values: entities, total, findings by kind, seconds."""
     return {
         "run": result.run.id,
-        "entities": {name: asdict(tally) for name, tally in result.entities.items()},
-        "total": asdict(result.total),
-        "findings": dict(result.findings),
         "took_s": round(result.took_s, 3),
+        **picked(result, "entities", "total", "findings"),
     }
 
 
@@ -41,15 +39,11 @@ def verify_data(result: VerifyResult) -> dict[str, Any]:
         "run": result.run.id,
         "looked_since": result.run.started_at,
         "clean": not result.findings,
-        "entities": {name: asdict(tally) for name, tally in result.entities.items()},
-        "total": asdict(result.total),
         "scanned_items": result.scanned,
         "stored_items_read": asdict(result.stored),
-        "findings": dict(result.findings),
         "sample": _sample_data(result.sample),
-        "not_compared": [asdict(part) for part in result.not_compared],
-        "not_proven": [asdict(part) for part in result.not_proven],
         "took_s": round(result.took_s, 3),
+        **picked(result, "entities", "total", "findings", "not_compared", "not_proven"),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from typing import cast
 import click
 from msgspec import Struct
 
+from migrator.cli.command_line import print_json
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed, reading_cost
 from migrator.cli.options import (
     belonging,
@@ -130,7 +130,7 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         with stopped_says(lambda: _stopped(edges, run, dry_run=flags.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:
-            _print_data(result, bill)
+            print_json(backfill_data(result) | {"estimate": estimate_data(bill.estimate, bill.price)})
         else:
             _print(result, edges, session, whole_keys=whole_keys)
             print_backfill_verdict(stdout(), result, allowed)
@@ -320,11 +320,6 @@ def _stopped(edges: RunEdges, run: Run, *, dry_run: bool) -> str:
     rows = edges.journal.tally(run).rows
     written = f"{amount(rows, 'row')} of {amount(pages, 'page')} written"
     return f"stopped; {written}, which stay; the same command resumes from there"
-
-
-def _print_data(result: BackfillResult, bill: Bill) -> None:
-    data = {**backfill_data(result), "estimate": estimate_data(bill.estimate, bill.price)}
-    click.echo(json.dumps(data, sort_keys=True))
 
 
 def _print(result: BackfillResult, edges: RunEdges, session: JobSession, *, whole_keys: bool) -> None:

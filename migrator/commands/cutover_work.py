@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import click
 from msgspec import Struct
 
 from migrator.cli.command_line import print_json
@@ -33,6 +31,7 @@ from migrator.cli.options import (
     need_yes,
     print_evidence,
     print_folded,
+    print_result,
     say,
     shown_live,
     shown_path,
@@ -216,7 +215,7 @@ def print_moves(
             }
             for move in moved
         ]
-        click.echo(json.dumps(entries if as_list else entries[0], ensure_ascii=False))
+        print_json(entries if as_list else entries[0])
     elif late:
         for pattern, names in late.items():
             print_folded(f"{pattern}: not confirmed within {_WAIT_LIMIT_S:g} s: {', '.join(names)}")
@@ -369,7 +368,7 @@ def _tell(session: JobSession, judged: Judgement, moved: PatternPhase, options: 
 
 def _stays(judged: Judgement, options: MoveOptions) -> int:
     if options.as_json:
-        click.echo(json.dumps(judgement_data(judged) | {"moved": False}, ensure_ascii=False))
+        print_json(judgement_data(judged) | {"moved": False})
     elif judged.ok:
         print_folded(f"{judged.pattern} could go from {judged.before} to {judged.after}; nothing was changed")
     else:
@@ -518,7 +517,7 @@ def _status(session: JobSession, pattern: str | None, as_json: bool) -> int:
         silent = [
             {"id": instance.id, "instance": instance_label(instance)} for instance in service_registry.silent
         ]
-        click.echo(json.dumps(about | {"silent": silent, "direct": read.direct}))
+        print_json(about | {"silent": silent, "direct": read.direct})
     else:
         print_folded(f"journal: {shown_path(session.journal.name)}")
         stdout().print(views_table(printed, service_registry.now_s))
@@ -544,9 +543,6 @@ def _history(session: JobSession, pattern: str | None, as_json: bool) -> int:
         # What was ever moved has a history, whether the mapping can be read or not.
         patterns = pattern_names(read)
         need_pattern(pattern, patterns if isinstance(patterns, list) else [])
-    if as_json:
-        click.echo(json.dumps(history_data(moves), ensure_ascii=False))
-        return CLEAN
-    for line in history_lines(moves) if moves else ["nothing has been moved yet"]:
-        print_folded(line)
+    lines = history_lines(moves) if moves else "nothing has been moved yet"
+    print_result(history_data(moves), lines, as_json=as_json)
     return CLEAN

@@ -45,7 +45,7 @@ from migrator.mapping.model.results import (
 from migrator.mapping.patterns.answers import read_params
 from migrator.runtime import logs
 from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, amount, did_you_mean
-from migrator.runtime.values import asdict, replace
+from migrator.runtime.values import asdict, picked, replace
 from migrator.settings.job import Job
 from migrator.stages.live.daemon import RelayLag
 from migrator.stages.patterns import question
@@ -214,10 +214,7 @@ def replay_data(result: ReplayResult) -> dict[str, Any]:
     """The result as plain values; `clean` is what the exit code says, `not_proven` patterns that were not asked. Redacted
     values are masked."""
     return {
-        "clean": result.clean,
-        "not_proven": result.not_proven,
-        "control": result.control,
-        "seed": result.seed,
+        **picked(result, "clean", "not_proven", "control", "seed"),
         "took_s": round(result.took_s, 3),
         "lag_s": round(result.lag_s, 1),
         "patterns": [_pattern_data(replay) for replay in result.patterns],
@@ -248,14 +245,9 @@ def print_replay(console: Console, result: ReplayResult) -> None:
 def _pattern_data(replay: PatternReplay) -> dict[str, Any]:
     return {
         "pattern": replay.pattern.name,
-        "samples": replay.samples,
         "parameters": dict(replay.origins),
         "kinds": [{"set": list(kind), "samples": count} for kind, count in sorted(replay.kinds.items())],
-        "absent": replay.absent,
-        "same": replay.same,
-        "empty": replay.empty,
-        "transient": replay.transient,
-        "different": replay.different,
+        **picked(replay, "samples", "absent", "same", "empty", "transient", "different", "missing_why"),
         "differences": [
             _kind_data(kind)
             | {
@@ -265,7 +257,6 @@ def _pattern_data(replay: PatternReplay) -> dict[str, Any]:
             for kind, count in sorted(replay.found.items())
         ],
         "latency_ms": {side: _latency_data(latency) for side, latency in replay.latency.items()},
-        "missing_why": replay.missing_why,
     }
 
 

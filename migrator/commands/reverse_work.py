@@ -21,7 +21,7 @@ from migrator.mapping.model.mapping import Mapping, Template
 from migrator.mapping.model.rows import MOST, Check, RowDifference, RowsVerified, Unkept, WaitingRow
 from migrator.mapping.model.shards import StreamJournal
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError, amount, verb
-from migrator.runtime.values import asdict
+from migrator.runtime.values import asdict, picked
 from migrator.stages.cutover.rollback import ROWS_OF_ITEMS, WAY_BACK
 from migrator.stages.reverse.daemon import (
     DirectChangedError,
@@ -379,11 +379,12 @@ def status(session: JobSession, attributes: bool, as_json: bool) -> int:
     if attributes:
         with session.another("reverse") as reading:
             unkept = _unkept(reading)
-    if as_json:
-        more = {"unkept": unkept_data(unkept)} if attributes else {}
-        print_json(_data(told) | {"sql_writers": asdict(writers)} | more)
-    else:
-        print_folded("\n".join([*_lines(told), *_writer_lines(writers), *unkept_lines(unkept)]))
+    more = {"unkept": unkept_data(unkept)} if attributes else {}
+    print_result(
+        _data(told) | {"sql_writers": asdict(writers)} | more,
+        [*_lines(told), *_writer_lines(writers), *unkept_lines(unkept)],
+        as_json=as_json,
+    )
     return CLEAN if told.is_well(session.job.cutover.lag_max_s) else DIFFERENT
 
 
@@ -454,10 +455,7 @@ def _data(told: ReverseStatus) -> dict[str, Any]:
         for (table, waits, why), count in Counter(map(_reason, told.parked)).items()
     ]
     return {
-        "begun": told.begun,
-        "processes": told.processes,
-        "lag_s": told.lag_s,
-        "lags_s": told.lags_s,
+        **picked(told, "begun", "processes", "lag_s", "lags_s"),
         "deletes_waiting": len(told.waiting) - len(told.parked),
         "findings": len(told.findings),
         "parked": parked,

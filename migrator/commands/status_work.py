@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -22,7 +21,15 @@ from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instances_data
 from migrator.cli.inert import plain
 from migrator.cli.lag import Lag, lag_line, lag_of
-from migrator.cli.options import belonging, console_on, print_folded, shown_path, stdout, stop_on_signals
+from migrator.cli.options import (
+    belonging,
+    console_on,
+    print_folded,
+    print_result,
+    shown_path,
+    stdout,
+    stop_on_signals,
+)
 from migrator.cli.runs import known_revision, print_findings, print_instances
 from migrator.cli.text import table_of
 from migrator.commands.reverse_work import unkept_data, unkept_lines
@@ -297,16 +304,15 @@ def pace(
 
 def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json: bool) -> int:
     at_work = sum(one.is_at_work for one in standings(operations, is_dead))
-    if as_json:
-        about = {"job": job, "throttle": asdict(throttle), "processes": at_work}
-        print_json(about)
-        return 0
-    print_folded(pace_line(throttle, operations.now_s))
     if at_work:
         hears = f"{amount(at_work, 'process')} at work {verb(at_work, 'follow')} it within {WITHIN_S} s"
     else:
         hears = "no backfill or relay is at work; the next one begins with it"
-    print_folded(f"{hears}; `migrator status` says how they get on")
+    print_result(
+        {"job": job, "throttle": asdict(throttle), "processes": at_work},
+        [pace_line(throttle, operations.now_s), f"{hears}; `migrator status` says how they get on"],
+        as_json=as_json,
+    )
     return 0
 
 
@@ -470,7 +476,7 @@ def _status(
         return _watch(session, every_s)
     found = status_of(session, table_away)
     if as_json:
-        click.echo(json.dumps(found.data(), sort_keys=True))
+        print_json(found.data())
     else:
         _print(found, everything=everything)
     return 0

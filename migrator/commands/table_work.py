@@ -21,6 +21,7 @@ from migrator.cli.cutover_text import instance_label
 from migrator.cli.options import (
     need_yes,
     print_folded,
+    print_result,
     refuse_strange,
     say,
     shown_path,
@@ -146,14 +147,13 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
     differences = [*state.differences, *unlike.values()]
     designed = definition(target.design, read.target.options)
     edits = [] if form is None else list(edits_of(form, [*state.parts, *unlike], designed))
-    if as_json:
-        print_json({"table": target.design.name, "differences": differences, "edits": edits})
-        return DIFFERENT if differences else 0
-    for line in [*differences, *edits]:
-        print_folded(line)
     verdict = amount(len(differences), "difference") if differences else "as the mapping says"
-    print_folded(f"table {target.design.name}: {verdict}")
-    return DIFFERENT if differences else 0
+    print_result(
+        {"table": target.design.name, "differences": differences, "edits": edits},
+        [*differences, *edits, f"table {target.design.name}: {verdict}"],
+        as_json=as_json,
+    )
+    return DIFFERENT if differences else CLEAN
 
 
 def edits_of(form: str, parts: list[str], designed: dict[str, Any]) -> Iterator[str]:
@@ -231,7 +231,7 @@ def doctor(
                 )
     if as_json:
         checks = [asdict(check) for check in checkup.checks]
-        click.echo(json.dumps({"job": str(job), "journal": journal, "checks": checks}))
+        print_json({"job": str(job), "journal": journal, "checks": checks})
     else:
         if journal is not None:
             print_folded(f"journal: {shown_path(journal)}")
@@ -428,15 +428,7 @@ class _Done(Struct, frozen=True):
     def told(self, table: str, *, as_json: bool) -> int:
         code = DIFFERENT if self.left or self.cannot else CLEAN
         if as_json:
-            print_json(
-                {
-                    "table": table,
-                    "added": list(self.added),
-                    "removed": list(self.removed),
-                    "left": list(self.left),
-                    "cannot": _reasons(self.cannot),
-                }
-            )
+            print_json({"table": table} | asdict(self) | {"cannot": _reasons(self.cannot)})
             return code
         for name, why in self.cannot.items():
             print_folded(f"index {name}: {why}")
@@ -517,11 +509,9 @@ def _print_edits(form: str, target: Target, job: Job, planned: IndexChanges, *, 
     names = [*(index.name for index in planned.add), *planned.remove, *planned.cannot]
     designed = definition(target.design, job.target.options)
     edits = list(edits_of(form, [f"index {name}" for name in names], designed))
-    if as_json:
-        print_json({"table": target.design.name, "edits": edits, "cannot": _reasons(planned.cannot)})
-    else:
-        for line in [*edits, *(f"# index {name}: {why}" for name, why in planned.cannot.items())]:
-            print_folded(line)
+    data = {"table": target.design.name, "edits": edits, "cannot": _reasons(planned.cannot)}
+    lines = [*edits, *(f"# index {name}: {why}" for name, why in planned.cannot.items())]
+    print_result(data, lines, as_json=as_json)
     return DIFFERENT if names else CLEAN
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import secrets
 import time
@@ -16,6 +15,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from migrator.cli.command_line import print_json
 from migrator.cli.options import (
     adopt_repaired,
     belonging,
@@ -346,7 +346,7 @@ def confirm_of(session: JobSession, settle_s: float | None) -> Confirm:
 
 def _print(result: VerifyResult, session: JobSession, *, as_json: bool, whole_keys: bool) -> None:
     if as_json:
-        click.echo(json.dumps(verify_data(result), sort_keys=True))
+        print_json(verify_data(result))
         return
     print_verify(stdout(), result)
     findings, mapping = session.journal.findings(result.run, SHOWN), session.checked.mapping

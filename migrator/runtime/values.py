@@ -35,3 +35,8 @@ else:
         if isinstance(value, dict):
             return {asdict(name): asdict(one) for name, one in value.items()}
         return value
+
+
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """Some of its attributes by their names, as asdict() has them."""
+    return {name: asdict(getattr(value, name)) for name in names}

@@ -38,7 +38,7 @@ from migrator.mapping.model.results import BackfillResult
 from migrator.mapping.model.table import EncodedItem, TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError, amount
 from migrator.runtime.logs import get_logger
-from migrator.runtime.values import replace
+from migrator.runtime.values import picked, replace
 from migrator.settings.definition import definition
 from migrator.settings.transforms import price_of
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
@@ -467,17 +467,12 @@ def _cost(opened: Opened, manifest: Manifest) -> str:
 def _data(opened: Opened, result: BackfillResult, manifest: Manifest | None) -> dict[str, Any]:
     published = {"items": 0, "files": 0, "json_bytes": 0}
     if manifest is not None:
-        published = {
-            "items": manifest.items,
-            "files": len(manifest.parts),
-            "json_bytes": manifest.json_bytes,
-        }
+        published = picked(manifest, "items", "json_bytes") | {"files": len(manifest.parts)}
     return {
         "run": result.run.id,
         "place": opened.files.name,
         "published": manifest is not None,
         **published,
-        "rows": result.total.rows,
-        "refused": result.total.refused,
+        **picked(result.total, "rows", "refused"),
         "findings": result.findings,
     }

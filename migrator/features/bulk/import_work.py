@@ -17,8 +17,7 @@ import click
 import orjson
 from msgspec import Struct
 
-from migrator.cli.command_line import print_json
-from migrator.cli.options import print_folded, shown_live
+from migrator.cli.options import print_result, shown_live
 from migrator.cli.runs import RunEnd
 from migrator.features.bulk.export import Opened, keep_state, open_bulk, state_of
 from migrator.journal.runs import SqlJournal
@@ -41,6 +40,7 @@ from migrator.mapping.model.journal import Finding, Run, RunIdentity
 from migrator.mapping.model.table import Item, TableDesign, split_source
 from migrator.runtime.errors import RefusedError, SettingsError, TargetError, amount
 from migrator.runtime.logs import get_logger
+from migrator.runtime.values import asdict
 from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.core.adoption import KeysOfItems
 from migrator.stages.core.ownership import OnRecord
@@ -406,14 +406,15 @@ class _Shown:
 
 
 def _print_request(request: Mapping[str, Any], manifest: Manifest, *, as_json: bool) -> int:
-    if as_json:
-        print_json({"request": request, "items": manifest.items, "files": len(manifest.parts)})
-        return 0
     parameters = request["TableCreationParameters"]
     source = request["S3BucketSource"]
     place = f"s3://{source['S3Bucket']}/{source['S3KeyPrefix']}"
     what = f"would import {manifest.items:,} items of {amount(len(manifest.parts), 'file')} at {place}"
-    print_folded(f"{what} into a new table {parameters['TableName']}; the files are as they were written")
+    print_result(
+        {"request": request, "items": manifest.items, "files": len(manifest.parts)},
+        f"{what} into a new table {parameters['TableName']}; the files are as they were written",
+        as_json=as_json,
+    )
     return 0
 
 
@@ -424,12 +425,7 @@ def _print(imported: Imported, *, as_json: bool) -> int:
         click.echo(
             f"warning: {what}; `migrator relay` makes it the right one, `migrator verify` proves it", err=True
         )
-    if as_json:
-        print_json({
-            "run": imported.run, "table": imported.table, "items": imported.items, "replaced": imported.replaced,
-            "remembered": imported.remembered,
-        })  # fmt: skip
-    else:
-        what = f"table {imported.table} has {imported.items:,} imported items, all pages count as done"
-        print_folded(f"{what}; next: `migrator relay` where capture is installed, then `migrator verify`")
+    what = f"table {imported.table} has {imported.items:,} imported items, all pages count as done"
+    line = f"{what}; next: `migrator relay` where capture is installed, then `migrator verify`"
+    print_result(asdict(imported), line, as_json=as_json)
     return 0

@@ -132,11 +132,6 @@ def _item_lines(view: View, items: Sequence[SampleItem]) -> Iterator[str]:
 # ── for programs, and as a part of a page ──
 
 
-def views_data(views: Sequence[View]) -> list[dict[str, Any]]:
-    """The views as plain values."""
-    return [asdict(view) for view in views]
-
-
 def views_fragment(views: Sequence[View]) -> Markup:
     """The views as a part of a page in the report's style (report.css); what they hold of rows is text, never markup."""
     return Markup(environment_of_pages().get_template("collections.html").render(views=views))
@@ -640,7 +635,7 @@ def _show(job: Job, key: str, asked: Asked, *, as_json: bool) -> int:
         found, notes = views.under(key, time.time())
         shown = [showing.view(view) for view in found]
     if as_json:
-        print_json({"views": views_data(shown), "notes": notes})
+        print_json({"views": [asdict(view) for view in shown], "notes": notes})
     else:
         print_views(stdout(), shown)
         print_folded("" if shown else "no row makes an item under this partition key")

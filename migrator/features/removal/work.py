@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 import click
 
+from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import direct_line, instance_label
 from migrator.cli.options import (
     belonging,
@@ -93,7 +93,7 @@ def check(session: JobSession, steps: bool, as_json: bool) -> int:
             "steps": [asdict(step) for step in ending],
             "direct": read.direct,
         }
-        click.echo(json.dumps(data, ensure_ascii=False))
+        print_json(data)
     else:
         print_evidence(lines, every=True)
         if read.direct:
@@ -193,14 +193,13 @@ def _need_yes_to_strip(counts: StripCounts, table: str) -> None:
 
 
 def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
-    if as_json:
-        click.echo(json.dumps(asdict(counts)))
-        return CLEAN
     done, deleted = (counts.items, counts.own) if dry_run else (counts.stripped, counts.removed)
     would = "would be " if dry_run else ""
-    print_folded(
+    print_result(
+        asdict(counts),
         f"{amount(done, 'item')} {would}stripped, {amount(deleted, 'tombstone or control item')} {would}deleted;"
-        f" {amount(counts.others, 'item')} of others {verb(counts.others, 'are')} left alone"
+        f" {amount(counts.others, 'item')} of others {verb(counts.others, 'are')} left alone",
+        as_json=as_json,
     )
     return CLEAN
 
@@ -351,7 +350,7 @@ def _need_yes(counts: UndoCounts, target: Target) -> None:
 
 def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(undo_data(counts), sort_keys=True))
+        print_json(undo_data(counts))
     else:
         print_undo(stdout(), counts, dry_run=dry_run)
 
@@ -428,11 +427,9 @@ def _refuse(traces: RowTraces, *, force: bool) -> None:
 def _print_forgotten(
     traces: RowTraces, done: Forgotten | None, remaining: Sequence[str], *, as_json: bool
 ) -> None:
-    if as_json:
-        click.echo(json.dumps(forget_data(traces, done, remaining), sort_keys=True))
-        return
     lines = traces_lines(traces) if done is None else forgotten_lines(done)
-    print_folded("\n".join([*lines, *hint_lines(traces), *remaining_lines(remaining)]))
+    data = forget_data(traces, done, remaining)
+    print_result(data, [*lines, *hint_lines(traces), *remaining_lines(remaining)], as_json=as_json)
 
 
 # ── `migrator clean --tombstones` ──

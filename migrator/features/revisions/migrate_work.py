@@ -67,7 +67,7 @@ from migrator.runtime.errors import (
     StoppedError,
     amount,
 )
-from migrator.runtime.values import replace
+from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
 from migrator.stages.backfill.write import ConditionalPath, Only, only_changed
@@ -662,19 +662,9 @@ class _Result(Struct, frozen=True):
     file: str = ""
 
     def print_json(self) -> None:
-        print_json(
-            {
-                "before": self.before,
-                "after": self.after,
-                "steps": [{"step": step, "said": said} for step, said in self.steps],
-                "rows": self.rows,
-                "units": round(self.units),
-                "usd": None if self.usd is None else float(self.usd),
-                "left": list(self.left),
-                "findings": self.findings,
-                "file": self.file,
-            }
-        )
+        steps = [{"step": step, "said": said} for step, said in self.steps]
+        usd = None if self.usd is None else float(self.usd)
+        print_json(asdict(self) | {"steps": steps, "units": round(self.units), "usd": usd})
 
 
 def _nothing(job: Job, there: There, *, as_json: bool) -> int:

@@ -7,8 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from migrator.features.plan.work import print_views, views_data, views_fragment
+from migrator.features.plan.work import print_views, views_fragment
 from migrator.mapping.model.report import Facet, ItemCollection, SampleItem, View
+from migrator.runtime.values import asdict
 from tests import pins
 from tests.support_report_hostile import HOSTILE
 
@@ -57,7 +58,7 @@ def test_a_narrow_terminal_lists_the_attributes() -> None:
 
 
 def test_programs_get_all_of_it() -> None:
-    (data,) = views_data([VIEW])
+    data = asdict(VIEW)
     assert data["more"] == 9
     assert data["collections"][0]["more"] == 4
     assert data["collections"][0]["items"][1]["attributes"] == {"total": "7.50"}
